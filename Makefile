@@ -1,0 +1,52 @@
+# Everything sets itself up: the first target that needs Python makes .venv from requirements.lock, later ones find it.
+# All paths are relative, so the repository may lie in a folder with spaces in its name.
+
+.DEFAULT_GOAL := help
+.PHONY: help repro test ui paper bench lint
+
+SHELL := /bin/sh
+VENV := .venv
+PORT := 5000
+# More for the command behind a target: make repro ARGS="-s train@vae-digits", make test ARGS="tests/data -x"
+ARGS :=
+
+# DVC starts stages with the `python` it finds first.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Neither DVC nor MLflow phones home.
+export DO_NOT_TRACK := 1
+export DVC_NO_ANALYTICS := true
+export MLFLOW_DISABLE_TELEMETRY := true
+
+help:  ## what there is (the default)
+	@echo "make repro   regenerate every table and figure of the current profile, then say where the page is"
+	@echo "make test    run the tests, warnings as errors, with coverage"
+	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT)"
+	@echo "make paper   switch to the paper profile and reproduce it (a GPU helps)"
+	@echo "make bench   measure speed against references and the machine's limits"
+	@echo "make lint    check style and types"
+
+$(VENV)/installed: requirements.lock
+	@sh scripts/setup.sh $(VENV)
+
+repro: $(VENV)/installed
+	@python -m dvc repro $(ARGS)
+	@echo "done: open reports/$$(python -m pipeline profile current)/index.html"
+
+test: $(VENV)/installed
+	@python -m pytest --cov $(ARGS)
+
+ui: $(VENV)/installed
+	@env -u MLFLOW_TRACKING_URI python -m pipeline sync-mlflow
+	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false exec python -m mlflow server --host 127.0.0.1 --port $(PORT) --workers 1 --backend-store-uri "sqlite:///$$PWD/mlflow.db"
+
+paper: $(VENV)/installed
+	@python -m pipeline profile switch paper --keep-lock
+	@$(MAKE) --no-print-directory repro
+
+bench: $(VENV)/installed
+	@python -m benchmarks $(ARGS)
+
+lint: $(VENV)/installed
+	@python -m ruff check .
+	@python -m ruff format --check .
+	@python -m mypy

@@ -1,0 +1,1 @@
+"""Speed, against references and against the machine's limits."""

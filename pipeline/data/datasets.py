@@ -1,0 +1,275 @@
+"""Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
+
+The images keep the order and the bytes they are published in; the split is made of indices into them, drawn from a
+seed.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from pipeline.data.formats import read_affnist, read_digits, read_idx
+from pipeline.errors import UserError
+from pipeline.files import atomic_path
+from pipeline.params import DatasetParams
+
+PARTS = ("train", "validation", "test")
+
+PUBLISHED_CANVAS = 28
+"""Pixels a side of the images of every source."""
+
+_FORMAT = "capsules data set 1"
+_DIGITS = tuple("0123456789")
+_CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+
+
+class DatasetError(UserError):
+    """More images were asked for than there are, or a data set's file is missing, damaged or foreign."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images with their labels, and which of them serve for what.
+
+    Attributes:
+        name: its key in `datasets` of params.yaml.
+        label: what people call it, with "stand-in" and the like where so.
+        images: `[N, C, H, W]` uint8.
+        labels: `[N]` int64.
+        factors: what else is known of each image, by name, `[N]` each.
+        split: indices into the images for each of `PARTS`, int64; the parts share none.
+        classes: what people call the labels 0, 1, ...
+    """
+
+    name: str
+    label: str
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    factors: dict[str, NDArray[Any]]
+    split: dict[str, NDArray[np.int64]]
+    classes: tuple[str, ...] = ()
+
+    def part(self, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Images and labels of one of `PARTS`, in the order of the split."""
+        chosen = self.split[name]
+        return self.images[chosen], self.labels[chosen]
+
+
+@dataclass(frozen=True)
+class _Published:
+    """A data set as it is published. Its last `test` images are the official test part; 0 where there is none."""
+
+    label: str
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    test: int
+    classes: tuple[str, ...] = field(default=_DIGITS)
+
+
+def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
+    """Read a data set's downloaded files and split it.
+
+    The official test part is kept apart; where there is none (digits), the test images come out of the whole. Every
+    part is shuffled by `split_seed`, so that its first images are a fair sample of it. Fewer training images leave the
+    validation and test images as they are.
+
+    Args:
+        name: key of the data set in params.yaml.
+        raw: folder of the source's downloaded files.
+
+    Raises:
+        DatasetError: more images are asked for than there are.
+        FormatError: a file is missing, damaged or foreign.
+    """
+    published = _READERS[params.source](raw)
+    label = published.label if params.canvas == PUBLISHED_CANVAS else f"{published.label}, {params.canvas}x{params.canvas}"
+    return Dataset(
+        name=name,
+        label=label,
+        images=_centred(published.images, params.canvas),
+        labels=published.labels,
+        factors={},
+        split=_split(name, params, published),
+        classes=published.classes,
+    )
+
+
+def _centred(images: NDArray[np.uint8], canvas: int) -> NDArray[np.uint8]:
+    """Images `[N, C, H, H]` in the middle of a black canvas, up and to the left of it where it cannot be exact."""
+    free = canvas - images.shape[-1]
+    before, after = free // 2, free - free // 2
+    return np.pad(images, ((0, 0), (0, 0), (before, after), (before, after)))
+
+
+def build_affnist(raw: Path, versions: int = 32) -> Dataset:
+    """The official affNIST test images, 40x40 pixels, all of them in the test part.
+
+    Args:
+        raw: folder with affNIST's `test_batches.zip`.
+        versions: how many of the 32 random versions of each MNIST test digit to read; 10,000 images each. The factor
+            `version` counts them from 1.
+
+    Raises:
+        FormatError: the file is missing, damaged or foreign.
+    """
+    images, labels, version = read_affnist(raw / "test_batches.zip", versions)
+    none = np.empty(0, np.int64)
+    split = {"train": none, "validation": none, "test": np.arange(len(labels))}
+    return Dataset("affnist", "affNIST", images[:, None], labels, {"version": version}, split, _DIGITS)
+
+
+def _split(name: str, params: DatasetParams, published: _Published) -> dict[str, NDArray[np.int64]]:
+    count = len(published.labels)
+    random = np.random.default_rng(params.split_seed)
+    pool = random.permutation(count - published.test)
+    if published.test:
+        test = len(pool) + random.permutation(published.test)
+        _check_enough(name, {"train": params.train, "validation": params.validation}, len(pool), "training", published)
+        _check_enough(name, {"test": params.test}, len(test), "test", published)
+    else:
+        test = pool[::-1]
+        wanted = {"train": params.train, "validation": params.validation, "test": params.test}
+        _check_enough(name, wanted, count, "", published)
+    return {
+        "train": pool[params.validation : params.validation + params.train],
+        "validation": pool[: params.validation],
+        "test": test[: params.test],
+    }
+
+
+def _check_enough(name: str, wanted: dict[str, int], available: int, kind: str, published: _Published) -> None:
+    total = sum(wanted.values())
+    if total > available:
+        asked = " + ".join(f"{part} {count}" for part, count in wanted.items())
+        total_shown = f" = {total}" if len(wanted) > 1 else ""
+        images = f"{kind} images".strip()
+        raise DatasetError(
+            f"datasets.{name}: {asked}{total_shown} asked for, but {published.label} has {available} {images}"
+        )
+
+
+def _enlarge(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """scikit-learn's digits `[N, 8, 8]` (0 to 16) as MNIST lays its digits out: `[N, 28, 28]`, the digit in 20x20.
+
+    Cubic interpolation keeps strokes crisp; where it overshoots into pixels that no stroke reaches, they stay black.
+    """
+    # Two black pixels around let strokes at the edge fade out: 12 pixels become 30, of which the middle 28 are kept.
+    padded = functional.pad(torch.from_numpy(images).double(), (2, 2, 2, 2))[:, None]
+    cubic, linear = (
+        functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)
+        for mode in ("bicubic", "bilinear")
+    )
+    enlarged = (cubic * (linear > 0) * (255 / 16)).round().clamp(0, 255)
+    return enlarged[:, 0, 1:-1, 1:-1].to(torch.uint8).numpy()
+
+
+def _digits(raw: Path) -> _Published:
+    images, labels = read_digits(raw / "digits.csv.gz")
+    return _Published("digits (scikit-learn)", _enlarge(images)[:, None], labels, test=0)
+
+
+def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
+    """The four files that MNIST and its successors are published in."""
+    images, labels = [], []
+    for part in ("train", "t10k"):
+        pixels_path, labels_path = raw / f"{part}-images-idx3-ubyte.gz", raw / f"{part}-labels-idx1-ubyte.gz"
+        pixels, numbers = read_idx(pixels_path), read_idx(labels_path)
+        if pixels.ndim != 3 or numbers.shape != pixels.shape[:1]:
+            raise DatasetError(
+                f"{pixels_path} has the shape {pixels.shape} and {labels_path} the shape {numbers.shape}: "
+                "they do not belong together"
+            )
+        images.append(pixels)
+        labels.append(numbers)
+    return _Published(
+        label, np.concatenate(images)[:, None], np.concatenate(labels).astype(np.int64), len(labels[1]), classes
+    )
+
+
+_READERS: dict[str, Callable[[Path], _Published]] = {
+    "digits": _digits,
+    "mnist": lambda raw: _idx_pairs(raw, "MNIST", _DIGITS),
+    "fashion-mnist": lambda raw: _idx_pairs(raw, "Fashion-MNIST", _CLOTHES),
+}
+
+
+def save_dataset(path: Path, dataset: Dataset) -> None:
+    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes.
+
+    Raises:
+        FileWriteError: the disk is full, the folder cannot be written, and the like.
+    """
+    arrays: dict[str, NDArray[Any]] = {
+        "format": np.array(_FORMAT),
+        "name": np.array(dataset.name),
+        "label": np.array(dataset.label),
+        "classes": np.array(dataset.classes, dtype=str),
+        "images": dataset.images,
+        "labels": dataset.labels,
+    }
+    arrays |= {f"split/{part}": dataset.split[part] for part in PARTS}
+    arrays |= {f"factors/{name}": dataset.factors[name] for name in sorted(dataset.factors)}
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def load_dataset(path: Path) -> Dataset:
+    """Read what `save_dataset` wrote.
+
+    Raises:
+        DatasetError: the file is missing, damaged, or something else; the message names it.
+    """
+    if not path.is_file():
+        raise DatasetError(f"{path} is missing: run the preprocess stage first")
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            # A lone array loads as such: of no use, and refused below for want of names.
+            arrays = {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DatasetError(f"{path} is damaged ({error}): delete it and run preprocess again") from None
+    foreign = "is not a data set of this pipeline"
+    try:
+        if str(arrays.pop("format")) != _FORMAT:
+            raise ValueError("another format")
+        dataset = Dataset(
+            name=str(arrays["name"]),
+            label=str(arrays["label"]),
+            images=arrays["images"],
+            labels=arrays["labels"],
+            factors=_under("factors/", arrays),
+            split=_under("split/", arrays),
+            classes=tuple(arrays["classes"].tolist()),
+        )
+        _check(dataset)
+    except KeyError as error:
+        raise DatasetError(f"{path} {foreign} (it lacks {error}): delete it and run preprocess again") from None
+    except ValueError as error:
+        raise DatasetError(f"{path} {foreign} ({error}): delete it and run preprocess again") from None
+    return dataset
+
+
+def _under(folder: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(folder): array for name, array in arrays.items() if name.startswith(folder)}
+
+
+def _check(dataset: Dataset) -> None:
+    """Raise ValueError where the parts of a data set do not fit each other."""
+    count = len(dataset.labels)
+    if dataset.images.dtype != np.uint8 or dataset.images.ndim != 4 or len(dataset.images) != count:
+        raise ValueError(f"images are {dataset.images.dtype} {dataset.images.shape} for {count} labels")
+    if set(dataset.split) != set(PARTS):
+        raise ValueError(f"its split has the parts {', '.join(sorted(dataset.split)) or 'none'}")
+    indices = np.concatenate([dataset.split[part] for part in PARTS])
+    if len(np.unique(indices)) != len(indices) or (len(indices) and not 0 <= indices.min() <= indices.max() < count):
+        raise ValueError("its split repeats images or goes beyond them")

@@ -1,0 +1,281 @@
+"""Where raw data comes from: every file with its SHA-256 and the places that serve it.
+
+A file is taken from the first place that serves the right bytes. What a broken connection left behind is kept and
+continued, from any mirror: the hash decides in the end whether the whole is right.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pooch
+import requests
+from tqdm import tqdm
+from urllib3.exceptions import HTTPError
+
+from pipeline.errors import UserError
+from pipeline.files import FileWriteError
+
+MIRROR_VARIABLE = "CAPSULES_MIRROR"
+"""The environment variable that names a mirror of the user's own, given to `fetch` by the stages."""
+
+TIMEOUT = (10.0, 30.0)
+"""Seconds to wait for a connection, and for the next bytes."""
+ATTEMPTS = 4
+"""How often one mirror is asked to continue after a broken connection."""
+PAUSE = 1.0
+"""Seconds before a broken connection is tried again."""
+
+_CHUNK = 1 << 16
+_log = logging.getLogger(__name__)
+
+
+class DownloadError(UserError):
+    """No place serves a file with the right content. The message says what each of them did instead."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that belong together.
+
+    Attributes:
+        mirrors: URLs (or folders) to which a file's name is appended, tried in this order.
+        files: SHA-256 of each file, by name.
+    """
+
+    mirrors: tuple[str, ...]
+    files: dict[str, str]
+
+
+def _packaged(package: str, folder: str) -> str:
+    """A folder of data inside an installed package, found without importing it."""
+    found = importlib.util.find_spec(package)
+    places = found.submodule_search_locations if found else None
+    return str(Path(places[0], folder)) if places else f"{package} is not installed"
+
+
+SOURCES = {
+    "digits": Source(
+        mirrors=(_packaged("sklearn", "datasets/data"),),
+        files={"digits.csv.gz": "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"},
+    ),
+    "mnist": Source(
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        files={
+            "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+    ),
+    "fashion-mnist": Source(
+        mirrors=(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        ),
+        files={
+            "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        },
+    ),
+    "affnist": Source(
+        mirrors=("https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/",),
+        files={"test_batches.zip": "83f829c01c021fa731e062e7671b0075a3e8de0a511fb6b5d403458528d0e0d1"},
+    ),
+}
+"""The registry, by the names that `datasets.<name>.source` in params.yaml may take, and affNIST for the evaluation."""
+
+
+def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> list[Path]:
+    """Bring every file of a source into `folder`, and return their paths. Files that are there and right stay.
+
+    Args:
+        name: a key of `SOURCES`.
+        folder: where the finished files lie. None appears there before its hash was found right.
+        partial: where unfinished ones are kept, to be continued by a later call.
+        mirror: a folder or URL that holds `<name>/<file>`, tried before all others.
+
+    Raises:
+        DownloadError: a file could not be had anywhere with the right content.
+        FileWriteError: it could not be written: the disk is full, the folder is not writable, and the like.
+    """
+    source = SOURCES[name]
+    places = [*([_join(mirror, f"{name}/")] if mirror else []), *source.mirrors]
+    return [_fetch_file(name, file, source.files[file], places, folder, partial) for file in source.files]
+
+
+def _fetch_file(name: str, file: str, expected: str, places: list[str], folder: Path, partial: Path) -> Path:
+    target = folder / file
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.mkdir(parents=True, exist_ok=True)
+        if target.exists() and pooch.file_hash(str(target)) != expected:
+            _log.warning("%s is damaged: getting it again", target)
+            target.unlink()
+        # The hash in its name keeps a file of another source, or of an older registry, from being continued.
+        download = _Download(partial / f"{file}.{expected[:12]}.partial")
+        reasons = []
+        for place in places:
+            try:
+                _retrieve(_join(place, file), expected, target, download)
+                return target
+            except _FailedError as failure:
+                reasons.append(failure)
+                _log.warning("%s", failure)
+    except OSError as error:
+        where = error.filename or target
+        raise FileWriteError(
+            f"cannot write {where}: {error.strerror or error}. Earlier files are untouched."
+        ) from error
+
+    lines = "\n".join(f"  {reason}" for reason in reasons)
+    asked = {each.reached for each in reasons}
+    offline = "No server could be reached: is there a network? " if False in asked and True not in asked else ""
+    kept = "What was received is kept, and continued next time. " if download.partial.exists() else ""
+    raise DownloadError(
+        f"cannot get {file} of {name} (SHA-256 {expected}):\n{lines}\n{offline}{kept}"
+        f"To use a copy of your own, set {MIRROR_VARIABLE} to a folder or URL that holds {name}/{file}."
+    )
+
+
+class _FailedError(Exception):
+    """A place did not give the file. `reached`: whether a server answered, None for folders; `cut`: bytes had come."""
+
+    def __init__(self, message: str, reached: bool | None = True, cut: bool = False) -> None:
+        super().__init__(message)
+        self.reached, self.cut = reached, cut
+
+
+def _retrieve(url: str, expected: str, target: Path, download: _Download) -> None:
+    """Get one file from one place: continue after broken connections, and start over where continuing went wrong.
+
+    Raises:
+        _FailedError: it does not serve the file, or another content.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            pooch.retrieve(url, expected, fname=target.name, path=target.parent, downloader=download)
+            return
+        except _FailedError as failure:
+            if not failure.cut or attempt == ATTEMPTS - 1:
+                raise
+            _log.warning("%s; continuing", failure)
+            time.sleep(PAUSE)
+        except ValueError:  # pooch: another hash. It has deleted the download.
+            # What an earlier attempt or another mirror left may be at fault: this place deserves a fresh start.
+            if not download.continued or attempt == ATTEMPTS - 1:
+                raise _FailedError(
+                    f"{url}: wrong content, expected SHA-256 {expected}, found {download.found}"
+                ) from None
+
+
+class _Download:
+    """What pooch calls to download: like its own downloaders, but it continues what it finds in `partial`.
+
+    Attributes:
+        continued: whether the last call did.
+        found: SHA-256 of what the last call delivered.
+    """
+
+    def __init__(self, partial: Path) -> None:
+        self.partial = partial
+        self.continued = False
+        self.found = ""
+
+    def __call__(self, url: str, output_file: str, _: Any) -> None:
+        """Deliver `url` (or a local path) at `output_file`. Raises `_FailedError`, or OSError from the disk."""
+        self.continued = False
+        if _is_remote(url):
+            self._request(url)
+            self.found = pooch.file_hash(str(self.partial))
+            shutil.move(self.partial, output_file)
+        else:
+            path = _local(url)
+            try:
+                file = path.open("rb")
+            except OSError as error:
+                raise _FailedError(f"{path}: {error.strerror}", reached=None) from None
+            with file, Path(output_file).open("wb") as output:
+                shutil.copyfileobj(file, output)
+            self.found = pooch.file_hash(output_file)
+
+    def _request(self, url: str) -> None:
+        start = self._size()
+        before = start
+        # Some servers label .gz files as compressed in transit; unpacked, they would have another hash.
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        try:
+            with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+                if start and _cannot_continue(response, start):
+                    self.partial.unlink()
+                    self._request(url)
+                    return
+                response.raise_for_status()
+                self.continued = response.status_code == requests.codes.partial_content
+                start = before = start if self.continued else 0  # without ranges a server sends the whole file again
+                length = response.headers.get("Content-Length")
+                whole = start + int(length) if length else None
+                with (
+                    self.partial.open("ab" if self.continued else "wb") as file,
+                    tqdm(
+                        total=whole, initial=start, desc=Path(url).name, unit="B", unit_scale=True, disable=None
+                    ) as bar,
+                ):
+                    for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                        file.write(chunk)
+                        bar.update(len(chunk))
+        except (requests.RequestException, HTTPError) as error:
+            reached = not isinstance(error, requests.ConnectionError | requests.Timeout)
+            raise _FailedError(f"{url}: {_plain(error)}", reached, cut=self._size() > before) from None
+        if whole is not None and self._size() < whole:
+            raise _FailedError(f"{url}: broke off after {self._size()} of {whole} bytes", cut=self._size() > before)
+
+    def _size(self) -> int:
+        return self.partial.stat().st_size if self.partial.exists() else 0
+
+
+def _cannot_continue(response: requests.Response, start: int) -> bool:
+    """Whether a server refuses to start there (the file is no longer than that), or starts elsewhere."""
+    if response.status_code == requests.codes.partial_content:
+        return not response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+    return response.status_code == requests.codes.requested_range_not_satisfiable
+
+
+def _plain(error: Exception) -> str:
+    """A network error in a few words; the libraries' own messages hold the names of their objects."""
+    match error:
+        case requests.HTTPError() if error.response is not None:
+            return f"the server answers {error.response.status_code} {error.response.reason}"
+        case requests.Timeout():
+            return f"no answer within {TIMEOUT[0]:.0f} to {TIMEOUT[1]:.0f} seconds"
+        case requests.ConnectionError():
+            # "HTTPConnection(host=..., port=...): Failed to ...", inside the exception's first argument.
+            reason = str(getattr(error.args[0], "reason", "")) if error.args else ""
+            return f"cannot connect ({reason.partition(': ')[2] or type(error).__name__})"
+        case requests.RequestException():
+            return f"{type(error).__name__}: {error}"
+    return "the connection broke"
+
+
+def _is_remote(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def _local(place: str) -> Path:
+    return Path(unquote(urlparse(place).path)) if place.startswith("file://") else Path(place).expanduser()
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place.rstrip('/')}/{name}"

@@ -1,0 +1,136 @@
+"""Affine warps of whole batches, on whatever device the images are.
+
+Coordinates: x to the right, y down, both in [-1, 1] with -1 and +1 the outer edges of the canvas
+(`align_corners=False`). A matrix `[..., 2, 3]` moves content forward, out(M x) = in(x): the output at u samples the
+input at M^-1 u. So a rotation of the image by R multiplies the poses of everything in it by R from the left
+(`pipeline.layers.poses`, whose `compose` and `invert` serve here too). Nothing here waits for a GPU or branches on
+values.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pipeline.layers.poses import compose, invert, rotation
+
+__all__ = ["affnist_warps", "compose", "invert", "rotations", "shifts", "uniform_rotations", "warp"]
+
+AFFNIST_ANGLE = 20.0
+"""Degrees: affNIST's rotations are uniform in [-20, +20]."""
+AFFNIST_SHEAR = 0.2
+"""affNIST's shears are uniform in [-0.2, +0.2]: x moves by this share of y."""
+AFFNIST_SCALE = (0.8, 1.2)
+"""affNIST's scales are uniform in this range, drawn for each axis."""
+
+
+def rotations(angles: Tensor) -> Tensor:
+    """Matrices `[B, 2, 3]` that turn the content by `angles [B]`, in degrees, counter-clockwise as seen."""
+    return rotation(angles)
+
+
+def shifts(pixels: Tensor, size: int) -> Tensor:
+    """Matrices `[B, 2, 3]` that move the content by `pixels [B, 2]`, right and down, on a canvas `size` pixels wide."""
+    linear = torch.eye(2, dtype=pixels.dtype, device=pixels.device).expand(*pixels.shape[:-1], 2, 2)
+    return torch.cat([linear, (2 / size) * pixels[..., None]], dim=-1)
+
+
+def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
+    """Move the content of each image by its matrix; bilinear, black outside.
+
+    Args:
+        images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
+        matrices: `[B, 2, 3]`, forward, in coordinates of the canvas.
+        canvas: pixels a side, `S`, of the result; by default that of the images. On a larger canvas the image keeps its
+            pixel size and sits in the middle before it is moved.
+
+    Returns:
+        `[B, C, S, S]` float32 in [0, 1].
+
+    Raises:
+        ValueError: the images are not square, there is not one matrix per image, or the image cannot sit in the middle
+            of the canvas on whole pixels.
+    """
+    count, channels, height, width = images.shape
+    if height != width:
+        raise ValueError(f"images must be square, found {height} x {width} pixels")
+    if matrices.shape != (count, 2, 3):
+        raise ValueError(f"expected matrices of shape {(count, 2, 3)}, found {tuple(matrices.shape)}")
+    size = height if canvas is None else canvas
+    if size < height or (size - height) % 2:
+        raise ValueError(f"canvas must exceed the images' {height} pixels by an even number, found {size}")
+    pixels = images.float()
+    if images.dtype == torch.uint8:
+        pixels = pixels / 255
+    # Canvas coordinates become the image's by a stretch; the black margin never has to exist in memory.
+    sampling = invert(matrices.float()) * (size / height)
+    grid = functional.affine_grid(sampling, [count, channels, size, size], align_corners=False)
+    return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def _uniform(
+    shape: tuple[int, ...], low: float, high: float, generator: torch.Generator, device: torch.device
+) -> Tensor:
+    # Drawn where the generator lives: a CPU generator gives the same warps whatever the device.
+    return torch.empty(shape, device=generator.device).uniform_(low, high, generator=generator).to(device)
+
+
+def uniform_rotations(count: int, angle: float, generator: torch.Generator, device: torch.device) -> Tensor:
+    """Matrices `[count, 2, 3]` that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
+    return rotations(_uniform((count,), -angle, angle, generator, device))
+
+
+def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: torch.device, images: Tensor) -> Tensor:
+    """Random warps with affNIST's published ranges: a stand-in for the official affNIST images.
+
+    Per image: scale each axis by 0.8 to 1.2, shear by -0.2 to 0.2, turn by -20 to 20 degrees, then move to anywhere on
+    the canvas where all ink stays inside. A digit too large for the canvas is put in the middle.
+
+    Args:
+        count: number of images, `B`.
+        canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
+        images: `[B, C, H, H]`; what is not exactly black is ink.
+
+    Returns:
+        `[B, 2, 3]` matrices for `warp(images, matrices, canvas)`.
+
+    Raises:
+        ValueError: there are not `count` images.
+    """
+    if images.shape[0] != count:
+        raise ValueError(f"expected {count} images, found {images.shape[0]}")
+    draws = _uniform((count, 6), 0, 1, generator, device)
+    low, high = AFFNIST_SCALE
+    scale = low + (high - low) * draws[:, :2]
+    shear = AFFNIST_SHEAR * (2 * draws[:, 2] - 1)
+    turn = rotations(AFFNIST_ANGLE * (2 * draws[:, 3] - 1))[..., :2]
+    zero = torch.zeros_like(shear)
+    stretch = torch.stack([scale[:, 0], shear * scale[:, 1], zero, scale[:, 1]], dim=-1).unflatten(-1, (2, 2))
+    linear = turn @ stretch  # [B, 2, 2]
+
+    x, y = _ink_box(images.to(device), canvas)
+    corners = torch.stack([x[:, [0, 1, 0, 1]], y[:, [0, 0, 1, 1]]], dim=1)  # [B, 2, 4]
+    least, most = (linear @ corners).aminmax(dim=-1)  # [B, 2] each
+    free = (2 - (most - least)).clamp_min(0)
+    place = draws[:, 4:] * free - free / 2  # of the middle of the ink, around the middle of the canvas
+    return torch.cat([linear, (place - (least + most) / 2)[..., None]], dim=-1)
+
+
+def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
+    """Left and right `[B, 2]`, top and bottom `[B, 2]` of each image's ink, in coordinates of the canvas.
+
+    A pixel reaches one pixel to each side of its centre, as far as bilinear sampling sees it. An image without ink
+    counts as filled.
+    """
+    height = images.shape[-1]
+    ink = (images != 0).any(dim=1)  # [B, H, H]
+    ink = ink | ~ink.any(dim=(1, 2), keepdim=True)
+
+    def extent(on: Tensor) -> Tensor:  # [B, H] -> [B, 2]
+        first = on.int().argmax(dim=-1)
+        last = height - 1 - on.flip(-1).int().argmax(dim=-1)
+        pixels = torch.stack([first - 0.5, last + 1.5], dim=-1)
+        return (2 * pixels - height) / canvas
+
+    return extent(ink.any(dim=1)), extent(ink.any(dim=2))

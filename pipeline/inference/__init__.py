@@ -1,0 +1,1 @@
+"""Inference beyond the encoder."""

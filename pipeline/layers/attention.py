@@ -1,0 +1,110 @@
+"""Set transformer (Lee et al. 2019) and attention pooling over space (document 000, section 4).
+
+Linear maps with one weight per set element ("independent MLPs") are `PerElement`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class PerElement(nn.Module):
+    """A linear map of its own for each of `count` elements: `[..., count, inputs] -> [..., count, outputs]`."""
+
+    def __init__(self, count: int, inputs: int, outputs: int, gain: float = 1.0) -> None:
+        super().__init__()
+        bound = gain / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(count, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(count, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        # (count, B, inputs) @ (count, inputs, outputs): one batched product for all elements
+        return (x.transpose(0, 1) @ self.weight).transpose(0, 1) + self.bias
+
+
+class PerElementMLP(nn.Sequential):
+    """One hidden layer of its own for each element: `[B, count, inputs] -> [B, count, outputs]`."""
+
+    def __init__(self, count: int, inputs: int, hidden: int, outputs: int, last_gain: float = 1.0) -> None:
+        super().__init__(
+            PerElement(count, inputs, hidden, math.sqrt(3.0)), nn.ELU(), PerElement(count, hidden, outputs, last_gain)
+        )
+
+
+class AttentionPooling(nn.Module):
+    """Spatial features pooled once per part: a 1x1 convolution to (features + 1) channels for each part, a softmax of the
+    extra channel over space, and the weighted sum of the others.
+
+    `[B, channels, H, W] -> [B, parts, features]`.
+    """
+
+    def __init__(self, channels: int, parts: int, features: int) -> None:
+        super().__init__()
+        self.parts = parts
+        self.project = nn.Conv2d(channels, parts * (features + 1), kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.project(x).flatten(2).unflatten(1, (self.parts, -1))  # (B, parts, features + 1, H * W)
+        weight = x[:, :, -1:].softmax(dim=-1)
+        return (x[:, :, :-1] * weight).sum(dim=-1)
+
+
+class MultiheadAttentionBlock(nn.Module):
+    """MAB(X, Y) = LN(H + relu(W H)), H = LN(X + attention(X, Y, Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.feed = nn.Linear(width, width)
+        self.norm_attention = nn.LayerNorm(width)
+        self.norm_feed = nn.LayerNorm(width)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # (B, heads, n, d / heads)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        query = self.query(x)
+        key, value = self.key_value(y).chunk(2, dim=-1)
+        scores = self._split(query) @ self._split(key).transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)
+        attended = (scores.softmax(dim=-1) @ self._split(value)).transpose(-2, -3).flatten(-2)
+        # As in the authors' code the residual is the projected query, which lets X be a parameter shared by the batch.
+        h = self.norm_attention(query + attended)
+        return self.norm_feed(h + self.feed(h).relu())
+
+
+class InducedSetAttentionBlock(nn.Module):
+    """ISAB: attention among n set elements through m learned inducing points, at a cost of n m instead of n^2."""
+
+    def __init__(self, width: int, heads: int, inducing: int) -> None:
+        super().__init__()
+        self.points = nn.Parameter(torch.empty(1, inducing, width))
+        nn.init.xavier_uniform_(self.points)
+        self.gather = MultiheadAttentionBlock(width, heads)
+        self.spread = MultiheadAttentionBlock(width, heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.spread(x, self.gather(self.points, x))
+
+
+class SetTransformer(nn.Module):
+    """A set of n elements to a fixed number of codes: ISABs, then pooling by attention with one seed per output, then a
+    linear map. `[B, n, width] -> [B, outputs, code]`; the order of the elements does not matter.
+    """
+
+    def __init__(self, width: int, heads: int, inducing: int, blocks: int, outputs: int, code: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(InducedSetAttentionBlock(width, heads, inducing) for _ in range(blocks))
+        self.seeds = nn.Parameter(torch.empty(1, outputs, width))
+        nn.init.xavier_uniform_(self.seeds)
+        self.pool = MultiheadAttentionBlock(width, heads)
+        self.code = nn.Linear(width, code)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return self.code(self.pool(self.seeds, x))

@@ -1,0 +1,74 @@
+"""Affine poses in the plane.
+
+A pose maps its capsule's own frame to the frame it is drawn in (for objects and parts alike: the image). Frames are
+squares [-1, 1] x [-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b; capsules store it as
+six numbers `A`, row by row, its offset from the identity: matrix = I + A (document 000, section 2.1). Turning the image by R
+turns every pose from the left: I + A becomes R (I + A).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+POSE_SIZE = 6
+"""Numbers in a pose."""
+
+_SMALLEST_DETERMINANT = 1e-3
+
+
+def identity(like: Tensor) -> Tensor:
+    """The identity pose as a matrix `[2, 3]`, with the type and device of `like`."""
+    return torch.eye(2, 3, dtype=like.dtype, device=like.device)
+
+
+def to_matrix(A: Tensor) -> Tensor:
+    """Offsets `A [..., 6]` as pose matrices `I + A [..., 2, 3]`."""
+    return A.unflatten(-1, (2, 3)) + identity(A)
+
+
+def to_offset(matrix: Tensor) -> Tensor:
+    """Pose matrices `[..., 2, 3]` as offsets from the identity `[..., 6]`."""
+    return (matrix - identity(matrix)).flatten(-2)
+
+
+def compose(outer: Tensor, inner: Tensor) -> Tensor:
+    """`x -> outer(inner(x))` for matrices `[..., 2, 3]`, broadcast over leading dimensions."""
+    linear = outer[..., :2] @ inner
+    return torch.cat([linear[..., :2], linear[..., 2:] + outer[..., 2:]], dim=-1)
+
+
+def invert(matrix: Tensor) -> Tensor:
+    """The inverse of each map `[..., 2, 3]`.
+
+    A determinant nearer to zero than 1e-3 is moved there, keeping its sign: a template seen edge-on stays finite.
+    """
+    a, b = matrix[..., 0, 0], matrix[..., 0, 1]
+    c, d = matrix[..., 1, 0], matrix[..., 1, 1]
+    determinant = a * d - b * c
+    sign = torch.where(determinant < 0, -1.0, 1.0).to(determinant)
+    determinant = sign * determinant.abs().clamp_min(_SMALLEST_DETERMINANT)
+    linear = torch.stack([d, -b, -c, a], dim=-1).unflatten(-1, (2, 2)) / determinant[..., None, None]
+    return torch.cat([linear, -linear @ matrix[..., 2:]], dim=-1)
+
+
+def rotation(angles: Tensor) -> Tensor:
+    """Matrices `[..., 2, 3]` that turn by `angles [...]`, in degrees, counter-clockwise as seen."""
+    radians = torch.deg2rad(angles)
+    cos, sin, zero = radians.cos(), radians.sin(), torch.zeros_like(radians)
+    return torch.stack([cos, sin, zero, -sin, cos, zero], dim=-1).unflatten(-1, (2, 3))
+
+
+def spread(count: int, scale: float, reach: float = 0.5) -> Tensor:
+    """Offsets `[count, 6]` of `count` upright frames of relative size `scale`, centred on a grid over [-reach, reach]."""
+    side = 1
+    while side * side < count:
+        side += 1
+    ticks = torch.linspace(-reach, reach, side) if side > 1 else torch.zeros(1)
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    # With fewer frames than grid places, every k-th place is taken, so that no side of the image stays empty.
+    places = torch.linspace(0, side * side - 1, count).round().long()
+    matrix = torch.zeros(count, 2, 3)
+    matrix[:, 0, 0] = matrix[:, 1, 1] = scale
+    matrix[:, 0, 2], matrix[:, 1, 2] = x.flatten()[places], y.flatten()[places]
+    return to_offset(matrix)

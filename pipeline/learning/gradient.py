@@ -1,0 +1,308 @@
+"""The one loop for everything trained by gradient: Adam on a device, any number of seeds, resumable, never blocking per step.
+
+One epoch: draw order, warps and noise from (seed, epoch) alone; step through the batches with all results left on the
+device; read them once; validate; keep the best parameters of each replica; save a checkpoint. A training cut at any
+moment and run again therefore ends in the same weights, to the bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from pipeline.data import warps
+from pipeline.errors import UserError
+from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms
+from pipeline.models import Model
+from pipeline.params import AugmentationParams, TrainingParams
+from pipeline.resume import Checkpoint
+
+VALIDATION_BATCH = 500
+_VALIDATION_SEED = 2**31 - 1
+
+
+class DivergedError(UserError):
+    """Training produced a number that is not finite."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves.
+
+    Attributes:
+        parameters: each replica's parameters at its best validation loss, stacked `[n, ...]`.
+        history: one row per replica and epoch: replica (its place among the seeds), epoch (from 1), `train_<metric>`,
+            `validation_<metric>`, train_gradient_norm, images_per_second.
+        best_epoch: the epoch of the best validation loss, by replica.
+        seconds: time spent training, earlier parts of a resumed training included.
+    """
+
+    parameters: Stacked
+    history: pd.DataFrame
+    best_epoch: list[int]
+    seconds: float
+
+
+OnEpoch = Callable[[list[dict[str, float]]], None]
+"""Called after every epoch with that epoch's rows of the history."""
+
+
+def group_replicas(count: int, device: torch.device) -> list[list[int]]:
+    """Which replicas step together: all of them on a GPU; on a CPU each by itself, where grouped convolutions and many
+    small products make stacking slower (`python -m benchmarks` measures it).
+    """
+    return [list(range(count))] if device.type == "cuda" else [[index] for index in range(count)]
+
+
+def train(
+    build: Callable[[], Model],
+    training: TrainingParams,
+    augmentation: AugmentationParams,
+    train_images: NDArray[np.uint8],
+    validation_images: NDArray[np.uint8],
+    seeds: Sequence[int],
+    device: torch.device,
+    groups: Sequence[Sequence[int]] | None = None,
+    checkpoints: Sequence[Checkpoint] | None = None,
+    on_epoch: OnEpoch | None = None,
+    title: str = "train",
+) -> Trained:
+    """Train one replica per seed.
+
+    Args:
+        build: makes a freshly initialised model.
+        train_images, validation_images: uint8 `[N, 1, S, S]`.
+        groups: places among the seeds that are trained stacked, one group after another; `group_replicas` where None.
+        checkpoints: one per group; None: not resumable.
+        on_epoch: told of each epoch's metrics.
+        title: shown beside the progress bar.
+
+    Raises:
+        DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
+    """
+    train_set = torch.from_numpy(train_images).to(device)
+    validation_set = torch.from_numpy(validation_images).to(device)
+    groups = group_replicas(len(seeds), device) if groups is None else groups
+    results = []
+    for index, group in enumerate(groups):
+        chosen = [seeds[place] for place in group]
+        loop = _Loop(
+            Replicas(build, chosen, device),
+            list(group),
+            training,
+            augmentation,
+            train_set,
+            validation_set,
+            checkpoints[index] if checkpoints else None,
+            on_epoch,
+            f"{title}, seed {', '.join(str(seed) for seed in chosen)}",
+        )
+        results.append(loop.run())
+    return Trained(
+        {key: torch.cat([result.parameters[key] for result in results]) for key in results[0].parameters},
+        pd.concat([result.history for result in results], ignore_index=True),
+        [epoch for result in results for epoch in result.best_epoch],
+        sum(result.seconds for result in results),
+    )
+
+
+def augment(images: Tensor, augmentation: AugmentationParams, generators: list[torch.Generator]) -> Tensor:
+    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped where asked for; one random generator per replica."""
+    n, count = images.shape[:2]
+    if augmentation.rotation == 0 and augmentation.shift == 0:
+        return images.float() / 255
+    per_replica = []
+    for generator in generators:
+        matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
+        if augmentation.shift:
+            pixels = torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1
+            moves = warps.shifts(pixels * augmentation.shift, images.shape[-1])
+            matrices = warps.compose(moves, matrices)
+        per_replica.append(matrices)
+    return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
+
+
+class _Loop:
+    """The loop for one group of replicas that step together."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        places: list[int],
+        training: TrainingParams,
+        augmentation: AugmentationParams,
+        train_set: Tensor,
+        validation_set: Tensor,
+        checkpoint: Checkpoint | None,
+        on_epoch: OnEpoch | None,
+        title: str,
+    ) -> None:
+        self.replicas, self.places = replicas, places
+        self.training, self.augmentation = training, augmentation
+        self.train_set, self.validation_set = train_set, validation_set
+        self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
+        n = len(replicas)
+        self.optimiser = torch.optim.Adam(list(replicas.parameters.values()), lr=training.learning_rate)
+        self.best = {name: value.clone() for name, value in replicas.parameters.items()}
+        self.best_loss = [math.inf] * n
+        self.best_epoch = [0] * n
+        self.stopped = [False] * n
+        self.history: list[dict[str, float]] = []
+        self.epoch = 0
+        self.seconds = 0.0
+
+    def run(self) -> Trained:
+        self._resume()
+        epochs = self.training.epochs
+        with tqdm(total=epochs, initial=self.epoch, desc=self.title, unit="epoch", dynamic_ncols=True) as bar:
+            while self.epoch < epochs and not all(self.stopped):
+                start = time.monotonic()
+                rows = self._one_epoch()
+                self.epoch += 1
+                self._keep_best(rows)
+                self.seconds += time.monotonic() - start
+                self.history += rows
+                self._save(force=self.epoch == epochs or all(self.stopped))
+                if self.on_epoch:
+                    self.on_epoch(rows)
+                bar.update()
+                losses = [row["validation_loss"] for row in rows]
+                bar.set_postfix_str(f"validation loss {np.mean(losses):.4g}", refresh=False)
+        return Trained(self.best, pd.DataFrame(self.history), self.best_epoch, self.seconds)
+
+    # ---- one epoch
+
+    def _one_epoch(self) -> list[dict[str, float]]:
+        start = time.monotonic()
+        train_metrics, images = self._train_epoch()
+        self._check_finite(train_metrics)
+        elapsed = time.monotonic() - start
+        validation = self._validate()
+        rows = []
+        for index, place in enumerate(self.places):
+            if self.stopped[index]:
+                continue
+            row: dict[str, float] = {"replica": place, "epoch": self.epoch + 1}
+            row |= {f"train_{name}": float(values[:, index].mean()) for name, values in train_metrics.items()}
+            row |= {f"validation_{name}": float(values[index]) for name, values in validation.items()}
+            row["images_per_second"] = images / elapsed
+            rows.append(row)
+        return rows
+
+    def _train_epoch(self) -> tuple[dict[str, NDArray[np.float64]], int]:
+        """Step through the training set once; metrics `[steps, n]` by name, and the images each replica saw."""
+        replicas, device = self.replicas, self.replicas.device
+        total = len(self.train_set)
+        batch = min(self.training.batch_size, total)
+        steps = total // batch
+        generators = [self._generator(seed, device) for seed in replicas.seeds]
+        order = torch.stack([torch.randperm(total, generator=g, device=device) for g in generators])  # (n, total)
+        noise = torch.stack(
+            [replicas.skeleton.draw_noise((steps, batch), g, device) for g in generators]
+        )  # (n, steps, batch, K)
+        first = augment(self.train_set[order[:, : min(256, total)]], self.augmentation, generators)
+        replicas.begin_epoch(self.epoch, first)
+        times = self.epoch + torch.arange(steps, device=device) / steps
+        recorded: list[Tensor] = []
+        for step in range(steps):
+            for group in self.optimiser.param_groups:
+                group["lr"] = self._learning_rate(self.epoch + step / steps)
+            chosen = order[:, step * batch : (step + 1) * batch]
+            images = augment(self.train_set[chosen], self.augmentation, generators)
+            gradients, metrics = replicas.gradients(images, noise[:, step], times[step])
+            norms = gradient_norms(gradients)
+            clip(gradients, norms, self.training.gradient_clip)
+            for name, parameter in replicas.parameters.items():
+                parameter.grad = gradients[name]
+            self.optimiser.step()
+            metrics["gradient_norm"] = norms
+            recorded.append(torch.stack(list(metrics.values())))  # (metrics, n)
+        table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
+        return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
+
+    def _generator(self, seed: int, device: torch.device) -> torch.Generator:
+        return torch.Generator(device).manual_seed(seed * 1_000_003 + self.epoch)
+
+    def _learning_rate(self, epoch: float) -> float:
+        first, last = self.training.learning_rate, self.training.final_learning_rate
+        return last + (first - last) * 0.5 * (1 + math.cos(math.pi * epoch / self.training.epochs))
+
+    def _check_finite(self, metrics: dict[str, NDArray[np.float64]]) -> None:
+        step = min((int(np.argmin(np.isfinite(v).all(1))) for v in metrics.values() if not np.isfinite(v).all()), default=None)
+        if step is None:
+            return
+        bad = [name for name, values in metrics.items() if not np.isfinite(values[step]).all()]
+        kept = f" The last good checkpoint is kept at {self.checkpoint.path}." if self.checkpoint else ""
+        raise DivergedError(
+            f"{self.title}: not finite at epoch {self.epoch + 1}, step {step + 1}: {', '.join(bad)}. "
+            f"Lower training.learning_rate or training.gradient_clip.{kept}"
+        )
+
+    def _validate(self) -> dict[str, NDArray[np.float64]]:
+        """Validation metrics `[n]` by name: the same images, warps and noise at every epoch."""
+        replicas, device = self.replicas, self.replicas.device
+        generator = torch.Generator(device).manual_seed(_VALIDATION_SEED)
+        images = augment(self.validation_set.unsqueeze(0), self.augmentation, [generator])[0]
+        noise = replicas.skeleton.draw_noise((len(images),), generator, device)
+        time_now = torch.tensor(float(self.epoch + 1), device=device)
+        sums: dict[str, Tensor] = {}
+        for start in range(0, len(images), VALIDATION_BATCH):
+            part = slice(start, start + VALIDATION_BATCH)
+            for name, value in replicas.metrics(images[part], noise[part], time_now).items():
+                sums[name] = sums.get(name, 0) + value * len(images[part])
+        return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
+
+    # ---- between epochs
+
+    def _keep_best(self, rows: list[dict[str, float]]) -> None:
+        for row in rows:
+            index = self.places.index(int(row["replica"]))
+            if row["validation_loss"] < self.best_loss[index]:
+                self.best_loss[index], self.best_epoch[index] = row["validation_loss"], self.epoch
+                for name, value in self.replicas.parameters.items():
+                    self.best[name][index] = value[index]
+            self.stopped[index] = self.epoch - self.best_epoch[index] >= self.training.patience
+
+    def _save(self, force: bool) -> None:
+        if self.checkpoint is None:
+            return
+        tensors = {f"now.{name}": value for name, value in self.replicas.parameters.items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        for name, parameter in self.replicas.parameters.items():
+            for key, value in self.optimiser.state[parameter].items():
+                tensors[f"adam.{key}.{name}"] = value
+        state: dict[str, Any] = {
+            "epoch": self.epoch,
+            "best_loss": self.best_loss,
+            "best_epoch": self.best_epoch,
+            "stopped": self.stopped,
+            "history": self.history,
+            "seconds": self.seconds,
+        }
+        self.checkpoint.save(tensors, state, force)
+
+    def _resume(self) -> None:
+        loaded = self.checkpoint.load(self.replicas.device) if self.checkpoint else None
+        if loaded is None:
+            return
+        tensors, state = loaded
+        for name, parameter in self.replicas.parameters.items():
+            parameter.copy_(tensors[f"now.{name}"])
+            self.best[name].copy_(tensors[f"best.{name}"])
+            self.optimiser.state[parameter] = {
+                "step": tensors[f"adam.step.{name}"].cpu(),
+                "exp_avg": tensors[f"adam.exp_avg.{name}"],
+                "exp_avg_sq": tensors[f"adam.exp_avg_sq.{name}"],
+            }
+        self.epoch, self.seconds, self.history = state["epoch"], state["seconds"], state["history"]
+        self.best_loss, self.best_epoch, self.stopped = state["best_loss"], state["best_epoch"], state["stopped"]

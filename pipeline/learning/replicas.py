@@ -1,0 +1,119 @@
+"""Several seeds of one model, their parameters stacked, as one thing to take steps with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from pipeline.models import Model
+
+Stacked = dict[str, Tensor]
+"""Tensors by parameter name, `[n, ...]`: first the replica."""
+
+
+class Replicas:
+    """n models of one architecture. All of them step at once under `vmap`; a single one steps without it.
+
+    Args:
+        build: makes a freshly initialised model from torch's global random state.
+        seeds: one per replica. A replica's initial values, batches and noise depend on its own seed alone, so that it
+            learns the same beside others and by itself.
+        device: where they live.
+    """
+
+    def __init__(self, build: Callable[[], Model], seeds: Sequence[int], device: torch.device) -> None:
+        models = []
+        with torch.random.fork_rng(devices=[]):
+            for seed in seeds:
+                torch.manual_seed(seed)
+                models.append(build())
+        self.seeds, self.device = list(seeds), device
+        self.skeleton = models[0].to(device)  # its structure and constants; its parameters are never used
+        self.parameters: Stacked = {
+            name: torch.stack([dict(model.named_parameters())[name].detach() for model in models]).to(device)
+            for name, _ in self.skeleton.named_parameters()
+        }
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def _loss(self, parameters: dict[str, Tensor], *inputs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = functional_call(self.skeleton, parameters, inputs)
+        return loss, {"loss": loss.detach(), **metrics}
+
+    def gradients(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Stacked, dict[str, Tensor]]:
+        """Every replica's gradient of its own batch's loss.
+
+        Args:
+            images: `[n, B, C, H, W]`.
+            noise: `[n, B, K]`.
+            epoch: scalar.
+
+        Returns:
+            gradients, stacked like the parameters, and the loss and other metrics `[n]` by name.
+        """
+        step = grad_and_value(self._loss, has_aux=True)
+        if len(self) == 1:
+            gradients, (_, metrics) = step(_squeeze(self.parameters), images[0], noise[0], epoch)
+            return _unsqueeze(gradients), _unsqueeze(metrics)
+        gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, None))(self.parameters, images, noise, epoch)
+        return gradients, metrics
+
+    @torch.no_grad()
+    def metrics(self, images: Tensor, noise: Tensor, epoch: Tensor) -> dict[str, Tensor]:
+        """Metrics `[n]` of every replica on the same `images [B, C, H, W]` and `noise [B, K]`."""
+        if len(self) == 1:
+            return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch)[1])
+        _, metrics = vmap(self._loss, in_dims=(0, None, None, None))(self.parameters, images, noise, epoch)
+        return metrics
+
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+        """Give every model its turn before an epoch, with some of its own training images `[n, B, C, H, W]`."""
+        for index in range(len(self)):
+            model = self.model(index)
+            model.begin_epoch(epoch, images[index])
+            for name, parameter in model.named_parameters():
+                self.parameters[name][index] = parameter.detach()
+
+    def model(self, index: int, parameters: Stacked | None = None) -> Model:
+        """One replica as a module of its own, with a copy of its parameters (or of those given)."""
+        return load_replica(self.skeleton, parameters or self.parameters, index)
+
+
+def load_replica(skeleton: Model, parameters: Stacked, index: int) -> Model:
+    """A copy of `skeleton` that holds replica `index` of stacked `parameters`."""
+    import copy
+
+    model = copy.deepcopy(skeleton)
+    state = {name: value[index] for name, value in parameters.items()}
+    model.load_state_dict(state)
+    return model.eval()
+
+
+def _squeeze(stacked: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value[0] for name, value in stacked.items()}
+
+
+def _unsqueeze(single: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.unsqueeze(0) for name, value in single.items()}
+
+
+def gradient_norms(gradients: Stacked) -> Tensor:
+    """The norm of each replica's whole gradient, `[n]`."""
+    squares = [gradient.flatten(1).square().sum(1) for gradient in gradients.values()]
+    return torch.stack(squares).sum(0).sqrt()
+
+
+def clip(gradients: Stacked, norms: Tensor, largest: float) -> None:
+    """Shorten, in place, the gradient of every replica whose norm exceeds `largest`."""
+    factor = (largest / norms.clamp_min(1e-12)).clamp(max=1.0)
+    for gradient in gradients.values():
+        gradient.mul_(factor.view(-1, *[1] * (gradient.dim() - 1)))
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Numbers that training changes."""
+    return sum(parameter.numel() for parameter in model.parameters())

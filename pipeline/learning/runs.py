@@ -1,0 +1,119 @@
+"""A run from its parameters to trained weights, and back from the weights to models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.compute import prepare
+from pipeline.data.datasets import Dataset
+from pipeline.files import json_sha256, write_json
+from pipeline.learning.gradient import Trained, group_replicas, train
+from pipeline.learning.replicas import load_replica
+from pipeline.models import Model, build_model
+from pipeline.params import Run
+from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
+from pipeline.tensors import CheckpointError, load_tensors, save_tensors
+from pipeline.tracking import TrackedRun
+
+WEIGHTS = "weights.safetensors"
+
+_CODE = ("data", "layers", "learning", "models")
+
+
+def train_run(
+    run: Run,
+    dataset: Dataset,
+    data_sha256: str,
+    device: torch.device,
+    resume_folder: Path,
+    tracked: TrackedRun,
+    title: str = "train",
+) -> Trained:
+    """Train all replicas of a run, going on from a checkpoint where an equal training was cut.
+
+    Args:
+        data_sha256: of the data set's file, part of what a checkpoint depends on.
+        resume_folder: where checkpoints lie.
+        tracked: told of the data set and of every epoch; it continues the run that wrote a checkpoint found.
+
+    Raises:
+        DivergedError: training produced a number that is not finite.
+        CheckpointError: a checkpoint is damaged.
+    """
+    prepare(device)
+    image_size = dataset.images.shape[-1]
+    depends = {
+        "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),
+        "data": data_sha256,
+        "device": device.type,
+        "code": code_fingerprint(*_CODE),
+        "torch": torch.__version__,
+    }
+    seeds = range(run.seed, run.seed + run.replicas)
+    groups = group_replicas(len(seeds), device)
+    checkpoints = [
+        Checkpoint(resume_folder, fingerprint(seeds=[seeds[place] for place in group], **depends)) for group in groups
+    ]
+    begun = next((checkpoint for checkpoint in checkpoints if checkpoint.load(device)), None)
+    if begun is not None:
+        tracked.resume(begun.tracked_run)
+    for checkpoint in checkpoints:
+        checkpoint.tracked_run = tracked.id
+    tracked.log_dataset(run.dataset, dataset.label, data_sha256)
+
+    def on_epoch(rows: list[dict[str, float]]) -> None:
+        for row in rows:
+            values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
+            tracked.log_metrics(values, step=int(row["epoch"]))
+
+    return train(
+        lambda: build_model(run, image_size),
+        run.training,
+        run.augmentation,
+        dataset.part("train")[0],
+        dataset.part("validation")[0],
+        seeds,
+        device,
+        groups,
+        checkpoints,
+        on_epoch,
+        title,
+    )
+
+
+def _identity(name: str, run: Run, image_size: int) -> dict[str, Any]:
+    """What the weights of a run are known by."""
+    return {
+        "run": name,
+        "variant": run.variant,
+        "image_size": image_size,
+        "model": json_sha256(run.model.model_dump(mode="json"))[:16],
+    }
+
+
+def save_run(folder: Path, name: str, run: Run, image_size: int, trained: Trained) -> None:
+    """Write a trained run's weights, all replicas in one file, and a summary for people."""
+    identity = _identity(name, run, image_size)
+    save_tensors(folder / WEIGHTS, trained.parameters, identity)
+    seeds = list(range(run.seed, run.seed + run.replicas))
+    shapes = {key: list(value.shape[1:]) for key, value in trained.parameters.items()}
+    write_json(folder / "model.json", {**identity, "seeds": seeds, "best_epoch": trained.best_epoch, "shapes": shapes})
+
+
+def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.device) -> list[Model]:
+    """The trained models of a run, one per replica, ready for evaluation.
+
+    Raises:
+        CheckpointError: the weights are missing, damaged, or those of another run or model.
+    """
+    prepare(device)
+    path = folder / WEIGHTS
+    parameters, _ = load_tensors(path, _identity(name, run, image_size), device)
+    skeleton = build_model(run, image_size).to(device)
+    expected = {key: value.shape for key, value in skeleton.named_parameters()}
+    if expected != {key: value.shape[1:] for key, value in parameters.items()}:
+        raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
+    return [load_replica(skeleton, parameters, index) for index in range(run.replicas)]

@@ -1,0 +1,51 @@
+"""One file per system; `build_model` finds the one that a run asks for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Generator, Tensor, device, nn
+
+from pipeline.params import GenerativeRun, VAERun
+
+
+class Model(nn.Module):
+    """What training asks of a model. Images are `[B, 1, S, S]` in [0, 1]."""
+
+    noise_size: int
+    """Random numbers that one image's loss takes."""
+
+    @abstractmethod
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
+        """Noise for `shape` images, `[*shape, noise_size]`."""
+
+    @abstractmethod
+    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
+
+        Random numbers come in as `noise [B, noise_size]`, so that a seed trains alike alone and stacked beside others.
+
+        Args:
+            epoch: scalar tensor, passes over the data so far, with fraction.
+        """
+
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:  # noqa: B027 (most models have nothing to do)
+        """Change the model between epochs, given some training images `[B, 1, S, S]`."""
+
+    @abstractmethod
+    def generative_parameters(self) -> int:
+        """How many numbers the generative side learns, the encoder's not counted."""
+
+
+def build_model(run: GenerativeRun | VAERun, image_size: int) -> Model:
+    """A freshly initialised model of a run's variant, for square images of `image_size` pixels a side.
+
+    Its initial values come from torch's global random state.
+    """
+    if isinstance(run, GenerativeRun):
+        from pipeline.models.generative import GenerativeModel
+
+        return GenerativeModel(run.model, image_size)
+    from pipeline.models.vae import VAE
+
+    return VAE(run.model, image_size)

@@ -1,0 +1,308 @@
+"""Capsule networks as a generative model. Document 000 (Smith, Schut, Gal, van der Wilk 2020), section 2 and appendix B.
+
+    t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects (equations 1, 2)
+    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        choice of parent (3), summed out
+    t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts (4 to 6)
+    x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
+
+Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`. The
+guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses. The bound is
+the difference of Pyro's traces of model and guide.
+
+Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyro
+import pyro.distributions as dist
+import torch
+import torch.nn.functional as F
+from pyro import poutine
+from torch import Generator, Tensor, nn
+
+from pipeline.layers import poses
+from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransformer
+from pipeline.layers.hierarchy import ChildrenGivenParents, join, log_affinities, scale_gradient, votes
+from pipeline.layers.poses import POSE_SIZE
+from pipeline.layers.presences import RelaxedPresence, logistic_noise
+from pipeline.layers.rendering import render
+from pipeline.models import Model
+from pipeline.params import GenerativeModelParams
+
+
+@dataclass(frozen=True)
+class Capsules:
+    """The posterior of a batch: log odds of presence and poses, of parts and of objects."""
+
+    part_logits: Tensor  # (B, P)
+    part_poses: Tensor  # (B, P, 6)
+    object_logits: Tensor  # (B, O)
+    object_poses: Tensor  # (B, O, 6)
+
+
+class PartPosterior(dist.TorchDistribution):
+    """q(y1, A1): relaxed presences and delta poses of the parts, event shape `[P, 7]`."""
+
+    arg_constraints = {}  # noqa: RUF012 (the form that torch.distributions reads)
+    has_rsample = True
+
+    def __init__(self, presence: RelaxedPresence, A: Tensor) -> None:
+        self.presence, self.A = presence, A
+        super().__init__(A.shape[:-2], torch.Size([A.shape[-2], 1 + POSE_SIZE]), validate_args=False)
+
+    def expand(self, batch_shape: torch.Size, _instance: object = None) -> PartPosterior:
+        parts = self.A.shape[-2]
+        return PartPosterior(
+            self.presence.expand(torch.Size([*batch_shape, parts])), self.A.expand(*batch_shape, parts, POSE_SIZE)
+        )
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
+        y = self.presence.rsample(sample_shape)
+        return join(y, self.A.expand(*y.shape, POSE_SIZE))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Of the presences alone: a delta pose has no density, and contributes none."""
+        return self.presence.log_prob(value[..., 0]).sum(-1)
+
+
+class GenerativeModel(Model):
+    """Two layers of capsules over templates, with their amortised guide.
+
+    Args:
+        params: sizes and hyperparameters.
+        image_size: side S of the square images, in pixels.
+    """
+
+    def __init__(self, params: GenerativeModelParams, image_size: int) -> None:
+        super().__init__()
+        self.params, self.image_size = params, image_size
+        O, P = params.objects, params.parts
+        self.noise_size = P + O
+
+        # The generative parameters, in the document's symbols. First index of [P, 1 + O]: the part; of the second, 0
+        # is the dummy parent.
+        size = params.template_size
+        self.templates = nn.Parameter(torch.randn(P, 2, size, size) * 0.5)  # logits of intensity and opacity
+        self.log_rho = nn.Parameter(torch.zeros(P, O))
+        self.gamma = nn.Parameter(torch.zeros(P, 1 + O))  # log odds
+        self.M = nn.Parameter(poses.spread(P, params.template_scale).expand(O, P, POSE_SIZE).clone())  # offsets
+        excess = torch.tensor(params.pose_sd_start - params.pose_sd_floor)
+        self.c_excess = nn.Parameter(excess.expm1().log().expand(P, O).clone())  # c = floor + softplus(c_excess)
+
+        self.register_buffer("initial_pose", poses.spread(P, params.template_scale), persistent=False)
+        self.initial_pose: Tensor
+
+        # The guide.
+        width = params.channels
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(1, width, 3, stride=2, padding=1), nn.ELU(),
+            nn.Conv2d(width, width, 3, stride=2, padding=1), nn.ELU(),
+            nn.Conv2d(width, width, 3, padding=1), nn.ELU(),
+            nn.Conv2d(width, width, 3, padding=1), nn.ELU(),
+        )  # fmt: skip
+        self.pooling = AttentionPooling(width, P, params.part_features)
+        self.part_head = PerElementMLP(P, params.part_features, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
+        self.embed = nn.Linear(1 + POSE_SIZE, params.hidden)
+        self.part_identity = nn.Parameter(torch.randn(P, params.hidden) * 0.5)
+        self.set_transformer = SetTransformer(
+            params.hidden, params.heads, params.inducing, params.blocks, outputs=O, code=params.code
+        )
+        self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
+
+    # ---- the generative parameters in their natural form
+
+    @property
+    def c(self) -> Tensor:
+        """Sds c_ij of the parts' poses, `[P, 1 + O]`, the dummy's first."""
+        c = self.params.pose_sd_floor + F.softplus(self.c_excess)
+        return F.pad(c, (1, 0), value=self.params.dummy_pose_sd)
+
+    @property
+    def log_affinity(self) -> Tensor:
+        """log rho_ij, `[P, 1 + O]`, the dummy's fixed one first."""
+        dummy = torch.as_tensor(self.params.dummy_affinity, dtype=self.log_rho.dtype, device=self.log_rho.device).log()
+        return torch.cat([dummy.expand(self.log_rho.shape[0], 1), self.log_rho], dim=-1)
+
+    @property
+    def inactive_pose(self) -> Tensor:
+        """Centre of an absent part's pose, `[P, 6]`."""
+        return self.initial_pose if self.params.inactive_pose == "initial" else torch.zeros_like(self.initial_pose)
+
+    def generative_parameters(self) -> int:
+        """How many numbers the generative model learns (the guide's not counted)."""
+        return sum(p.numel() for p in (self.templates, self.log_rho, self.gamma, self.M, self.c_excess))
+
+    # ---- the generative model
+
+    def parts_given_objects(self, y0: Tensor, A0: Tensor, coupling: Tensor | float = 1.0) -> ChildrenGivenParents:
+        """p(y1, A1 | y0, A0): the parts given objects of presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
+        return ChildrenGivenParents(
+            log_affinities(y0, self.log_affinity), self.gamma, votes(A0, self.M, self.initial_pose), self.c,
+            self.inactive_pose, self.params.inactive_pose_sd, self.params.temperature, coupling,
+        )  # fmt: skip
+
+    def draw(self, parts: Tensor) -> Tensor:
+        """The picture `[B, S, S]` of part states `[B, P, 7]`."""
+        return render(self.templates.sigmoid(), parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
+
+    def model(self, images: Tensor | None, count: int, coupling: Tensor | float = 1.0) -> Tensor:
+        """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed where given.
+
+        Returns:
+            the rendered means `[count, S, S]`.
+        """
+        O, like = self.params.objects, self.templates
+        with pyro.plate("images", count):
+            p = torch.full((count, O), self.params.object_presence, dtype=like.dtype, device=like.device).logit()
+            y0 = pyro.sample("y0", RelaxedPresence(p, self.params.temperature).to_event(1))
+            A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), 1.0).to_event(2))
+            parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling))
+            mean = self.draw(parts)
+            observed = None if images is None else images[:, 0]
+            pyro.sample("pixels", dist.Normal(mean, self.params.pixel_sd).to_event(2), obs=observed)
+        return mean
+
+    # ---- the guide
+
+    def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]`."""
+        state = self.part_head(self.pooling(self.convolutions(images)))
+        # Parts begin present: an absent one gets no gradient from the pixels.
+        return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
+
+    def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
+        """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]`."""
+        # Poses as deviations from where the part starts, brought to the size of the presences: what differs between
+        # images must not drown in what differs between parts.
+        deviation = (A1 - self.initial_pose) * 4
+        elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
+        state = self.object_head(self.set_transformer(elements))
+        return state[..., 0], state[..., 1:]
+
+    def guide(self, images: Tensor, noise: Tensor | None = None, coupling: Tensor | float = 1.0) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, P + O]` is standard logistic, drawn here where None."""
+        P, temperature = self.params.parts, self.params.temperature
+        part_noise, object_noise = (None, None) if noise is None else (noise[:, :P], noise[:, P:])
+        with pyro.plate("images", images.shape[0]):
+            y1, A1 = self.encode_parts(images)
+            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, part_noise), A1))
+            seen = scale_gradient(parts, coupling)
+            y0, A0 = self.encode_objects(seen[..., 0], seen[..., 1:])
+            pyro.sample("y0", RelaxedPresence(y0, temperature, object_noise).to_event(1))
+            pyro.sample("A0", dist.Delta(A0, event_dim=2))
+
+    def encode(self, images: Tensor) -> Capsules:
+        """The posterior's parameters, the objects' given the parts at their means (no noise)."""
+        y1, A1 = self.encode_parts(images)
+        y0, A0 = self.encode_objects(y1 / self.params.temperature, A1)
+        return Capsules(y1, A1, y0, A0)
+
+    # ---- what training needs
+
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+        """Noise for `shape` images, `[*shape, noise_size]`."""
+        return logistic_noise((*shape, self.noise_size), generator, device)
+
+    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a batch and its metrics.
+
+        For `early_epochs` the hierarchy's gradient into the parts is scaled by `early_coupling`, so that they learn from
+        the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. Coupled from the
+        first step, one object soon owns nearly all parts and the others get no gradient again.
+
+        Args:
+            images: `[B, 1, S, S]` in [0, 1].
+            noise: `[B, noise_size]` from `draw_noise`.
+            epoch: scalar tensor, passes over the data so far, with fraction.
+
+        Returns:
+            the negative bound per image, in nats, and metrics: scalar tensors, means over the batch.
+        """
+        trace = trace_bound(self, images, noise, self.coupling(epoch))
+        metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
+        return -trace.bound.mean(), metrics
+
+    def coupling(self, epoch: Tensor) -> Tensor:
+        """The factor on the hierarchy's gradient into the parts at a time in training."""
+        ramp = max(self.params.ramp_epochs, 1e-6)
+        risen = ((epoch - self.params.early_epochs) / ramp).clamp(0, 1)
+        return self.params.early_coupling + (1 - self.params.early_coupling) * risen
+
+    @torch.no_grad()
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+        """At `seeding_epoch`, take the M_ij of each object from the part poses of one of `images [n >= O, 1, S, S]`.
+
+        Objects so begin as different arrangements that occur, as k-means begins with points of the data.
+        """
+        if epoch == self.params.seeding_epoch:
+            found = self.encode(images[: self.params.objects])
+            own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
+            frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
+            part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
+            self.M.copy_(poses.to_offset(part_in_object))
+
+
+@dataclass(frozen=True)
+class BoundTrace:
+    """The bound of a batch with what it is made of: all tensors `[B]`, in nats."""
+
+    log_pixels: Tensor
+    log_parts: Tensor
+    log_objects: Tensor
+    entropy: Tensor
+    parts: Tensor  # (B, P, 7), the states sampled
+    y0: Tensor  # (B, O)
+    mean: Tensor  # (B, S, S), rendered
+    error: Tensor  # (B,), squared error summed over the pixels
+
+    @property
+    def bound(self) -> Tensor:
+        """Evidence lower bound of each image, one sample."""
+        return self.log_pixels + self.log_parts + self.log_objects + self.entropy
+
+    def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
+        """Per-image values of the bound's terms and of what shows a collapse."""
+        return {
+            "bound": self.bound,
+            "log_pixels": self.log_pixels,
+            "log_parts": self.log_parts,
+            "log_objects": self.log_objects,
+            "entropy": self.entropy,
+            "pixel_error": self.error,
+            "parts_on": self.parts[..., 0].sigmoid().mean(-1),
+            "objects_on": self.y0.sigmoid().mean(-1),
+            "pose_sd": model.c[:, 1:].mean(),
+        }
+
+
+def trace_bound(
+    model: GenerativeModel, images: Tensor, noise: Tensor | None, coupling: Tensor | float = 1.0, guide=None
+) -> BoundTrace:
+    """One-sample evidence lower bound of each image, from the traces of guide and model.
+
+    `Trace_ELBO` computes the same sum but converts every term to a Python number, which stalls a GPU and does not run
+    under `torch.func.vmap`.
+
+    Args:
+        guide: a callable like `model.guide`; that one where None.
+    """
+    guide_trace = poutine.trace(guide or model.guide).get_trace(images, noise, coupling)
+    replayed = poutine.replay(model.model, trace=guide_trace)
+    model_trace = poutine.trace(replayed).get_trace(images, images.shape[0], coupling)
+    for trace in (guide_trace, model_trace):
+        trace.compute_log_prob()
+    p, q = model_trace.nodes, guide_trace.nodes
+    mean = p["_RETURN"]["value"]
+    return BoundTrace(
+        log_pixels=p["pixels"]["log_prob"],
+        log_parts=p["parts"]["log_prob"],
+        log_objects=p["y0"]["log_prob"] + p["A0"]["log_prob"],
+        entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
+        parts=q["parts"]["value"],
+        y0=q["y0"]["value"],
+        mean=mean,
+        error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
+    )

@@ -1,0 +1,248 @@
+"""The typed form of `params.yaml`: every knob, its unit and its range.
+
+Unknown keys are refused, nothing is coerced, and every error names the field and what it allows. `params.yaml` holds
+all values, with no defaults hidden here, so that `dvc params diff` shows everything that can change a result.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pipeline.errors import UserError
+
+MAX_ANGLE = 180.0
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="lower-case letters, digits and hyphens")]
+Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
+
+
+class ParamsError(UserError):
+    """A parameter is unknown, missing or out of range. The message names each field and what it allows."""
+
+    exit_code = 2
+
+
+class Section(BaseModel):
+    """A part of `params.yaml`: strict, immutable, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+
+class DatasetParams(Section):
+    """One data set: where it comes from and how it is split."""
+
+    source: Literal["digits", "mnist", "fashion-mnist"] = Field(description="entry of the registry of sources")
+    train: int = Field(ge=1, description="training images kept (the first ones of the training part)")
+    canvas: int = Field(ge=28, le=256, description="pixels: side of the black canvas the images are centred on")
+    validation: int = Field(ge=1, description="images held out of the official training part for model choices")
+    test: int = Field(ge=1, description="test images kept (the first ones of the test part)")
+    split_seed: int = Field(ge=0, description="seed of the fixed train/validation/test shuffle")
+
+
+class AugmentationParams(Section):
+    """Warps drawn afresh for every training image in every epoch."""
+
+    rotation: Angle
+    shift: float = Field(ge=0, le=14, description="pixels: translation uniform in [-shift, +shift] on each axis")
+
+
+class TrainingParams(Section):
+    """The gradient loop."""
+
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    batch_size: int = Field(ge=1, le=65_536, description="images per step")
+    learning_rate: float = Field(gt=0, le=1, description="Adam's step size")
+    final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
+    gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
+    patience: int = Field(ge=1, description="epochs without a better validation loss before a replica stops")
+
+
+class GenerativeModelParams(Section):
+    """Probabilistic capsules, document 000, section 2 and appendix B."""
+
+    objects: int = Field(ge=1, le=256, description="capsules of the top layer (k = 0)")
+    parts: int = Field(ge=1, le=256, description="capsules of the bottom layer (k = 1), one template each")
+    template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
+    template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
+    temperature: float = Field(gt=0, le=10, description="of the relaxed presences")
+    pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
+    pose_sd_floor: float = Field(gt=0, le=10, description="least sd c_ij of a part's pose around its parent's vote")
+    pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
+    inactive_pose_sd: float = Field(gt=0, le=100, description="sd lambda_off of an absent part's pose")
+    inactive_pose: Literal["initial", "zero"] = Field(
+        description="centre of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
+    )
+    dummy_affinity: float = Field(gt=0, le=10, description="rho_0j of the always-on dummy parent; others start at 1")
+    dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of the pose of a part without a parent")
+    object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")
+
+    channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
+    part_features: int = Field(ge=1, le=1024, description="features pooled by attention for each part")
+    hidden: int = Field(ge=4, le=4096, description="width of the set transformer and of the per-capsule MLPs")
+    heads: int = Field(ge=1, le=64, description="attention heads; divides hidden")
+    inducing: int = Field(ge=1, le=1024, description="inducing points of each induced set attention block")
+    blocks: int = Field(ge=1, le=32, description="induced set attention blocks")
+    code: int = Field(ge=1, le=1024, description="features per object after the set transformer")
+
+    seeding_epoch: int = Field(ge=0, description="epochs before M_ij is set from part poses of training images")
+    early_coupling: float = Field(
+        ge=0, le=1, description="factor on the hierarchy's gradient into the parts before it rises to 1"
+    )
+    early_epochs: int = Field(ge=0, description="epochs at early_coupling, while objects specialise")
+    ramp_epochs: int = Field(ge=0, description="epochs over which the factor then rises to 1")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GenerativeModelParams:
+        if self.pose_sd_start <= self.pose_sd_floor:
+            raise ValueError(f"pose_sd_start must exceed pose_sd_floor ({self.pose_sd_floor})")
+        if self.hidden % self.heads:
+            raise ValueError(f"heads must divide hidden ({self.hidden})")
+        return self
+
+
+class VAEModelParams(Section):
+    """The variational autoencoder that document 000, section 5 compares with."""
+
+    latent: int = Field(ge=1, le=4096, description="dimensions of the latent code")
+    hidden: int = Field(ge=1, le=65_536, description="hidden units of the encoder and of the decoder")
+    pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the reconstruction, images in [0, 1]")
+
+
+class SweepParams(Section):
+    """Training and testing on rotations up to an angle, document 000, Figure 4."""
+
+    angles: list[Angle] = Field(min_length=1, description="trained and tested on rotations within each of these")
+    runs: list[Name] = Field(min_length=1, description="keys of `runs` that the sweep starts from")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+
+
+class _Run(Section):
+    dataset: Name = Field(description="a key of `datasets`")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
+    seed: int = Field(ge=0, description="seed of the first replica")
+    augmentation: AugmentationParams
+    training: TrainingParams
+
+    def swept(self, angle: float, sweep: SweepParams) -> Self:
+        """This run as the sweep trains it: on rotations within +-`angle`, with the sweep's replicas and epochs."""
+        augmentation = self.augmentation.model_copy(update={"rotation": float(angle)})
+        training = self.training.model_copy(update={"epochs": sweep.epochs})
+        changes = {"replicas": sweep.replicas, "augmentation": augmentation, "training": training}
+        return self.model_copy(update=changes)
+
+
+class GenerativeRun(_Run):
+    """A run of the probabilistic capsule model."""
+
+    variant: Literal["generative"]
+    model: GenerativeModelParams
+
+
+class VAERun(_Run):
+    """A run of the variational autoencoder."""
+
+    variant: Literal["vae"]
+    model: VAEModelParams
+
+
+Run = Annotated[GenerativeRun | VAERun, Field(discriminator="variant")]
+
+
+class EvaluateParams(Section):
+    """Linear probes and out-of-distribution tests, document 000, Table 1."""
+
+    angles: list[Angle] = Field(min_length=1, description="test rotations: uniform within each of these")
+    affine_versions: int = Field(ge=1, le=32, description="random affine versions of each test image")
+    probe_images: int = Field(ge=10, description="training images a probe is fit on (the first ones), at most")
+    probe_strengths: list[Annotated[float, Field(gt=0)]] = Field(
+        min_length=1, description="inverse regularisation strengths tried; validation chooses"
+    )
+    seed: int = Field(ge=0, description="seed of the test warps")
+
+
+class OptimiseParams(Section):
+    """One study of free-form variational optimisation, document 000, section 2.4."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative")
+    angles: list[Angle] = Field(min_length=1, description="rotations of the images: uniform within each of these")
+    images: int = Field(ge=1, description="test images per angle, optimised as one batch")
+    steps: int = Field(ge=1, le=100_000, description="Adam steps on the variational parameters")
+    learning_rate: float = Field(gt=0, le=1, description="Adam's step size")
+    seed: int = Field(ge=0, description="seed of the rotations and of the presence noise")
+
+
+class Params(Section):
+    """Everything in `params.yaml`."""
+
+    profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
+    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: the GPU where there is one")
+    sources: list[Literal["digits", "mnist", "fashion-mnist"]] = Field(description="raw data to download")
+    datasets: dict[Name, DatasetParams]
+    runs: dict[Name, Run]
+    evaluate: EvaluateParams
+    optimise: dict[Name, OptimiseParams]
+    sweep: SweepParams
+
+    @model_validator(mode="after")
+    def _references(self) -> Params:
+        for name, dataset in self.datasets.items():
+            if dataset.source not in self.sources:
+                raise ValueError(f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}")
+        for name, run in self.runs.items():
+            if run.dataset not in self.datasets:
+                raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")
+        for name, study in self.optimise.items():
+            run_of_study = self.runs.get(study.run)
+            if run_of_study is None or run_of_study.variant != "generative":
+                generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
+                raise ValueError(f"optimise.{name}.run: '{study.run}' is not one of {generative}")
+        for name in self.sweep.runs:
+            if name not in self.runs:
+                raise ValueError(f"sweep.runs: '{name}' is not one of {sorted(self.runs)}")
+        return self
+
+
+def _describe(error: Any) -> str:
+    """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
+    where = ".".join(str(part) for part in error["loc"] if part not in ("generative", "vae")) or "params.yaml"
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown parameter"
+    if error["type"] == "missing":
+        return f"{where}: missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    found = error.get("input")
+    shown = f" (found {found!r})" if isinstance(found, int | float | str | bool) else ""
+    return f"{where}: {message}{shown}" if where != "params.yaml" else message
+
+
+def parse_params(values: Any, source: str = "params.yaml") -> Params:
+    """Check `values` (the content of a params file) and return it typed.
+
+    Raises:
+        ParamsError: naming every field that is unknown, missing or out of range, and what it allows.
+    """
+    try:
+        return Params.model_validate(values)
+    except ValidationError as error:
+        lines = "\n".join(f"  {_describe(each)}" for each in error.errors())
+        raise ParamsError(f"{source} has bad parameters:\n{lines}") from None
+
+
+def load_params(path: Path) -> Params:
+    """Read and check a params file.
+
+    Raises:
+        ParamsError: the file is missing, not YAML, or holds bad parameters.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ParamsError(f"{path}: no such file") from None
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{path} is not valid YAML: {error}") from None
+    return parse_params(values, path.name)

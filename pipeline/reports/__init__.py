@@ -1,0 +1,1 @@
+"""What is shown: drawn from the files that the stages wrote, nothing else."""

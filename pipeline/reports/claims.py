@@ -1,0 +1,77 @@
+"""The claims of the documents, as `claims.yaml` beside this file lists them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pipeline.errors import UserError
+
+CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
+
+DOCUMENTS = {
+    "000": "Capsule Networks: A Probabilistic Perspective",
+    "001": "Capsule Networks as Generative Models",
+    "002": "An EM algorithm for capsule regression",
+    "003": "Encapsulating Capsule Networks",
+    "004": "Matrix capsules with EM routing",
+}
+"""Titles of the documents, by the number that begins their claims' ids."""
+
+
+class ClaimsError(UserError):
+    """The list of claims is missing or malformed. The message names the claim and the field."""
+
+
+class Claim(BaseModel):
+    """One claim. With a `value` it is a figure to be met; without, a statement that a check finds to hold or not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field(pattern=r"^\d{3}\.[\w.]+$")
+    where: str = Field(description="the place in the document")
+    claim: str
+    value: float | None = Field(default=None, description="the document's figure; accuracies and errors in percent")
+    sd: float | None = Field(default=None, gt=0, description="its spread, where the document gives one")
+    better: Literal["higher", "lower"] | None = Field(default=None, description="the good side of the figure")
+    tolerance: float | None = Field(default=None, gt=0, description="in place of the rule of scorecard.py")
+    holds_when: str | None = Field(default=None, description="what a check looks at, for a claim without a figure")
+    unit: str = Field(default="%", description="of our number")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Claim:
+        if (self.value is None) == (self.holds_when is None):
+            raise ValueError("a claim has either a value or holds_when")
+        if (self.value is None) != (self.better is None):
+            raise ValueError("a claim with a value, and no other, says which side is better")
+        return self
+
+    @property
+    def document(self) -> str:
+        """The number of the document, such as "000"."""
+        return self.id[:3]
+
+
+def load_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
+    """The claims in the file's order.
+
+    Raises:
+        ClaimsError: the file is missing, not YAML, holds a malformed claim, or an id twice.
+    """
+    try:
+        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+        claims = [Claim.model_validate(row) for row in rows]
+    except (OSError, TypeError, yaml.YAMLError) as error:
+        raise ClaimsError(f"{path}: not a list of claims: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ClaimsError(f"{path}: {first['input']!r}: {field} {first['msg']}") from None
+    twice = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
+    if twice:
+        raise ClaimsError(f"{path}: more than one claim has the id {', '.join(twice)}")
+    return claims

@@ -1,0 +1,329 @@
+"""Which figures a profile's results give, and what each one says.
+
+Runs, studies and the sweep are taken from the parameters, in their order; what was not executed is left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pipeline.files import write_bytes, write_json
+from pipeline.params import Params
+from pipeline.reports import curves, pictures, style
+from pipeline.reports.claims import Claim, load_claims
+from pipeline.reports.document_000 import PAPER_DATASET, TABLE_1, sweep_item
+from pipeline.reports.results import Numbers, Record, ResultError, Results, dataset_label, merged_provenance
+from pipeline.reports.style import Kind, look
+
+INDEX = "figures.json"
+
+FEATURES_DRAWN = ("t0", "t0_A0", "mu_sigma")
+"""The rows of Table 1; other features that were probed are in the tables."""
+
+_CURVES = ("replica", "epoch", "train_bound", "validation_bound", "train_pixel_error", "validation_pixel_error")
+_STEPS = ("replica", "angle", "step", "bound", "pixel_error")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and its words.
+
+    Attributes:
+        name: file name without its ending.
+        caption: one sentence that says what to look for.
+        alt: what is drawn, for readers who cannot see it.
+        records: provenance of every item drawn.
+    """
+
+    name: str
+    kind: Kind
+    figure: Figure
+    title: str
+    caption: str
+    alt: str
+    records: list[Record]
+
+
+@dataclass
+class Written:
+    """What a stage wrote: its files, and the items that were not executed and so are not shown."""
+
+    files: list[Path] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def miss(self, item: str) -> None:
+        """Note an item that was not executed, once."""
+        if item not in self.missing:
+            self.missing.append(item)
+
+
+def paper_table_1(claims: Sequence[Claim]) -> pd.DataFrame:
+    """Table 1 of document 000 as its claims give it: columns features, test, mean, sd (percent)."""
+    figures = {claim.id: claim for claim in claims}
+    rows = [(features, test, figures[name].value, figures[name].sd) for name, features, test in TABLE_1]
+    return pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
+
+
+def probe_table(numbers: Numbers) -> pd.DataFrame:
+    """The accuracies of one evaluated run: columns features, protocol, test, mean, sd, n (percent)."""
+    rows = []
+    for features in numbers.names("probe"):
+        for protocol in numbers.names("probe", features):
+            for test in numbers.names("probe", features, protocol):
+                found = numbers.measured("probe", features, protocol, test)
+                if found is not None:
+                    rows.append((features, protocol, test, found.mean * 100, found.sd * 100, found.n))
+    if not rows:
+        raise ResultError(f"{numbers.path} holds no accuracy under 'probe'")
+    return pd.DataFrame(rows, columns=["features", "protocol", "test", "mean", "sd", "n"])
+
+
+def sweep_table(results: Results, params: Params, run: str, written: Written) -> tuple[pd.DataFrame, list[Record]]:
+    """The sweep of one run: columns features, angle, mean, sd, n (percent), tracking_run, and its items' provenance."""
+    rows: list[tuple[str, float, float, float, int, str]] = []
+    records: list[Record] = []
+    for angle in sorted(params.sweep.angles):
+        item = sweep_item(run, angle)
+        numbers = results.numbers("sweep", item)
+        if numbers is None:
+            written.miss(f"sweep/{item}")
+            continue
+        records += numbers.records
+        tracked = " ".join(merged_provenance(numbers.records)["tracking_runs"])
+        for features in numbers.names("probe"):
+            found = numbers.measured("probe", features)
+            if found is not None:
+                rows.append((features, angle, found.mean * 100, found.sd * 100, found.n, tracked))
+    return pd.DataFrame(rows, columns=["features", "angle", "mean", "sd", "n", "tracking_run"]), records
+
+
+def companions(params: Params, names: Sequence[str]) -> list[list[str]]:
+    """Runs to be shown together: each capsule run with the first VAE trained on the same images.
+
+    Images are the same when the data set and the augmentation are. VAEs without a capsule run stand alone.
+    """
+
+    def trained_on(name: str) -> tuple[Any, ...]:
+        run = params.runs[name]
+        return run.dataset, run.augmentation.rotation, run.augmentation.shift
+
+    capsules = [name for name in names if params.runs[name].variant == "generative"]
+    others = [name for name in names if name not in capsules]
+    groups, used = [], set()
+    for name in capsules:
+        beside = next((other for other in others if trained_on(other) == trained_on(name)), None)
+        groups.append([name, beside] if beside else [name])
+        used.add(beside)
+    return groups + [[name] for name in others if name not in used]
+
+
+def draw_all(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """Every figure that the results of a profile give, one at a time.
+
+    Args:
+        written: gets the names of the items that were not executed.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    yield from _accuracy(results, params, written)
+    yield from _optimised(results, params, written)
+    yield from _evaluated(results, params, written)
+    yield from _swept(results, params, written)
+    yield from _trained(results, params, written)
+
+
+def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    for run in params.runs:
+        table, numbers = results.table("train", run, _CURVES), results.numbers("train", run)
+        if table is None or numbers is None:
+            written.miss(f"train/{run}")
+            continue
+        yield Drawing(
+            f"learning-{run}",
+            "svg",
+            curves.learning_curves(table),
+            f"Learning curves of {run}",
+            "The bound should rise and the pixel error fall until both settle, with validation close to training; the "
+            "vertical axis leaves out the steep start where it would flatten the rest.",
+            f"Two line plots over epochs: bound and pixel error of {run}, training and validation, one line per seed.",
+            numbers.records,
+        )
+
+
+def _evaluated(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    names = ("templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples")
+    for run, settings in params.runs.items():
+        if settings.variant != "generative":
+            continue
+        numbers, arrays = results.numbers("evaluate", run), results.examples("evaluate", run, names)
+        if numbers is None or arrays is None:
+            written.miss(f"evaluate/{run}" if numbers is None else f"evaluate/{run} (its examples)")
+            continue
+        yield Drawing(
+            f"arrangements-{run}",
+            "png",
+            pictures.over_rotation(
+                arrays["angles"],
+                [
+                    ("input", arrays["images"]),
+                    ("reconstruction", arrays["reconstructions"]),
+                    ("parts in colour", arrays["arrangements"]),
+                ],
+            ),
+            f"Part arrangements over rotation, {run}",
+            "Each part keeps its colour: as long as the model sees the same arrangement, the coloured strokes turn "
+            "with the input; where colours change, other parts have taken over (the paper's Figure 5).",
+            f"One digit turned step by step; below it the reconstruction of {run} and its parts, each in its colour.",
+            numbers.records,
+        )
+        yield Drawing(
+            f"templates-{run}",
+            "png",
+            pictures.templates(arrays["templates"], arrays["alphas"]),
+            f"Templates learned by {run}",
+            "Look for stroke-like templates, for parts that were never used (blank alpha), and for templates that are "
+            "turned or stretched copies of each other (as in the paper's Figure 6).",
+            f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
+            numbers.records,
+        )
+        yield Drawing(
+            f"prior-{run}",
+            "png",
+            pictures.samples(arrays["prior_samples"]),
+            f"Samples from the prior of {run}",
+            "Objects, then parts, then pixels drawn from the generative model alone: strokes that form digit-like "
+            "figures show how much of a digit's geometry the objects hold.",
+            f"A grid of {min(len(arrays['prior_samples']), 48)} images sampled from the prior of {run}.",
+            numbers.records,
+        )
+
+
+def _optimised(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    names = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
+    for study, settings in params.optimise.items():
+        numbers, arrays = results.numbers("optimise", study), results.examples("optimise", study, names)
+        steps = results.table("optimise", study, _STEPS)
+        if numbers is None:
+            written.miss(f"optimise/{study}")
+        elif arrays is None:
+            written.miss(f"optimise/{study} (its examples)")
+        if numbers is not None and arrays is not None:
+            rows = [
+                ("input", arrays["images"]),
+                ("encoder", arrays["before"]),
+                ("optimised", arrays["after"]),
+                ("encoder's parts", arrays["arrangements_before"]),
+                ("optimised parts", arrays["arrangements_after"]),
+            ]
+            yield Drawing(
+                f"reconstructions-{study}",
+                "png",
+                pictures.over_rotation(arrays["angles"], rows),
+                f"Reconstructions before and after test-time optimisation, {study}",
+                f"Where the encoder's reconstruction fails for a turned digit, {settings.steps} steps on the same "
+                "bound should repair it (as in the paper's Figure 3).",
+                "One digit turned step by step; below it the reconstruction from the encoder and the one after "
+                "optimisation, then the parts of each in colour.",
+                numbers.records,
+            )
+        if numbers is not None and steps is not None:
+            yield Drawing(
+                f"optimisation-{study}",
+                "svg",
+                curves.optimisation_curves(steps),
+                f"The bound over steps of test-time optimisation, {study}",
+                "How fast free-form optimisation gains on the encoder's start (step 0), and whether wide rotations "
+                "catch up with upright digits.",
+                "Two line plots over optimisation steps: bound and pixel error, one line per range of rotation.",
+                numbers.records,
+            )
+
+
+def _accuracy(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    paper = paper_table_1(load_claims())
+    found = {}
+    for run in params.runs:
+        numbers = results.numbers("evaluate", run)
+        if numbers is None:
+            written.miss(f"evaluate/{run}")
+        else:
+            found[run] = numbers
+    for group in companions(params, list(found)):
+        table = pd.concat([probe_table(found[run]) for run in group], ignore_index=True)
+        table = table[table["features"].isin(FEATURES_DRAWN)]
+        if table.empty:
+            continue
+        records = [record for run in group for record in found[run].records]
+        upright = params.runs[group[0]].augmentation.rotation == 0
+        beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
+        label = dataset_label(records)
+        stand_in = "" if label == PAPER_DATASET or not upright else f" (ours: {label}; the paper's: {PAPER_DATASET})"
+        yield Drawing(
+            f"accuracy-{group[0]}",
+            "svg",
+            curves.accuracy_over_rotation(table, beside),
+            f"Probe accuracy over rotation, {' and '.join(group)}",
+            "How fast each representation loses the class as test images turn further than any it was trained on, with "
+            f"the probe refit (left, the paper's protocol) and kept (right); bars are one sd over seeds{stand_in}.",
+            "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
+            f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
+            records,
+        )
+
+
+def _swept(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    tables = {run: sweep_table(results, params, run, written) for run in params.sweep.runs}
+    for group in companions(params, [run for run, (table, _) in tables.items() if not table.empty]):
+        table = pd.concat([tables[run][0] for run in group], ignore_index=True)
+        table = table[table["features"].isin(FEATURES_DRAWN)]
+        if table.empty:
+            continue
+        yield Drawing(
+            f"sweep-{group[0]}",
+            "svg",
+            curves.accuracy_over_training_range(table),
+            f"Trained and tested on rotations, {' and '.join(group)}",
+            "Whether training on wider rotations costs the capsules their specialisation, and whether they keep a lead "
+            "over the VAE (the paper's Figure 4 says they do not); bars are one sd over seeds.",
+            "Accuracy by range of rotation trained and tested on, one line each for "
+            f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
+            [record for run in group for record in tables[run][1]],
+        )
+
+
+def write_figures(folder: Path, results: Results, params: Params) -> Written:
+    """Draw every figure into `folder`, with an index `figures.json`; figures that an earlier call left are removed.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+        FileWriteError: a figure could not be written.
+    """
+    written = Written()
+    index = []
+    for drawing in draw_all(results, params, written):
+        path = folder / f"{drawing.name}.{drawing.kind}"
+        write_bytes(path, style.to_bytes(drawing.figure, drawing.kind))
+        written.files.append(path)
+        index.append(
+            {
+                "file": path.name,
+                "title": drawing.title,
+                "caption": drawing.caption,
+                "alt": drawing.alt,
+                "dataset": dataset_label(drawing.records),
+                "provenance": merged_provenance(drawing.records),
+            }
+        )
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
+        if path not in written.files:
+            path.unlink()
+    write_json(folder / INDEX, index)
+    written.files.append(folder / INDEX)
+    return written

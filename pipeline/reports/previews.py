@@ -1,0 +1,25 @@
+"""A look at a data set: some images of every class."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from pipeline.data.datasets import Dataset
+from pipeline.reports.pictures import image_rows
+from pipeline.reports.style import in_house_style
+
+PER_CLASS = 10
+
+
+@in_house_style
+def preview(dataset: Dataset) -> Figure:
+    """The first ten training images of each class, one row a class. Of several channels the first is shown."""
+    images, labels = dataset.part("train")
+    rows = []
+    for number in np.unique(labels):
+        name = dataset.classes[number] if number < len(dataset.classes) else str(number)
+        rows.append((name, images[labels == number][:PER_CLASS, 0] / 255))
+    figure = image_rows(rows)
+    figure.axes[0].set_title(f"{dataset.label}: {len(labels):,} training images, the first {PER_CLASS} of each class")
+    return figure

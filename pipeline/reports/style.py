@@ -1,0 +1,123 @@
+"""The house style of every figure: one palette, one type size, and the same bytes for the same data.
+
+Colours are those of Okabe and Ito (2008), told apart with every common form of colour blindness; each set of features
+keeps its colour, its marker and its name in all figures, so that colour is never the only difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, ParamSpec
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+Arguments = ParamSpec("Arguments")
+Kind = Literal["svg", "png"]
+
+WIDTH = 6.75
+"""Inches: both columns of a two-column page."""
+COLUMN = 3.3
+"""Inches: one column."""
+DPI = 220
+"""Dots per inch of PNG figures."""
+
+INK = "#1a1a1a"
+FAINT = "#8a8a8a"
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one set of features is drawn. `name` is plain text, `label` may hold mathematics."""
+
+    name: str
+    label: str
+    colour: str
+    marker: str
+
+
+FEATURES = {
+    "t0": Look("t0", "$t^0$", BLUE, "o"),
+    "t0_A0": Look("t0 and A0", "$t^0$ and $A^0$", VERMILLION, "s"),
+    "mu_sigma": Look("VAE: mu and sigma", r"VAE: $\mu$ and $\sigma$", GREEN, "^"),
+    "children": Look("expected children", "expected children", PURPLE, "D"),
+}
+TRAIN, VALIDATION = BLUE, VERMILLION
+
+
+def look(features: str) -> Look:
+    """The look of a set of features; one that has none yet is drawn in ink under its own name."""
+    return FEATURES.get(features, Look(features, features, INK, "v"))
+
+
+RC: Any = {  # matplotlib types the keys one by one
+    "figure.dpi": DPI,
+    "figure.facecolor": "white",
+    "figure.constrained_layout.use": True,
+    "savefig.facecolor": "white",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same glyphs on every machine
+    "mathtext.fontset": "dejavusans",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.linewidth": 0.7,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "errorbar.capsize": 2,
+    "svg.hashsalt": "capsules",
+    "svg.fonttype": "path",
+}
+
+
+def in_house_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Run `draw` with the house's settings and put the caller's back afterwards."""
+
+    @functools.wraps(draw)
+    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
+        with matplotlib.rc_context(RC):
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+def panels(columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of `columns` plots side by side, in inches. No pyplot: nothing outlives the figure."""
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots(1, columns, squeeze=False, **options)
+    return figure, list(axes[0])
+
+
+def to_bytes(figure: Figure, kind: Kind) -> bytes:
+    """The figure as a file's content: the same bytes for the same data (no date, no random ids)."""
+    buffer = io.BytesIO()
+    named = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
+    metadata: dict[str, Any] = dict.fromkeys(named)
+    with matplotlib.rc_context(RC):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    return buffer.getvalue()

@@ -1,0 +1,295 @@
+"""The tables of a profile: tidy numbers for programs (CSV), readable ones for people (Markdown and the page)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from pipeline.files import write_text
+from pipeline.params import Params
+from pipeline.reports.claims import load_claims
+from pipeline.reports.curves import in_order, name_of_test
+from pipeline.reports.document_000 import PAPER_DATASET
+from pipeline.reports.figures import Written, companions, paper_table_1, probe_table, sweep_table
+from pipeline.reports.results import Measured, Record, Results, dataset_label, merged_provenance
+from pipeline.reports.style import look
+
+PAPER = f"the paper ({PAPER_DATASET})"
+PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in two forms.
+
+    Attributes:
+        name: file name without its ending.
+        data: tidy, one measurement per row, units in the columns' names.
+        shown: the same as text, as people read it.
+        records: provenance of every item in it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    data: pd.DataFrame
+    shown: pd.DataFrame
+    records: list[Record]
+
+    def to_csv(self) -> str:
+        """The tidy form, with a column that names the tracked run of each row."""
+        return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+    def to_markdown(self) -> str:
+        """The readable form, with title, caption and sources."""
+        head = list(self.shown.columns)
+        lines = [f"# {self.title}", "", self.caption, "", _markdown_row(head), "|" + " --- |" * len(head)]
+        lines += [_markdown_row(values) for values in self.shown.itertuples(index=False)]
+        return "\n".join([*lines, "", f"Source: {sources(self.records)}.", ""])
+
+
+def sources(records: Sequence[Record]) -> str:
+    """The items a table or figure rests on, their data sets, tracked runs and commits, in one line."""
+    merged = merged_provenance(records)
+    parts = [", ".join(merged["items"]), dataset_label(records)]
+    if merged["tracking_runs"]:
+        parts.append(f"tracked as {', '.join(merged['tracking_runs'])}")
+    if merged["commit"]:
+        parts.append(f"commit {merged['commit']}")
+    return "; ".join(part for part in parts if part)
+
+
+def _markdown_row(values: Iterable[object]) -> str:
+    return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
+
+
+def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str:
+    """A mean with its sd, such as "93.1 ± 0.4"; without the sd where only one replica was measured."""
+    alone = n is not None and n < 2
+    return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
+
+
+def _tracked(records: Sequence[Record]) -> str:
+    return " ".join(merged_provenance(records)["tracking_runs"])
+
+
+def table_1(results: Results, params: Params, written: Written) -> list[Table]:
+    """Document 000's Table 1, ours by both protocols beside the paper's: one table per set of training images."""
+    found = {}
+    for run in params.runs:
+        numbers = results.numbers("evaluate", run)
+        if numbers is None:
+            written.miss(f"evaluate/{run}")
+        else:
+            found[run] = numbers
+    paper = paper_table_1(load_claims())
+    tables = []
+    for group in companions(params, list(found)):
+        parts = []
+        for run in group:
+            part = probe_table(found[run]).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
+            label, tracked = dataset_label(found[run].records), _tracked(found[run].records)
+            parts.append(part.assign(run=run, dataset=label, tracking_run=tracked))
+        data = pd.concat(parts, ignore_index=True)
+        upright = params.runs[group[0]].augmentation.rotation == 0
+        beside = (paper if upright else paper.head(0)).rename(
+            columns={"mean": "paper_percent", "sd": "paper_sd_percent"}
+        )
+        # The paper's figures stand beside the protocol they come from, and no other.
+        data = data.merge(beside.assign(protocol="refit"), on=["features", "protocol", "test"], how="left")
+        records = [record for run in group for record in found[run].records]
+        caption = (
+            f"Accuracy (%) of a linear probe on {dataset_label(records)}, test images turned within the angle or "
+            "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
+            "protocol behind the paper's figures (MNIST, five seeds). Probe fixed: fit on clean images only."
+        )
+        title = f"Probe accuracy over rotation: {' and '.join(group)}"
+        tables.append(Table(f"table1-{group[0]}", title, caption, data, _table_1_shown(data), records))
+    return tables
+
+
+def _table_1_shown(data: pd.DataFrame) -> pd.DataFrame:
+    tests = in_order(list(data["test"]))
+    rows = []
+    for features, block in data.groupby("features", sort=False):
+        lines: list[tuple[str, pd.DataFrame, str, str]] = []
+        theirs = block[block["paper_percent"].notna()]
+        if not theirs.empty:
+            lines.append((PAPER, theirs, "paper_percent", "paper_sd_percent"))
+        for protocol, name in PROTOCOLS.items():
+            ours = block[block["protocol"] == protocol]
+            if not ours.empty:
+                lines.append((name, ours, "accuracy_percent", "sd_percent"))
+        for i, (source, values, mean, sd) in enumerate(lines):
+            of_paper = source == PAPER
+            cells = {
+                row["test"]: spread(row[mean], row[sd], None if of_paper else row["n"])
+                for row in values.to_dict("records")
+            }
+            first = look(str(features)).name if i == 0 else ""
+            seeds = "" if of_paper else str(values["n"].min())
+            rows.append([first, source, seeds, *(cells.get(test, "") for test in tests)])
+    return pd.DataFrame(rows, columns=["features", "source", "seeds", *(name_of_test(test) for test in tests)])
+
+
+def sweep(results: Results, params: Params, written: Written) -> list[Table]:
+    """Document 000's Figure 4 in numbers: accuracy after training and testing on rotations up to an angle."""
+    parts, records = [], []
+    for run in params.sweep.runs:
+        part, sources_of_part = sweep_table(results, params, run, written)
+        if not part.empty:
+            parts.append(part.assign(run=run, dataset=dataset_label(sources_of_part)))
+            records += sources_of_part
+    if not parts:
+        return []
+    data = pd.concat(parts, ignore_index=True).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
+    angles = sorted(data["angle"].unique())
+    rows = []
+    for (name, features), block in data.groupby(["run", "features"], sort=False):
+        cells = {
+            row["angle"]: spread(row["accuracy_percent"], row["sd_percent"], row["n"])
+            for row in block.to_dict("records")
+        }
+        rows.append(
+            [str(name), look(str(features)).name, str(block["n"].min()), *(cells.get(angle, "") for angle in angles)]
+        )
+    shown = pd.DataFrame(
+        rows, columns=["run", "features", "seeds", *(name_of_test(f"rotated_{angle:g}") for angle in angles)]
+    )
+    caption = (
+        f"Accuracy (%) of a linear probe on {dataset_label(records)} when the model is both trained and tested on "
+        "images turned within the angle: mean ± sd over seeds. The paper's Figure 4 gives curves without numbers."
+    )
+    return [Table("sweep", "Trained and tested on rotations", caption, data, shown, records)]
+
+
+_OPTIMISED = {"bound": 1.0, "pixel_error": 1.0, "accuracy": 100.0}
+
+
+def optimised(results: Results, params: Params, written: Written) -> list[Table]:
+    """Test-time optimisation: bound, pixel error and t0 probe before and after, by range of rotation."""
+    rows, shown, records = [], [], []
+    for study, settings in params.optimise.items():
+        numbers = results.numbers("optimise", study)
+        if numbers is None:
+            written.miss(f"optimise/{study}")
+            continue
+        records += numbers.records
+        for angle in sorted(numbers.names("angle"), key=float):
+            row: dict[str, object] = {"study": study, "angle": float(angle), "steps": settings.steps}
+            row["images"] = int(numbers.number("angle", angle, "images") or settings.images)
+            cells = [study, name_of_test(f"rotated_{angle}"), f"{row['images']:,}", f"{settings.steps:,}"]
+            seeds = 0
+            for name, factor in _OPTIMISED.items():
+                pair = []
+                for when in ("before", "after"):
+                    found = numbers.measured("angle", angle, f"{name}_{when}")
+                    column = f"{name}{'_percent' * (name == 'accuracy')}_{when}"
+                    scaled = found.scaled(factor) if found else Measured(float("nan"), float("nan"), 0)
+                    row[column], row[f"{column}_sd"] = scaled.mean, scaled.sd
+                    seeds = max(seeds, scaled.n)
+                    pair.append(spread(scaled.mean, scaled.sd, scaled.n) if found else "")
+                cells += pair
+            row |= {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": _tracked(numbers.records)}
+            rows.append(row)
+            shown.append([*cells[:4], str(seeds), *cells[4:]])
+    if not rows:
+        return []
+    head = ["study", "rotation", "images", "steps", "seeds"]
+    for name in ("bound", "pixel error", "t0 probe (%)"):
+        head += [f"{name}, before", f"{name}, after"]
+    caption = (
+        f"Free-form optimisation of the bound from the encoder's output, on {dataset_label(records)}: bound in nats "
+        "per image, pixel error squared and summed per image, accuracy of the probe on t0: mean ± sd over seeds."
+    )
+    data = pd.DataFrame(rows)
+    return [Table("optimise", "Test-time optimisation", caption, data, pd.DataFrame(shown, columns=head), records)]
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def training(results: Results, params: Params, written: Written) -> list[Table]:
+    """What each training run took and reached."""
+    rows, shown, records = [], [], []
+    for run, settings in params.runs.items():
+        numbers = results.numbers("train", run)
+        if numbers is None:
+            written.miss(f"train/{run}")
+            continue
+        records += numbers.records
+        device = ", ".join(dict.fromkeys(str(each.get("device", "")) for each in numbers.records))
+        row: dict[str, object] = {"run": run, "variant": settings.variant, "dataset": dataset_label(numbers.records)}
+        measured = {
+            "epochs": numbers.measured("epochs"),
+            "images_per_second": numbers.measured("images_per_second"),
+            "validation_bound": numbers.measured("validation", "bound"),
+            "validation_pixel_error": numbers.measured("validation", "pixel_error"),
+        }
+        for name, found in measured.items():
+            row[name], row[f"{name}_sd"] = (found.mean, found.sd) if found else (None, None)
+        seeds = max((found.n for found in measured.values() if found), default=0)
+        plain = {
+            "seconds": numbers.number("seconds"),
+            "parameters_generative": _whole(numbers.number("parameters", "generative")),
+            "parameters_total": _whole(numbers.number("parameters", "total")),
+        }
+        row |= plain | {"n": seeds, "device": device, "tracking_run": _tracked(numbers.records)}
+        rows.append(row)
+        text = {name: spread(found.mean, found.sd, found.n) if found else "" for name, found in measured.items()}
+        epochs = measured["epochs"]
+        whole = epochs is not None and epochs.sd == 0  # no replica stopped early
+        shown.append(
+            [
+                run,
+                row["dataset"],
+                device,
+                str(seeds),
+                f"{epochs.mean:,.0f}" if epochs and whole else text["epochs"],
+                *("" if value is None else f"{value:,.0f}" for value in plain.values()),
+                text["images_per_second"],
+                text["validation_bound"],
+                text["validation_pixel_error"],
+            ]
+        )
+    if not rows:
+        return []
+    head = ["run", "data", "device", "seeds", "epochs", "seconds", "generative parameters", "all parameters"]
+    head += ["images/s", "validation bound", "validation pixel error"]
+    caption = (
+        "What each training run took and reached: wall-clock seconds for all seeds together, images per second "
+        "of training, bound in nats per image, pixel error squared and summed per image: mean ± sd over seeds."
+    )
+    return [Table("training", "Training runs", caption, pd.DataFrame(rows), pd.DataFrame(shown, columns=head), records)]
+
+
+def build_tables(results: Results, params: Params, written: Written) -> list[Table]:
+    """Every table that the results of a profile give.
+
+    Args:
+        written: gets the names of the items that were not executed.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    return [part for build in (table_1, optimised, sweep, training) for part in build(results, params, written)]
+
+
+def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:
+    """Write each table as CSV and Markdown into `folder`. Tables that an earlier call left there are removed.
+
+    Raises:
+        FileWriteError: a table could not be written.
+    """
+    for table in tables:
+        for ending, content in ((".csv", table.to_csv()), (".md", table.to_markdown())):
+            path = folder / f"{table.name}{ending}"
+            write_text(path, content)
+            written.files.append(path)
+    for path in [*folder.glob("*.csv"), *folder.glob("*.md")]:
+        if path not in written.files:
+            path.unlink()

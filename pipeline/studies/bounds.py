@@ -1,0 +1,28 @@
+"""The bound and its terms on test images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pipeline.data.datasets import Dataset
+from pipeline.models import Model
+from pipeline.studies.features import BATCH
+
+_FULLY_TRAINED = 1e9
+
+
+@torch.no_grad()
+def bound_metrics(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
+    """Metrics of the model on the test images, one sample of the noise each: columns metric, value."""
+    images = dataset.part("test")[0]
+    generator = torch.Generator(device).manual_seed(seed)
+    sums: dict[str, float] = {}
+    for start in range(0, len(images), BATCH):
+        batch = torch.from_numpy(images[start : start + BATCH]).to(device).float() / 255
+        noise = model.draw_noise((len(batch),), generator, device)
+        _, metrics = model(batch, noise, torch.tensor(_FULLY_TRAINED, device=device))
+        for name, value in metrics.items():
+            sums[name] = sums.get(name, 0.0) + float(value) * len(batch)
+    return pd.DataFrame([(name, float(np.float64(total) / len(images))) for name, total in sums.items()], columns=["metric", "value"])

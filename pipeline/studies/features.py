@@ -1,0 +1,61 @@
+"""What a trained model says about images, as plain arrays: the features that probes are fit on.
+
+Document 000, section 5.1: the logits of q(t0); these with the mean of A0; for the VAE mu and sigma. Appendix D: the
+expected number of children of each object under the exact posterior over parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.layers.hierarchy import join
+from pipeline.models import Model
+from pipeline.models.generative import Capsules, GenerativeModel
+from pipeline.models.vae import VAE
+
+BATCH = 500
+
+Features = dict[str, NDArray[np.float32]]
+"""Feature arrays `[N, d]` by name."""
+
+
+def generative_features(model: GenerativeModel, posterior: Capsules) -> dict[str, Tensor]:
+    """Features of a batch from its posterior: t0 (logits), t0_A0, children (expected, by object)."""
+    y0, A0 = posterior.object_logits, posterior.object_poses
+    layer = model.parts_given_objects(y0, A0)
+    parents = layer.parent_posterior(join(posterior.part_logits, posterior.part_poses))  # (B, P, 1 + O)
+    return {"t0": y0, "t0_A0": torch.cat([y0, A0.flatten(1)], dim=1), "children": parents[..., 1:].sum(1)}
+
+
+def encode(model: Model, images: Tensor) -> dict[str, Tensor]:
+    """Features `[B, d]` by name of a batch of images `[B, 1, S, S]` in [0, 1]."""
+    if isinstance(model, GenerativeModel):
+        return generative_features(model, model.encode(images))
+    if isinstance(model, VAE):
+        code = model.encode(images)
+        return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
+    raise TypeError(f"no features are defined for {type(model).__name__}")
+
+
+@torch.no_grad()
+def features(
+    model: Model, images: NDArray[np.uint8], device: torch.device, warp: Callable[[int], Tensor] | None = None
+) -> Features:
+    """Features of uint8 images `[N, 1, S, S]`, in batches on the device.
+
+    Args:
+        warp: gives the warps `[B, 2, 3]` of the next B images; None: the images as they are.
+    """
+    collected: dict[str, list[Tensor]] = {}
+    for start in range(0, len(images), BATCH):
+        batch = torch.from_numpy(images[start : start + BATCH]).to(device)
+        pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(len(batch)))
+        for name, value in encode(model, pixels).items():
+            collected.setdefault(name, []).append(value)
+    return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}

@@ -1,0 +1,52 @@
+"""Numbers measured on several replicas: their tables, means and spreads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def spread(values: Iterable[float]) -> dict[str, float]:
+    """`{"mean", "sd", "n"}` of some values; sd is the sample's (n - 1), and 0 for a single value."""
+    array = np.asarray(list(values), dtype=np.float64)
+    sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
+    return {"mean": float(array.mean()), "sd": sd, "n": len(array)}
+
+
+def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One table of several, with a first column `replica` that counts them."""
+    return pd.concat(
+        [table.assign(replica=index) for index, table in enumerate(tables)], ignore_index=True
+    ).pipe(lambda whole: whole[["replica", *(name for name in whole.columns if name != "replica")]])
+
+
+def by_group(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[tuple[str, ...], dict[str, float]]:
+    """The spread over replicas of column `value`, by the values of the columns `keys`."""
+    groups = table.groupby(list(keys), sort=False)[value]
+    return {tuple(str(part) for part in key): spread(column) for key, column in groups}  # type: ignore[union-attr]
+
+
+def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:
+    """The same as nested dictionaries, one level per key."""
+    nested: dict[str, Any] = {}
+    for key, measured in by_group(table, keys, value).items():
+        level = nested
+        for part in key[:-1]:
+            level = level.setdefault(part, {})
+        level[key[-1]] = measured
+    return nested
+
+
+def flat(numbers: dict[str, Any], prefix: str = "") -> dict[str, float]:
+    """The means (and plain numbers) of nested metrics by dotted name, as tracking takes them; lists are left out."""
+    named: dict[str, float] = {}
+    for key, value in numbers.items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, dict):
+            named |= {name: value["mean"]} if value.keys() == {"mean", "sd", "n"} else flat(value, name)
+        elif isinstance(value, int | float):
+            named[name] = float(value)
+    return named

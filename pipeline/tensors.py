@@ -1,0 +1,64 @@
+"""Named tensors with a JSON header in one safetensors file: weights of trained models and checkpoints in mid-training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from pipeline.errors import UserError
+from pipeline.files import atomic_path
+
+_HEADER = "capsules"
+
+
+class CheckpointError(UserError):
+    """A file of tensors is missing, damaged, or belongs to something else."""
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `FileWriteError`."""
+    detached = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    with atomic_path(path) as temporary:
+        try:
+            save_file(detached, temporary, metadata={_HEADER: json.dumps(header)})
+        except SafetensorError as error:
+            # safetensors reports a failed write without an errno; write a byte to learn the cause.
+            with temporary.open("ab") as file:
+                file.write(b"\0" * 4096)
+                file.flush()
+            raise OSError(str(error)) from error
+
+
+def load_tensors(path: Path, expected: dict[str, Any], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict]:
+    """Read what `save_tensors` wrote.
+
+    Args:
+        expected: keys and values that the header must hold.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or its header differs from `expected`; the message names the file.
+    """
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing.")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            metadata = file.metadata() or {}
+            header = json.loads(metadata[_HEADER]) if _HEADER in metadata else None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}). Delete it and run again.") from error
+    if header is None:
+        raise CheckpointError(f"{path} was not written by this pipeline. Delete it and run again.")
+    for key, value in expected.items():
+        if header.get(key) != value:
+            raise CheckpointError(
+                f"{path} belongs to something else: its {key} is {header.get(key)!r}, expected {value!r}. "
+                "Delete it and run again."
+            )
+    return tensors, header

@@ -1,0 +1,64 @@
+"""Starting and ending the process that feeds a run into MLflow while the run goes on: see `__main__.py`.
+
+A process of its own, not a thread: MLflow takes seconds of Python to import and may block for minutes, and two threads
+importing the same libraries at once can fail in either of them. None of it can touch a training this way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from pipeline.tracking.store import Store
+
+_logger = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 30.0
+
+
+class Feeder:
+    """The feeding process. Started early, so that MLflow is imported by the time it is wanted."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        source = str(Path(__file__).parents[2])
+        search = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
+        # It lives as long as its standard input is open, so it ends even where this process is killed.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.tracking"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": search},
+        )
+        self._tell(store.to_json())
+
+    def feed(self, folder: Path) -> None:
+        """Feed the journal in `folder` from now on."""
+        self._tell(json.dumps(str(folder)))
+
+    def close(self, deadline: float = FLUSH_SECONDS) -> bool:
+        """Have the rest delivered, within `deadline` seconds, and say whether everything went out."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            return self._process.wait(deadline) == 0
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            _logger.warning(
+                "warning: MLflow at %s is too slow to wait for. `python -m pipeline sync-mlflow` delivers the rest.",
+                self._store.shown,
+            )
+            return False
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has ended: `close` will say so
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()

@@ -1,0 +1,71 @@
+"""Write requirements.lock: the exact version of everything that pyproject.toml asks for, as installed here.
+
+    python scripts/lock.py
+
+Run it in a fresh environment into which `pip install ".[dev]"` has put CPU builds of torch: torch's own CUDA packages
+are left to torch, so that a machine without a GPU does not download them. Packages are found by following the
+requirements from pyproject.toml through what is installed; anything else in the environment is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PYTHON = ".".join(str(number) for number in sys.version_info[:2])
+HEADER = f"""\
+# Exact versions of everything installed, written by scripts/lock.py (Python {PYTHON}).
+# torch brings its own CUDA packages where its build wants them; they are not listed, so a CPU build stays small.
+"""
+
+
+def canonical(name: str) -> str:
+    """A package name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(requirements: list[str]) -> dict[str, str]:
+    """Name and version of every package that `requirements` bring with them here.
+
+    Raises:
+        SystemExit: one of them is not installed.
+    """
+    found: dict[str, str] = {}
+    queue = [(Requirement(text), "") for text in requirements]
+    seen: set[tuple[str, str]] = set()
+    while queue:
+        requirement, extra_of_parent = queue.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra_of_parent}):
+            continue
+        try:
+            installed = distribution(requirement.name)
+        except PackageNotFoundError:
+            raise SystemExit(f"{requirement.name} is not installed: pip install '.[dev]' first") from None
+        name = canonical(requirement.name)
+        if not name.startswith(("nvidia-", "cuda-")) and name != "triton":
+            found[name] = installed.version.partition("+")[0]
+        for extra in {"", *requirement.extras}:
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                queue += [(Requirement(text), extra) for text in installed.requires or ()]
+    return found
+
+
+def main() -> None:
+    """Write the file and say how many packages it pins."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    pins = needed(wanted)
+    lines = "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
+    (ROOT / "requirements.lock").write_text(HEADER + lines, encoding="utf-8")
+    print(f"requirements.lock pins {len(pins)} packages")
+
+
+if __name__ == "__main__":
+    main()

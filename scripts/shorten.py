@@ -1,0 +1,54 @@
+"""Cut the numbers in a params.yaml down until everything it describes runs in minutes: for checks, not for results.
+
+    python scripts/shorten.py params.yaml
+
+Every stage and every run stays; only how long and on how much they work is cut. Comments are lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# The most that remains of each number, by the name of its parameter, wherever it stands
+MOST = {
+    "epochs": 2,
+    "early_epochs": 1,
+    "seeding_epoch": 0,
+    "ramp_epochs": 1,
+    "patience": 2,
+    "replicas": 2,
+    "train": 256,
+    "validation": 64,
+    "test": 64,
+    "probe_images": 200,
+    "affine_versions": 1,
+    "images": 8,
+    "steps": 5,
+}
+LONGEST = {"angles": 2, "probe_strengths": 2}
+
+
+def shorten(value: Any, name: str = "") -> Any:
+    """`value` with every number and list named above cut down."""
+    if isinstance(value, dict):
+        return {key: shorten(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return value[: LONGEST.get(name, len(value))]
+    if isinstance(value, int) and name in MOST:
+        return min(value, MOST[name])
+    return value
+
+
+def main() -> None:
+    """Rewrite the files named on the command line."""
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(yaml.safe_dump(shorten(yaml.safe_load(path.read_text(encoding="utf-8"))), sort_keys=False))
+
+
+if __name__ == "__main__":
+    main()

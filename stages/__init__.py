@@ -1,0 +1,1 @@
+"""One thin file per DVC stage."""

@@ -1,0 +1,55 @@
+"""Probe a trained run on clean, rotated and affine images."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(run: str) -> None:
+    """Evaluate RUN, an entry of `runs` in params.yaml, from its trained weights."""
+    with stage("evaluate", run) as workspace:
+        import numpy as np
+        from tqdm import tqdm
+
+        from pipeline.compute import choose_device
+        from pipeline.data.datasets import load_dataset
+        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.learning.runs import load_run
+        from pipeline.models.generative import GenerativeModel
+        from pipeline.studies.examples import evaluation_examples
+        from pipeline.studies.generalisation import probe_accuracies
+        from pipeline.studies.summary import flat, nest, stack_replicas
+        from pipeline.studies.bounds import bound_metrics
+
+        settings, evaluate = workspace.params.runs[run], workspace.params.evaluate
+        device = choose_device(workspace.params.device)
+        path = workspace.dataset_path(settings.dataset)
+        dataset, digest = load_dataset(path), sha256(path)
+        workspace.run.log_dataset(settings.dataset, dataset.label, digest)
+        models = load_run(workspace.model_folder(run), run, settings, dataset.images.shape[-1], device)
+
+        bar = tqdm(models, desc=workspace.label, unit="seed")
+        table = stack_replicas([probe_accuracies(model, dataset, evaluate, device) for model in bar])
+        measured = stack_replicas([bound_metrics(model, dataset, evaluate.seed, device) for model in models])
+        write_text(workspace.metrics_path("evaluate", run, ".csv"), table.to_csv(index=False, float_format="%.7g"))
+        provenance = workspace.provenance(
+            dataset_label=dataset.label,
+            data_sha256=digest,
+            seeds=range(settings.seed, settings.seed + settings.replicas),
+        )
+        probes = nest(table, ["features", "protocol", "test"], "accuracy")
+        numbers = {"probe": probes, "test": nest(measured, ["metric"], "value"), "provenance": [provenance]}
+        write_json(workspace.metrics_path("evaluate", run), numbers)
+        folder = workspace.results_folder("evaluate", run)
+        folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for models without pictures of their own
+        if isinstance(models[0], GenerativeModel):
+            images, labels = dataset.part("test")
+            image = images[int(np.argmax(labels == 2))]
+            write_arrays(folder / "examples.npz", evaluation_examples(models[0], image, evaluate.seed, device))
+        workspace.run.log_metrics(flat(numbers), step=0)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,27 @@
+"""Draw every figure that the results of the profile give: `reports/<profile>/figures/`."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main() -> None:
+    """Draw the figures of the current profile from the files of its executed stages."""
+    with stage("figures") as workspace:
+        from pipeline.reports.figures import write_figures
+        from pipeline.reports.results import Results
+
+        results = Results(workspace.metrics_folder, workspace.root / "results")
+        written = write_figures(workspace.figures_folder, results, workspace.params)
+        for path in written.files:
+            workspace.run.log_artifact(path, "figures")
+        drawn = len(written.files) - 1  # the index is no figure
+        print(f"{drawn} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        if written.missing:
+            print(f"not executed, so not drawn: {', '.join(written.missing)}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

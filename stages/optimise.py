@@ -1,0 +1,67 @@
+"""Free-form variational optimisation of test images under a trained run."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(study: str) -> None:
+    """Run STUDY, an entry of `optimise` in params.yaml, on its run's trained weights."""
+    with stage("optimise", study) as workspace:
+        import time
+
+        import pandas as pd
+        from tqdm import tqdm
+
+        from pipeline.compute import choose_device
+        from pipeline.data.datasets import load_dataset
+        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.learning.runs import load_run
+        from pipeline.models.generative import GenerativeModel
+        from pipeline.studies.summary import flat, nest, stack_replicas
+        from pipeline.studies.test_time_inference import example_gains, optimisation_gains
+
+        settings = workspace.params.optimise[study]
+        trained = workspace.params.runs[settings.run]
+        device = choose_device(workspace.params.device)
+        path = workspace.dataset_path(trained.dataset)
+        dataset, digest = load_dataset(path), sha256(path)
+        workspace.run.log_dataset(trained.dataset, dataset.label, digest)
+        folder, size = workspace.model_folder(settings.run), dataset.images.shape[-1]
+        models = [
+            model
+            for model in load_run(folder, settings.run, trained, size, device)
+            if isinstance(model, GenerativeModel)
+        ]
+        start = time.monotonic()
+        bar = tqdm(models, desc=workspace.label, unit="seed")
+        gains = [optimisation_gains(model, dataset, settings, workspace.params.evaluate, device) for model in bar]
+        seconds = time.monotonic() - start
+        before_and_after = stack_replicas([gain.by_angle for gain in gains])
+        angles = before_and_after.assign(angle=before_and_after["angle"].map("{:g}".format))
+        measured = angles.melt(id_vars=["replica", "angle", "images"], var_name="metric")
+        curves = stack_replicas([gain.curve for gain in gains])
+
+        by_angle = nest(measured, ["angle", "metric"], "value")
+        for numbers in by_angle.values():
+            numbers["images"] = min(settings.images, len(dataset.split["test"]))
+        provenance = workspace.provenance(
+            dataset_label=dataset.label,
+            data_sha256=digest,
+            seeds=range(trained.seed, trained.seed + trained.replicas),
+        )
+        metrics = {"angle": by_angle, "seconds": round(seconds, 2), "provenance": [provenance]}
+        write_text(workspace.metrics_path("optimise", study, ".csv"), curves.to_csv(index=False, float_format="%.7g"))
+        write_json(workspace.metrics_path("optimise", study), metrics)
+        examples = example_gains(models[0], dataset, settings, device)
+        write_arrays(workspace.results_folder("optimise", study) / "examples.npz", examples)
+        for step, rows in curves.groupby("step"):
+            values = {f"bound/{angle:g}": value for angle, value in rows.groupby("angle")["bound"].mean().items()}
+            workspace.run.log_metrics(values, step=int(pd.to_numeric(step)))
+        workspace.run.log_metrics(flat(metrics), step=settings.steps)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,30 @@
+"""Make one data set ready to use: `data/processed/<dataset>.npz`, and a preview of it for the eye."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(dataset: str) -> None:
+    """Read the downloaded files of DATASET, split it, and write it as one file that is safe to open."""
+    with stage("preprocess", dataset) as workspace:
+        from pipeline.data.datasets import PARTS, build_dataset, save_dataset
+        from pipeline.files import sha256, write_bytes
+        from pipeline.reports.previews import preview
+        from pipeline.reports.style import to_bytes
+
+        params = workspace.params.datasets[dataset]
+        built = build_dataset(dataset, params, workspace.raw_folder(params.source))
+        path = workspace.dataset_path(dataset)
+        picture = workspace.preview_path(dataset)
+        save_dataset(path, built)
+        write_bytes(picture, to_bytes(preview(built), "png"))
+        workspace.run.log_dataset(dataset, built.label, sha256(path))
+        workspace.run.log_artifact(picture, "previews")
+        print(f"{built.label}: {', '.join(f'{len(built.split[part]):,} {part}' for part in PARTS)}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,53 @@
+"""Train and test on rotations within one angle (document 000, Figure 4)."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(run: str, angle: float) -> None:
+    """Train RUN, an entry of `runs` in params.yaml, on images turned within +-ANGLE degrees, and probe it on the same."""
+    with stage("sweep", f"{run}-{angle:g}") as workspace:
+        from pipeline.compute import choose_device
+        from pipeline.data.datasets import load_dataset
+        from pipeline.files import sha256, write_json, write_text
+        from pipeline.learning.replicas import load_replica
+        from pipeline.learning.runs import train_run
+        from pipeline.models import build_model
+        from pipeline.studies.generalisation import rotation_probes
+        from pipeline.studies.summary import flat, nest, spread, stack_replicas
+
+        params = workspace.params
+        settings = params.runs[run].swept(angle, params.sweep)
+        device = choose_device(params.device)
+        path = workspace.dataset_path(settings.dataset)
+        dataset, digest = load_dataset(path), sha256(path)
+
+        folder = workspace.resume_folder()
+        trained = train_run(settings, dataset, digest, device, folder, workspace.run, workspace.label)
+        skeleton = build_model(settings, dataset.images.shape[-1]).to(device)
+        models = [load_replica(skeleton, trained.parameters, index) for index in range(settings.replicas)]
+        table = stack_replicas([rotation_probes(model, dataset, angle, params.evaluate, device) for model in models])
+        last = trained.history.groupby("replica")["epoch"].max()
+        metrics = {
+            "probe": nest(table, ["features"], "accuracy"),
+            "validation": {"bound": spread(trained.history.groupby("replica")["validation_bound"].max())},
+            "provenance": [
+                workspace.provenance(
+                    dataset_label=dataset.label,
+                    data_sha256=digest,
+                    seeds=range(settings.seed, settings.seed + settings.replicas),
+                    epochs=float(last.mean()),
+                )
+            ],
+        }
+        item = f"{run}-{angle:g}"
+        write_text(workspace.metrics_path("sweep", item, ".csv"), table.to_csv(index=False, float_format="%.7g"))
+        write_json(workspace.metrics_path("sweep", item), metrics)
+        workspace.run.log_metrics(flat(metrics), step=int(last.max()))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,366 @@
+"""What every stage stands in: the repository's places, checked parameters, a lock, a tracked run, one way to fail.
+
+    with stage("train", item) as workspace:
+        ...
+
+Errors that a user can act on end a stage with one message and an exit code: 1, or 2 for bad parameters.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pipeline.errors import UserError
+from pipeline.files import json_sha256
+from pipeline.params import Params, ParamsError, load_params
+from pipeline.tracking import Group, Store, TrackedRun
+from stages.guards import dying_with, only_copy, starters
+
+HASH_LENGTH = 12
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
+
+    `DVC_ROOT` comes second because it names the repository even where DVC runs an experiment in a copy of it.
+
+    Raises:
+        ParamsError: there is none.
+    """
+    begin = (start or Path.cwd()).resolve()
+    for folder in (begin, *begin.parents):
+        if (folder / "params.yaml").exists():
+            return folder
+    if named := os.environ.get("DVC_ROOT"):
+        return Path(named).resolve()
+    raise ParamsError(f"no params.yaml in {begin} or above: run this inside the repository")
+
+
+def tracking_folder(home: Path) -> Path:
+    """Where the journals of tracked runs lie."""
+    return home / ".tracking"
+
+
+def tracking_store(home: Path) -> Store | None:
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None where `CAPSULES_MLFLOW=off`."""
+    if os.environ.get("CAPSULES_MLFLOW", "").lower() in ("off", "0", "false", "no"):
+        return None
+    lock = home / ".cache" / "locks" / "mlflow.lock"
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return Store(uri, lock)
+    return Store(f"sqlite:///{home / 'mlflow.db'}", lock, home / "mlartifacts")
+
+
+def items(params: Params, name: str) -> list[str] | None:
+    """What a stage can be asked to work on; None for stages that take everything at once."""
+    match name:
+        case "download":
+            return sorted(params.sources)
+        case "preprocess":
+            return sorted(params.datasets)
+        case "train" | "evaluate":
+            return sorted(params.runs)
+        case "optimise":
+            return sorted(params.optimise)
+        case "sweep":
+            return [f"{run}-{angle:g}" for run in params.sweep.runs for angle in params.sweep.angles]
+    return None
+
+
+def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]:
+    """The part of the parameters that a stage's item depends on; all of them where the stage takes everything."""
+    values = params.model_dump(mode="json")
+    if item is None:
+        return values
+
+    def run(key: str) -> dict[str, Any]:
+        return {"run": values["runs"][key], "dataset": values["datasets"][values["runs"][key]["dataset"]]}
+
+    match name:
+        case "download":
+            return {"source": item}
+        case "preprocess":
+            return {"dataset": values["datasets"][item]}
+        case "train":
+            return run(item)
+        case "evaluate":
+            return {**run(item), "evaluate": values["evaluate"]}
+        case "optimise":
+            return {**run(values["optimise"][item]["run"]), "optimise": values["optimise"][item]}
+        case "sweep":
+            key, angle = next(
+                (key, angle)
+                for key in values["sweep"]["runs"]
+                for angle in values["sweep"]["angles"]
+                if f"{key}-{angle:g}" == item
+            )
+            sweep = {"angle": angle, "replicas": values["sweep"]["replicas"], "epochs": values["sweep"]["epochs"]}
+            return {**run(key), "sweep": sweep, "evaluate": values["evaluate"]}
+    return values
+
+
+@dataclass
+class Workspace:
+    """One stage at work on one item.
+
+    Args:
+        root: the repository's folder; every path below lies in it.
+        home: the repository that keeps what outlives a stage (tracked runs, checkpoints): `root`, but in an experiment
+            that DVC runs in a temporary copy, the repository which that copy was made of.
+        commit: Git's commit, or "unknown".
+        dirty: whether files differed from it, other than those that stages themselves write.
+    """
+
+    name: str
+    item: str | None
+    root: Path
+    home: Path
+    params: Params
+    run: TrackedRun
+    commit: str
+    dirty: bool
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def profile(self) -> str:
+        return self.params.profile
+
+    @property
+    def label(self) -> str:
+        """The stage as DVC writes it: `train@capsules-digits`."""
+        return _label(self.name, self.item)
+
+    # Where files lie. Folders are made by whoever writes into them.
+
+    def raw_folder(self, source: str) -> Path:
+        """Downloaded files of one source."""
+        return self.root / "data" / "raw" / source
+
+    def dataset_path(self, name: str) -> Path:
+        """One data set, ready to use."""
+        return self.root / "data" / "processed" / f"{name}.npz"
+
+    def model_folder(self, run: str) -> Path:
+        """`weights.safetensors` and `model.json` of a trained run."""
+        return self.root / "models" / run
+
+    def results_folder(self, stage: str, item: str) -> Path:
+        """Arrays that figures are drawn from."""
+        return self.root / "results" / stage / item
+
+    @property
+    def reports_folder(self) -> Path:
+        """Everything of this profile that is kept in Git."""
+        return self.root / "reports" / self.profile
+
+    def preview_path(self, dataset: str) -> Path:
+        """A picture of a data set."""
+        return self.reports_folder / "previews" / f"{dataset}.png"
+
+    @property
+    def figures_folder(self) -> Path:
+        return self.reports_folder / "figures"
+
+    @property
+    def tables_folder(self) -> Path:
+        return self.reports_folder / "tables"
+
+    @property
+    def metrics_folder(self) -> Path:
+        return self.reports_folder / "metrics"
+
+    def metrics_path(self, stage: str, item: str | None = None, suffix: str = ".json") -> Path:
+        """Numbers (`.json`) or the table per replica (`.csv`) of a stage's item."""
+        if item is None:
+            return self.metrics_folder / f"{stage}{suffix}"
+        return self.metrics_folder / stage / f"{item}{suffix}"
+
+    def resume_folder(self) -> Path:
+        """Checkpoints in mid-training, one folder per fingerprint. Outside what DVC deletes before a stage runs."""
+        return self.home / ".cache" / "resume"
+
+    def provenance(
+        self,
+        *,
+        dataset_label: str | None = None,
+        data_sha256: str | None = None,
+        seeds: Sequence[int] = (),
+        epochs: float | None = None,
+        parameters: Any = None,
+    ) -> dict[str, Any]:
+        """Where a result comes from, to be stored with it (in a list under `provenance`).
+
+        Args:
+            dataset_label: the data as people call it, with "stand-in" and the like where so.
+            epochs: passes over the data behind the result (a mean where replicas differ).
+            parameters: what `params_hash` covers; by default the parameters this item depends on.
+        """
+        if parameters is None:
+            parameters = parameters_of(self.params, self.name, self.item)
+        return {
+            "stage": self.name,
+            "item": self.item,
+            "profile": self.profile,
+            "dataset": dataset_label,
+            "data_sha256": data_sha256,
+            "commit": self.commit,
+            "dirty": self.dirty,
+            "params_hash": params_hash(parameters),
+            "device": self.device,
+            "seeds": [int(seed) for seed in seeds],
+            "epochs": epochs,
+            "seconds": round(time.monotonic() - self.begun, 2),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "tracking_run": self.run.id,
+        }
+
+    @property
+    def device(self) -> str:
+        """What the work was done on, as far as this process has shown: a GPU once it was used, else the CPU."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return f"CPU ({platform.processor() or platform.machine()})"
+        from pipeline.compute import describe
+
+        return describe(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
+
+
+@contextmanager
+def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
+    """Enter a stage: check everything that can be checked, then lock, track and watch until the block ends.
+
+    Raises:
+        SystemExit: with code 2 for parameters (or an item) that do not fit, 1 for anything else the user can mend,
+            143 when told to stop; the message is on stderr.
+    """
+    _talk()
+    try:
+        root = find_root() if root is None else root.resolve()
+        home = Path(os.environ.get("DVC_ROOT") or root).resolve() if "DVC_STAGE" in os.environ else root
+        params = load_params(root / "params.yaml")
+        _check_item(params, name, item)
+        chain = starters()
+        label = _label(name, item)
+        with only_copy(root / ".cache" / "locks" / f"{label}.lock", label), dying_with(chain):
+            commit, dirty = git_state(root)
+            run = _open_run(params, name, item, home, commit, dirty, chain[-1] if chain else None)
+            workspace = Workspace(name, item, root, home, params, run, commit, dirty)
+            try:
+                yield workspace
+            except (KeyboardInterrupt, SystemExit) as error:
+                clean = isinstance(error, SystemExit) and not error.code
+                run.log_tags({"device": workspace.device})
+                run.finish("FINISHED" if clean else "KILLED", deadline=2.0)
+                raise
+            except BaseException as error:
+                run.log_tags({"device": workspace.device, "error": f"{type(error).__name__}: {error}"})
+                run.finish("FAILED")
+                raise
+            run.log_tags({"device": workspace.device})
+            run.finish("FINISHED")
+    except UserError as error:
+        _leave(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _leave("stopped by the user", 130)
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        _leave(f"{error.strerror}: {error.filename or root}. Earlier results are untouched.", 1)
+
+
+def git_state(root: Path) -> tuple[str, bool]:
+    """The commit and whether files differ from it, leaving out what stages write themselves: reports and DVC's locks.
+
+    ("unknown", True) where there is no Git, no repository or no commit yet.
+    """
+    ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
+    try:
+        commit = _git(root, "rev-parse", "HEAD").strip()
+        return commit, bool(_git(root, "status", "--porcelain", "--", ".", *ignored).strip())
+    except (OSError, subprocess.SubprocessError):
+        return "unknown", True
+
+
+def params_hash(parameters: Any) -> str:
+    """A short hash that is equal exactly where the parameters are."""
+    return json_sha256(parameters)[:HASH_LENGTH]
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def _label(name: str, item: str | None) -> str:
+    return name if item is None else f"{name}@{item}"
+
+
+def _check_item(params: Params, name: str, item: str | None) -> None:
+    known = items(params, name)
+    if known is None:
+        return
+    if item is None or item not in known:
+        what = "needs an item" if item is None else f"has no '{item}'"
+        raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(known) or 'none'}")
+
+
+def _open_run(
+    params: Params, name: str, item: str | None, home: Path, commit: str, dirty: bool, starter: Any
+) -> TrackedRun:
+    parameters = parameters_of(params, name, item)
+    tags: dict[str, Any] = {
+        "stage": name,
+        "item": item or "",
+        "profile": params.profile,
+        "commit": commit,
+        "mlflow.source.git.commit": commit,
+        "mlflow.source.name": f"stages.{name}",
+        "dirty": dirty,
+        "params_hash": params_hash(parameters),
+    }
+    experiment = os.environ.get("DVC_EXP_NAME")
+    if experiment:
+        tags["dvc_experiment"] = experiment
+    group = None
+    if starter is not None:
+        # One reproduction is one `dvc` process; its number and birth tell it from all others on this host.
+        title = experiment or f"reproduction {datetime.now(UTC):%Y-%m-%d %H:%M}"
+        group = Group(f"{platform.node()}-{starter.id}-{starter.born}", title)
+    return TrackedRun(
+        tracking_folder(home),
+        experiment=f"capsules/{params.profile}",
+        name=_label(name, item),
+        params=parameters,
+        tags=tags,
+        group=group,
+        store=tracking_store(home),
+    )
+
+
+def _talk() -> None:
+    """Let the library's notes reach the terminal, unless whoever runs this stage has arranged for them."""
+    logger = logging.getLogger("pipeline")
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(code) from None

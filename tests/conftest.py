@@ -1,0 +1,27 @@
+"""What every test stands on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def outside_of_any_reproduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test feeds MLflow unless it says so, and none believes that DVC started it."""
+    monkeypatch.setenv("CAPSULES_MLFLOW", "off")
+    for name in ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "MLFLOW_TRACKING_URI", "CAPSULES_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def pyro_checks() -> Iterator[None]:
+    """Where Pyro is used its checks are on, whatever an earlier test or the code under test did."""
+    pyro = sys.modules.get("pyro")
+    if pyro is not None:
+        pyro.enable_validation(True)
+    yield
+    if pyro is not None:
+        pyro.enable_validation(True)

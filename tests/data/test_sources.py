@@ -1,0 +1,367 @@
+"""Downloads against a server on this machine that misbehaves on request."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import logging
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import sources
+from pipeline.data.sources import SOURCES, DownloadError, Source, fetch
+from pipeline.files import FileWriteError, sha256
+
+CONTENT = np.random.default_rng(0).bytes(300_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+FILE = "numbers.bin"
+
+
+@dataclass
+class Behaviour:
+    """What a server does with requests below one folder, and the `Range` header of each request it saw."""
+
+    content: bytes = CONTENT
+    ranges: bool = True
+    cuts: list[int] = field(default_factory=list)  # bytes sent before the connection breaks, one per request
+    skip: int = 0  # bytes by which ranges start too late
+    truncated: bool = False  # half of it, announced as the whole
+    encoding: str = ""
+    seen: list[str | None] = field(default_factory=list)
+
+
+class Server:
+    """Folders of files at `url`/<folder>/…, each with its own `Behaviour`."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.folders: dict[str, Behaviour] = {}
+
+    def add(self, folder: str, **behaviour: object) -> Behaviour:
+        self.folders[folder] = Behaviour(**behaviour)  # type: ignore[arg-type]
+        return self.folders[folder]
+
+    def mirror(self, folder: str) -> str:
+        return f"{self.url}/{folder}/"
+
+
+def handler_for(folders: dict[str, Behaviour]) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            folder, _, name = self.path.strip("/").rpartition("/")
+            behaviour = folders.get(folder)
+            if behaviour is None or name != FILE:
+                self.send_error(404)
+                return
+            behaviour.seen.append(self.headers.get("Range"))
+            content, start = behaviour.content, 0
+            if behaviour.ranges and behaviour.seen[-1]:
+                start = int(behaviour.seen[-1].removeprefix("bytes=").rstrip("-")) + behaviour.skip
+                if start >= len(content):
+                    self.send_error(416)
+                    return
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            else:
+                self.send_response(200)
+            body = content[start:]
+            if behaviour.truncated:
+                body = body[: len(body) // 2]
+            self.send_header("Content-Length", str(len(body)))
+            if behaviour.encoding:
+                self.send_header("Content-Encoding", behaviour.encoding)
+            self.end_headers()
+            self.wfile.write(body[: behaviour.cuts.pop(0)] if behaviour.cuts else body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    folders: dict[str, Behaviour] = {}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_for(folders)) as httpd:
+        found = Server(httpd.server_address[1])
+        found.folders = folders
+        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "PAUSE", 0.0)
+    monkeypatch.setattr(sources, "TIMEOUT", (2.0, 2.0))
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@dataclass
+class Place:
+    """A toy source, registered as "toy", and the folders it is fetched into."""
+
+    folder: Path
+    partial: Path
+    monkeypatch: pytest.MonkeyPatch
+
+    def fetch(self, *mirrors: str, mirror: str | None = None, expected: str = SHA256) -> Path:
+        self.monkeypatch.setitem(SOURCES, "toy", Source(mirrors, {FILE: expected}))
+        (path,) = fetch("toy", self.folder, self.partial, mirror)
+        return path
+
+    @property
+    def left(self) -> list[Path]:
+        return sorted(self.folder.iterdir()) if self.folder.exists() else []
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    return Place(tmp_path / "raw" / "toy", tmp_path / "partial", monkeypatch)
+
+
+def dead_port() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}/"
+
+
+def test_a_good_mirror_gives_the_file_and_nothing_else(server: Server, place: Place) -> None:
+    good = server.add("good")
+    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
+    assert place.left == [place.folder / FILE]
+    assert list(place.partial.iterdir()) == []
+    assert good.seen == [None]
+
+
+def test_a_file_that_is_there_is_not_fetched_again(server: Server, place: Place) -> None:
+    good = server.add("good")
+    first = place.fetch(server.mirror("good")).stat().st_mtime_ns
+    assert place.fetch(server.mirror("good")).stat().st_mtime_ns == first
+    assert len(good.seen) == 1
+
+
+def test_a_damaged_file_that_is_there_is_replaced(server: Server, place: Place) -> None:
+    server.add("good")
+    place.folder.mkdir(parents=True)
+    (place.folder / FILE).write_bytes(CONTENT[:-1])
+    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
+
+
+def test_a_damaged_file_that_is_there_does_not_stay_when_all_fail(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    (place.folder / FILE).write_bytes(CONTENT[:-1])
+    with pytest.raises(DownloadError):
+        place.fetch(dead_port())
+    assert place.left == []
+
+
+def test_a_corrupt_mirror_is_passed_over(server: Server, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    server.add("corrupt", content=CONTENT[:-1] + b"!")
+    server.add("good")
+    with caplog.at_level(logging.WARNING):
+        assert place.fetch(server.mirror("corrupt"), server.mirror("good")).read_bytes() == CONTENT
+    assert f"corrupt/{FILE}: wrong content" in caplog.text
+
+
+def test_all_corrupt_names_the_file_and_both_hashes(server: Server, place: Place) -> None:
+    wrong = CONTENT[:-1] + b"!"
+    server.add("first", content=wrong)
+    server.add("second", content=b"not found, but politely")
+    with pytest.raises(DownloadError) as caught:
+        place.fetch(server.mirror("first"), server.mirror("second"))
+    message = str(caught.value)
+    for part in (FILE, SHA256, hashlib.sha256(wrong).hexdigest(), "CAPSULES_MIRROR", f"toy/{FILE}"):
+        assert part in message
+    assert hashlib.sha256(b"not found, but politely").hexdigest() in message
+    assert "network" not in message
+    assert place.left == []
+    assert list(place.partial.iterdir()) == []
+
+
+def test_a_truncated_file_is_not_taken(server: Server, place: Place) -> None:
+    server.add("truncated", truncated=True)
+    server.add("good")
+    with pytest.raises(DownloadError, match="wrong content"):
+        place.fetch(server.mirror("truncated"))
+    assert place.left == []
+    assert place.fetch(server.mirror("truncated"), server.mirror("good")).read_bytes() == CONTENT
+
+
+def test_a_broken_connection_is_continued(server: Server, place: Place) -> None:
+    cut = server.add("cut", cuts=[100_000, 50_000])
+    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
+    assert cut.seen == [None, "bytes=100000-", "bytes=150000-"]
+
+
+def test_another_mirror_continues(server: Server, place: Place) -> None:
+    server.add("cut", cuts=[100_000, 0])
+    good = server.add("good")
+    assert place.fetch(server.mirror("cut"), server.mirror("good")).read_bytes() == CONTENT
+    assert good.seen == ["bytes=100000-"]
+
+
+def test_a_later_call_continues(server: Server, place: Place) -> None:
+    cut = server.add("cut", cuts=[100_000, 0])
+    with pytest.raises(DownloadError, match="kept, and continued next time"):
+        place.fetch(server.mirror("cut"))
+    assert place.left == []
+    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
+    assert cut.seen == [None, "bytes=100000-", "bytes=100000-"]
+
+
+def test_a_mirror_that_keeps_breaking_is_given_up(server: Server, place: Place) -> None:
+    cut = server.add("cut", cuts=[1000] * 100)
+    with pytest.raises(DownloadError, match="connection broke"):
+        place.fetch(server.mirror("cut"))
+    assert len(cut.seen) == sources.ATTEMPTS
+
+
+def test_a_server_without_ranges_starts_over(server: Server, place: Place) -> None:
+    cut = server.add("cut", cuts=[100_000], ranges=False)
+    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
+    assert cut.seen == [None, "bytes=100000-"]
+
+
+def test_a_server_that_continues_elsewhere_starts_over(server: Server, place: Place) -> None:
+    cut = server.add("cut", cuts=[100_000], skip=10)
+    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
+    assert cut.seen == [None, "bytes=100000-", None]
+
+
+def test_a_good_mirror_is_not_blamed_for_what_a_bad_one_began(server: Server, place: Place) -> None:
+    server.add("bad", content=b"!" * len(CONTENT), cuts=[100_000, 0])
+    good = server.add("good")
+    assert place.fetch(server.mirror("bad"), server.mirror("good")).read_bytes() == CONTENT
+    assert good.seen == ["bytes=100000-", None]
+
+
+@pytest.mark.parametrize("surplus", [0, 10])
+def test_a_partial_file_too_long_to_continue_is_dropped(server: Server, place: Place, surplus: int) -> None:
+    good = server.add("good")
+    place.partial.mkdir()
+    (place.partial / f"{FILE}.{SHA256[:12]}.partial").write_bytes(b"!" * (len(CONTENT) + surplus))
+    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
+    assert good.seen == [f"bytes={len(CONTENT) + surplus}-", None]
+
+
+def test_a_partial_file_of_another_content_is_left_alone(server: Server, place: Place) -> None:
+    cut = server.add("cut", cuts=[1000, 0])
+    with pytest.raises(DownloadError):
+        place.fetch(server.mirror("cut"), expected="0" * 64)
+    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
+    assert cut.seen == [None, "bytes=1000-", None]
+
+
+def test_compression_claimed_by_the_server_is_not_undone(server: Server, place: Place) -> None:
+    server.add("good", encoding="gzip")
+    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
+
+
+def test_no_server_at_all_says_so_and_how_to_go_on(place: Place) -> None:
+    with pytest.raises(DownloadError) as caught:
+        place.fetch(dead_port(), "http://nowhere.invalid/")
+    message = str(caught.value)
+    assert "No server could be reached: is there a network?" in message
+    assert f"set CAPSULES_MIRROR to a folder or URL that holds toy/{FILE}" in message
+    assert "Connection refused" in message
+    assert "object at 0x" not in message
+    assert caught.value.exit_code == 1
+    assert place.left == []
+
+
+def test_a_dead_mirror_is_passed_over(server: Server, place: Place) -> None:
+    server.add("good")
+    assert place.fetch(dead_port(), server.mirror("missing"), server.mirror("good")).read_bytes() == CONTENT
+
+
+def test_a_missing_file_is_reported_with_the_servers_answer(server: Server, place: Place) -> None:
+    with pytest.raises(DownloadError, match="the server answers 404"):
+        place.fetch(server.mirror("missing"))
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "file://{}"])
+def test_a_local_mirror_comes_first(server: Server, place: Place, tmp_path: Path, form: str) -> None:
+    good = server.add("good")
+    own = tmp_path / "my data"
+    (own / "toy").mkdir(parents=True)
+    (own / "toy" / FILE).write_bytes(CONTENT)
+    assert place.fetch(server.mirror("good"), mirror=form.format(own)).read_bytes() == CONTENT
+    assert good.seen == []
+    assert (own / "toy" / FILE).read_bytes() == CONTENT
+
+
+def test_a_url_mirror_comes_first(server: Server, place: Place) -> None:
+    own, good = server.add("own/toy"), server.add("good")
+    assert place.fetch(server.mirror("good"), mirror=f"{server.url}/own").read_bytes() == CONTENT
+    assert (len(own.seen), len(good.seen)) == (1, 0)
+
+
+def test_a_local_mirror_without_the_file_or_with_a_bad_one_is_passed_over(
+    server: Server, place: Place, tmp_path: Path
+) -> None:
+    server.add("good")
+    assert place.fetch(server.mirror("good"), mirror=str(tmp_path / "empty")).read_bytes() == CONTENT
+    (place.folder / FILE).unlink()
+    (tmp_path / "bad" / "toy").mkdir(parents=True)
+    (tmp_path / "bad" / "toy" / FILE).write_bytes(b"bad")
+    assert place.fetch(server.mirror("good"), mirror=str(tmp_path / "bad")).read_bytes() == CONTENT
+
+
+def test_a_folder_that_cannot_be_made_is_named(server: Server, place: Place) -> None:
+    server.add("good")
+    place.folder.parent.mkdir()
+    place.folder.write_text("a file where the folder should be")
+    with pytest.raises(FileWriteError, match=rf"cannot write .*{place.folder}.*: "):
+        place.fetch(server.mirror("good"))
+    assert place.folder.read_text() == "a file where the folder should be"
+
+
+@contextmanager
+def file_size_limit(most: int) -> Iterator[None]:
+    """No file may grow beyond `most` bytes: like a full disk, without filling one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_named_and_the_download_continued_later(server: Server, place: Place) -> None:
+    good = server.add("good")
+    with file_size_limit(100_000), pytest.raises(FileWriteError, match="File too large"):
+        place.fetch(server.mirror("good"))
+    assert place.left == []
+    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
+    assert good.seen[-1] == "bytes=100000-"
+
+
+def test_a_full_disk_is_named_when_copying_from_a_local_mirror(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "own" / "toy").mkdir(parents=True)
+    (tmp_path / "own" / "toy" / FILE).write_bytes(CONTENT)
+    with file_size_limit(100_000), pytest.raises(FileWriteError, match=f"cannot write {place.folder / FILE}: File too"):
+        place.fetch(mirror=str(tmp_path / "own"))
+    assert place.left == []
+
+
+def test_the_registry_has_a_hash_for_every_file() -> None:
+    assert set(SOURCES) == {"digits", "mnist", "fashion-mnist", "affnist"}
+    for source in SOURCES.values():
+        assert source.mirrors
+        assert all(len(digest) == 64 and int(digest, 16) >= 0 for digest in source.files.values())
+
+
+def test_digits_need_no_network(tmp_path: Path) -> None:
+    (path,) = fetch("digits", tmp_path / "raw", tmp_path / "partial")
+    assert sha256(path) == SOURCES["digits"].files["digits.csv.gz"]

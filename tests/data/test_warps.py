@@ -1,0 +1,221 @@
+"""Warps: their direction, their exactness, and their ranges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+from torch import Tensor
+
+from pipeline.data import warps
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def noise(generator: torch.Generator, count: int = 3, channels: int = 2, size: int = 12) -> Tensor:
+    return torch.rand(count, channels, size, size, generator=generator)
+
+
+def ndimage_warp(image: np.ndarray, matrix: np.ndarray, canvas: int) -> np.ndarray:
+    """One channel `[H, H]` by scipy, which samples with a map between (row, column) pixel centres."""
+    margin = (canvas - len(image)) // 2
+    padded = np.pad(image, margin)
+    to_rows = np.array([[0.0, 1.0], [1.0, 0.0]])  # (x, y) to (row, column) and back
+    inverse = np.linalg.inv(np.vstack([matrix, [0, 0, 1]]))
+    linear = to_rows @ inverse[:2, :2] @ to_rows
+    centre = np.full(2, (canvas - 1) / 2)
+    offset = to_rows @ inverse[:2, 2] * canvas / 2 + centre - linear @ centre
+    return ndimage.affine_transform(padded, linear, offset, order=1, mode="grid-constant", cval=0.0)
+
+
+@pytest.mark.parametrize("canvas", [12, 20, 27])
+def test_warp_is_scipys_affine_transform(generator: torch.Generator, canvas: int) -> None:
+    size = 12 if canvas % 2 == 0 else 11
+    images = noise(generator, count=8, size=size)
+    matrices = torch.eye(2, 3) + 0.3 * torch.randn(8, 2, 3, generator=generator)
+    found = warps.warp(images, matrices, canvas)
+    for image, matrix, result in zip(images, matrices, found, strict=True):
+        for channel, warped in zip(image, result, strict=True):
+            expected = ndimage_warp(channel.double().numpy(), matrix.double().numpy(), canvas)
+            np.testing.assert_allclose(warped.numpy(), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("turns", [-1, 0, 1, 2, 3])
+@pytest.mark.parametrize("size", [12, 28])
+def test_quarter_turns_move_pixels_counter_clockwise(generator: torch.Generator, size: int, turns: int) -> None:
+    images = noise(generator, size=size)
+    turned = warps.warp(images, warps.rotations(torch.full((3,), 90.0 * turns)))
+    torch.testing.assert_close(turned, torch.rot90(images, turns, (2, 3)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("right", "down"), [(0, 0), (3, 0), (0, 5), (-4, 2)])
+def test_whole_pixel_shifts_move_pixels(generator: torch.Generator, right: int, down: int) -> None:
+    images = noise(generator)
+    matrices = warps.shifts(torch.tensor([[right, down]] * 3).float(), 12)
+    expected = torch.zeros_like(images)
+    inside = [slice(max(0, move), 12 + min(0, move)) for move in (down, right)]
+    source = [slice(max(0, -move), 12 + min(0, -move)) for move in (down, right)]
+    expected[..., inside[0], inside[1]] = images[..., source[0], source[1]]
+    torch.testing.assert_close(warps.warp(images, matrices), expected, atol=1e-5, rtol=0)
+
+
+def test_a_larger_canvas_keeps_the_pixels_in_its_middle(generator: torch.Generator) -> None:
+    images = noise(generator)
+    identity = torch.eye(2, 3).expand(3, 2, 3)
+    expected = torch.nn.functional.pad(images, (4, 4, 4, 4))
+    torch.testing.assert_close(warps.warp(images, identity, 20), expected, atol=1e-5, rtol=0)
+
+
+def test_bytes_become_shares_of_255(generator: torch.Generator) -> None:
+    images = torch.randint(0, 256, (2, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    found = warps.warp(images, torch.eye(2, 3).expand(2, 2, 3))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, images / 255, atol=1e-5, rtol=0)
+
+
+def test_composition_applies_the_inner_map_first() -> None:
+    """A dot right of the middle, turned a quarter counter-clockwise and then moved right, ends up above and right."""
+    image = torch.zeros(1, 1, 20, 20)
+    image[..., 10, 15] = 1
+    turn, move = warps.rotations(torch.tensor([90.0])), warps.shifts(torch.tensor([[4.0, 0.0]]), 20)
+    twice = warps.warp(warps.warp(image, turn), move)
+    once = warps.warp(image, warps.compose(move, turn))
+    torch.testing.assert_close(once, twice, atol=1e-5, rtol=0)
+    assert once[0, 0].argmax().item() == 4 * 20 + 14
+    assert (warps.warp(image, warps.compose(turn, move)) - once).abs().max() > 0.9
+
+
+def test_inverse_undoes(generator: torch.Generator) -> None:
+    matrices = torch.eye(2, 3) + 0.3 * torch.randn(50, 2, 3, generator=generator)
+    for product in (
+        warps.compose(matrices, warps.invert(matrices)),
+        warps.compose(warps.invert(matrices), matrices),
+    ):
+        torch.testing.assert_close(product, torch.eye(2, 3).expand_as(product), atol=1e-5, rtol=0)
+
+
+def test_uniform_rotations_fill_their_range_evenly(generator: torch.Generator) -> None:
+    matrices = warps.uniform_rotations(20_000, 90.0, generator, CPU)
+    angles = torch.rad2deg(torch.atan2(-matrices[:, 1, 0], matrices[:, 0, 0]))
+    assert angles.min() >= -90.001
+    assert angles.max() <= 90.001
+    # Ten bins of 2000 each: their sd is 42; six of them fail by chance less than once in a million runs.
+    assert (torch.histc(angles, 10, -90, 90) - 2000).abs().max() < 6 * 42
+    torch.testing.assert_close(matrices[:, :, 2], torch.zeros(20_000, 2))
+
+
+def test_no_rotation_is_the_identity(generator: torch.Generator) -> None:
+    matrices = warps.uniform_rotations(5, 0.0, generator, CPU)
+    assert torch.equal(matrices, torch.eye(2, 3).expand(5, 2, 3))
+
+
+def test_equal_seeds_give_equal_warps() -> None:
+    images = torch.ones(4, 1, 28, 28)
+    first, second = (warps.affnist_warps(4, 40, torch.Generator().manual_seed(3), CPU, images) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def blobs(generator: torch.Generator, count: int) -> Tensor:
+    """Bright rectangles of random size and place, anywhere in 28 x 28 pixels."""
+    images = torch.zeros(count, 1, 28, 28, dtype=torch.uint8)
+    for image in images:
+        top, left = torch.randint(0, 20, (2,), generator=generator).tolist()
+        height, width = torch.randint(1, 21, (2,), generator=generator).tolist()
+        image[0, top : top + height, left : left + width] = 255
+    return images
+
+
+def test_affnist_ink_stays_on_the_canvas(generator: torch.Generator) -> None:
+    """Drawn on a canvas with a margin around, the same warps leave the margin perfectly black."""
+    count, canvas, margin = 400, 40, 10
+    images = blobs(generator, count)
+    matrices = warps.affnist_warps(count, canvas, generator, CPU, images)
+    wide = canvas + 2 * margin
+    in_wide = matrices.clone()
+    in_wide[..., 2] *= canvas / wide
+    drawn = warps.warp(images, in_wide, wide)
+    inside = drawn[..., margin:-margin, margin:-margin]
+    assert (drawn.sum(dim=(1, 2, 3)) - inside.sum(dim=(1, 2, 3))).abs().max() < 1e-3
+    torch.testing.assert_close(warps.warp(images, matrices, canvas), inside, atol=1e-4, rtol=0)
+
+
+def test_affnist_ink_reaches_every_edge(generator: torch.Generator) -> None:
+    count = 4000
+    images = torch.zeros(count, 1, 28, 28)
+    images[..., 13:15, 13:15] = 1
+    drawn = warps.warp(images, warps.affnist_warps(count, 40, generator, CPU, images), 40)
+    rows, columns = drawn.sum(dim=(0, 1, 3)), drawn.sum(dim=(0, 1, 2))
+    for profile in (rows, columns):
+        middle = profile[4:36]
+        assert middle.min() > 0.75 * middle.max()  # uniform but for chance and the edges
+        assert profile[[1, 38]].min() > 0
+
+
+def test_affnist_ranges_are_the_published_ones(generator: torch.Generator) -> None:
+    count = 20_000
+    images = torch.zeros(count, 1, 28, 28)
+    images[..., 10:18, 12:16] = 1
+    linear = warps.affnist_warps(count, 40, generator, CPU, images)[..., :2]
+    # turn @ [[a, s d], [0, d]]: the first column gives turn and a, then s and d follow.
+    angle = torch.rad2deg(torch.atan2(-linear[:, 1, 0], linear[:, 0, 0]))
+    upright = warps.rotations(-angle)[..., :2] @ linear
+    a, d = upright[:, 0, 0], upright[:, 1, 1]
+    shear = upright[:, 0, 1] / d
+    for values, low, high in ((angle, -20, 20), (a, 0.8, 1.2), (d, 0.8, 1.2), (shear, -0.2, 0.2)):
+        slack = 0.001 * (high - low)
+        assert low - slack <= values.min() < low + 10 * slack
+        assert high - 10 * slack < values.max() <= high + slack
+        assert abs(values.mean() - (low + high) / 2) < 10 * slack
+    assert abs(torch.corrcoef(torch.stack([angle, a, d, shear])) - torch.eye(4)).max() < 0.05
+
+
+def test_affnist_puts_what_does_not_fit_in_the_middle(generator: torch.Generator) -> None:
+    images = torch.ones(50, 1, 28, 28)
+    matrices = warps.affnist_warps(50, 28, generator, CPU, images)
+    too_large = matrices[..., :2].abs().sum(dim=-1) >= 1
+    assert too_large.any()
+    assert matrices[..., 2][too_large].abs().max() < 1e-5
+
+
+def test_an_image_without_ink_is_no_trouble(generator: torch.Generator) -> None:
+    matrices = warps.affnist_warps(2, 40, generator, CPU, torch.zeros(2, 1, 28, 28))
+    assert matrices.isfinite().all()
+
+
+def test_bad_shapes_are_refused(generator: torch.Generator) -> None:
+    square, identity = torch.zeros(2, 1, 8, 8), torch.eye(2, 3).expand(2, 2, 3)
+    with pytest.raises(ValueError, match="square, found 8 x 9"):
+        warps.warp(torch.zeros(2, 1, 8, 9), identity)
+    with pytest.raises(ValueError, match="matrices of shape"):
+        warps.warp(square, identity[:1])
+    for canvas in (7, 11):
+        with pytest.raises(ValueError, match="even number"):
+            warps.warp(square, identity, canvas)
+    with pytest.raises(ValueError, match="expected 3 images, found 2"):
+        warps.affnist_warps(3, 40, generator, CPU, square)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
+def test_a_gpu_gives_the_same_and_is_never_waited_for(generator: torch.Generator) -> None:
+    gpu = torch.device("cuda")
+    images = blobs(generator, 16)
+    seeded = torch.Generator().manual_seed(1)
+    expected_matrices = warps.affnist_warps(16, 40, seeded, CPU, images)
+    found_matrices = warps.affnist_warps(16, 40, torch.Generator().manual_seed(1), gpu, images.to(gpu))
+    torch.testing.assert_close(found_matrices.cpu(), expected_matrices, atol=1e-5, rtol=0)
+    on_gpu, drawing = images.to(gpu), torch.Generator(gpu).manual_seed(1)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = warps.warp(on_gpu, found_matrices, 40)
+        warps.affnist_warps(16, 40, drawing, gpu, on_gpu)
+        warps.uniform_rotations(16, 90.0, drawing, gpu)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(found.cpu(), warps.warp(images, expected_matrices, 40), atol=1e-4, rtol=0)

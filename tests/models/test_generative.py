@@ -1,0 +1,161 @@
+"""The probabilistic capsule model against an independent formulation, finite differences and its own theory."""
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from torch.func import functional_call, grad, vmap
+
+from benchmarks.enumerated import EnumeratedModel
+from pipeline.layers import poses
+from pipeline.layers.hierarchy import join
+from pipeline.models.generative import GenerativeModel, trace_bound
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.rand(5, 1, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def noise(small_model, images) -> torch.Tensor:
+    return small_model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
+
+
+def test_bound_equals_trace_enum_elbo_over_an_explicit_choice_of_parent(small_model, images, noise):
+    ours = trace_bound(small_model, images, noise).bound
+    theirs = -EnumeratedModel(small_model).loss(images, noise)
+    assert ours.shape == (5,)
+    torch.testing.assert_close(ours.sum(), theirs, rtol=1e-9, atol=1e-8)
+
+
+def test_gradient_equals_that_of_trace_enum_elbo(small_model, images, noise):
+    parameters = list(small_model.parameters())
+    ours = torch.autograd.grad(-trace_bound(small_model, images, noise).bound.sum(), parameters)
+    theirs = torch.autograd.grad(EnumeratedModel(small_model).loss(images, noise), parameters)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["templates", "M", "c_excess", "gamma", "log_rho", "part_head.2.bias", "embed.weight"])
+def test_gradients_agree_with_finite_differences(small_model, images, noise, name):
+    values = dict(small_model.named_parameters())
+    epoch = torch.tensor(100.0, dtype=torch.float64)
+
+    def loss(value):
+        return functional_call(small_model, {**values, name: value}, (images, noise, epoch))[0]
+
+    value = values[name].detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(loss, (value,), eps=1e-6, atol=1e-4, rtol=1e-3, fast_mode=True)
+    (gradient,) = torch.autograd.grad(loss(value), value)
+    assert gradient.abs().max() > 0
+
+
+def test_bound_runs_under_vmap_and_gives_each_replica_its_own_gradient(small_params, images):
+    pyro.enable_validation(False)  # its checks branch on values, which vmap cannot
+    models = []
+    for seed in (0, 1, 2):
+        torch.manual_seed(seed)
+        models.append(GenerativeModel(small_params, 12).double())
+    names = [name for name, _ in models[0].named_parameters()]
+    stacked = {name: torch.stack([dict(m.named_parameters())[name].detach() for m in models]) for name in names}
+    noise = torch.randn(3, 5, 7, dtype=torch.float64)
+    epoch = torch.tensor(3.0, dtype=torch.float64)
+
+    def loss(parameters, noise):
+        return functional_call(models[0], parameters, (images, noise, epoch))[0]
+
+    together = vmap(grad(loss))(stacked, noise)
+    for index, model in enumerate(models):
+        alone = grad(loss)(dict(model.named_parameters()), noise[index])
+        for name in names:
+            torch.testing.assert_close(together[name][index], alone[name].detach(), rtol=1e-8, atol=1e-9)
+
+
+def test_turning_the_objects_turns_the_parts_and_the_picture(small_model):
+    """Equation 5: the parts' votes, hence the picture, are equivariant to the objects' poses."""
+    A0 = torch.randn(1, 3, 6, dtype=torch.float64) * 0.1
+    turn = poses.rotation(torch.tensor(90.0, dtype=torch.float64))
+    turned = poses.to_offset(poses.compose(turn, poses.to_matrix(A0)))
+    y0 = torch.zeros(1, 3, dtype=torch.float64)
+    votes = small_model.parts_given_objects(y0, A0).votes[:, :, 1:]
+    votes_turned = small_model.parts_given_objects(y0, turned).votes[:, :, 1:]
+    expected = poses.to_offset(poses.compose(turn, poses.to_matrix(votes)))
+    torch.testing.assert_close(votes_turned, expected)
+    y1 = torch.full((1, 4), 2.0, dtype=torch.float64)
+    picture = small_model.draw(join(y1, votes[:, :, 0]))
+    picture_turned = small_model.draw(join(y1, votes_turned[:, :, 0]))
+    torch.testing.assert_close(picture_turned, torch.rot90(picture, 1, (1, 2)))
+
+
+def test_early_coupling_scales_the_gradient_into_the_parts_only(small_model, images, noise):
+    """The hierarchy's gradient into the part encoder is proportional to the coupling; into M it is not touched."""
+
+    def gradients(coupling):
+        trace = trace_bound(small_model, images, noise, coupling)
+        loss = -(trace.log_parts + trace.log_objects).sum()
+        wanted = [small_model.part_head[2].bias, small_model.M]
+        return torch.autograd.grad(loss, wanted, allow_unused=True)
+
+    full, quarter, none = gradients(1.0), gradients(0.25), gradients(0.0)
+    torch.testing.assert_close(quarter[0], full[0] * 0.25)
+    assert none[0] is None or none[0].abs().max() == 0
+    torch.testing.assert_close(quarter[1], full[1])
+
+
+@pytest.mark.parametrize(("epoch", "coupling"), [(0.0, 0.25), (2.0, 0.25), (3.0, 0.625), (4.0, 1.0), (9.0, 1.0)])
+def test_coupling_rises_after_the_early_epochs(small_model, epoch, coupling):
+    assert small_model.coupling(torch.tensor(epoch)).item() == pytest.approx(coupling)
+
+
+def test_seeding_sets_each_objects_arrangement_to_one_of_the_images(small_model):
+    images = torch.rand(6, 1, 12, 12, dtype=torch.float64)
+    before = small_model.M.clone()
+    small_model.begin_epoch(0, images)
+    torch.testing.assert_close(small_model.M, before)
+    small_model.begin_epoch(1, images)
+    posterior = small_model.encode(images[:3])
+    for i in range(3):
+        votes = small_model.parts_given_objects(posterior.object_logits, posterior.object_poses).votes
+        torch.testing.assert_close(votes[i, :, 1 + i], posterior.part_poses[i], rtol=1e-3, atol=1e-3)
+
+
+def test_prior_samples_are_pictures_and_vary(small_model):
+    torch.manual_seed(0)
+    samples = small_model.model(None, 8)
+    assert samples.shape == (8, 12, 12)
+    assert samples.min() >= 0
+    assert samples.max() <= 1
+    assert samples.std(dim=0).max() > 0.01
+
+
+def test_presence_frequencies_of_the_prior(small_model):
+    """At any temperature P(y0 > 0) is the prior probability. Fails by chance in fewer than 1 of 10,000 runs."""
+    torch.manual_seed(0)
+    count = 4000
+    trace = poutine.trace(small_model.model).get_trace(None, count)
+    share = (trace.nodes["y0"]["value"] > 0).double().mean()
+    sd = (0.2 * 0.8 / (count * 3)) ** 0.5
+    assert abs(share - 0.2) < 4 * sd
+
+
+def test_entropy_of_presences_in_logit_space_does_not_depend_on_the_encoder(small_model, images, noise):
+    """With reparameterised logits at fixed noise, log q is constant: its gradient is zero, nothing saturates."""
+    entropy = trace_bound(small_model, images, noise).entropy.sum()
+    gradients = torch.autograd.grad(entropy, list(small_model.parameters()), allow_unused=True)
+    for gradient in gradients:
+        assert gradient is None or gradient.abs().max() < 1e-9
+
+
+def test_the_paper_sized_model_has_fewer_than_30000_generative_parameters(small_params):
+    paper = small_params.model_copy(update={"objects": 16, "parts": 16, "template_size": 12})
+    model = GenerativeModel(paper, 28)
+    assert model.generative_parameters() == 16 * 2 * 144 + 16 * 16 + 16 * 17 + 16 * 16 * 6 + 16 * 16
+    assert model.generative_parameters() < 30_000
+
+
+def test_vae_like_sites_carry_pyro_names(small_model, images, noise):
+    trace = poutine.trace(poutine.condition(small_model.model, {})).get_trace(images, 5)
+    assert {"y0", "A0", "parts", "pixels"} <= set(trace.nodes)
+    assert isinstance(trace.nodes["pixels"]["fn"].base_dist, dist.Normal)

@@ -1,0 +1,234 @@
+"""Results made up for tests: files shaped like those the stages write, with numbers that are nobody's measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from pipeline.reports.results import Results
+
+PARAMS = Path(__file__).parents[2] / "params.yaml"
+
+
+def made_up_values() -> dict[str, Any]:
+    """Parameters of two runs on digits, for the made-up results.
+
+    Taken from the repository's own, whichever profile that is now, so that every field is there; what the tests speak
+    of is set here.
+    """
+    values = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))
+    of_variant = {run["variant"]: run for run in reversed(values["runs"].values())}
+    dataset = values["datasets"][of_variant["generative"]["dataset"]]
+    settings = {"dataset": "digits", "replicas": 2, "seed": 0, "augmentation": {"rotation": 0.0, "shift": 0.0}}
+    capsules = of_variant["generative"] | settings
+    capsules["model"] = capsules["model"] | {"objects": 16, "parts": 16, "template_size": 12}
+    study = next(iter(values["optimise"].values()))
+    return values | {
+        "profile": "quick",
+        "datasets": {"digits": dataset | {"source": "digits", "train": 1200, "validation": 237, "test": 360}},
+        "runs": {"capsules-digits": capsules, "vae-digits": of_variant["vae"] | settings},
+        "optimise": {"capsules-digits": study | {"run": "capsules-digits", "images": 64, "steps": 100}},
+        "sweep": values["sweep"] | {"angles": [0.0, 45.0, 180.0], "runs": ["capsules-digits", "vae-digits"]},
+    }
+
+
+DATASET = "digits (scikit-learn)"
+TESTS = ["rotated_0", "rotated_45", "rotated_90", "rotated_135", "rotated_180", "affine"]
+ACCURACY = {
+    "t0": [0.95, 0.79, 0.60, 0.47, 0.41, 0.86],
+    "t0_A0": [0.97, 0.90, 0.82, 0.69, 0.65, 0.92],
+    "children": [0.90, 0.70, 0.51, 0.42, 0.38, 0.80],
+    "mu_sigma": [0.94, 0.68, 0.45, 0.30, 0.34, 0.52],
+}
+
+
+def spread(mean: float, sd: float = 0.01, n: int = 2) -> dict[str, Any]:
+    return {"mean": mean, "sd": sd, "n": n}
+
+
+def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
+    return {
+        "stage": stage,
+        "item": item,
+        "profile": "quick",
+        "dataset": DATASET,
+        "data_sha256": "0" * 64,
+        "commit": "1f2e3d4c5b6a79880706050403020100deadbeef",
+        "dirty": False,
+        "params_hash": "abcdef012345",
+        "device": "CPU (2 cores)",
+        "seeds": [0, 1],
+        "epochs": 40.0,
+        "seconds": 61.5,
+        "created": "2025-11-02T14:05:09+00:00",
+        "tracking_run": f"20251102-140509-{stage}-{item}-a1b2c3",
+    } | values
+
+
+def stroke(size: int, angle: float, length: float = 0.8, bend: float = 0.0) -> np.ndarray:
+    """A soft stroke `[size, size]` through the middle, turned by `angle` degrees."""
+    y, x = np.mgrid[-1 : 1 : size * 1j, -1 : 1 : size * 1j]
+    turn = np.deg2rad(angle)
+    along, across = x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn)
+    across = across - bend * along**2
+    return np.exp(-((across / 0.16) ** 2)) / (1 + np.exp((np.abs(along) - length) / 0.06))
+
+
+class Writer:
+    """Writes made-up results below `root` as a repository would hold them."""
+
+    def __init__(self, root: Path, profile: str = "quick") -> None:
+        self.root = root
+        self.metrics = root / "reports" / profile / "metrics"
+        self.arrays = root / "results"
+        self.results = Results(self.metrics, self.arrays)
+
+    def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
+        path = self.metrics / stage / f"{item}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values | {"provenance": [record(stage, item, **provenance)]}), encoding="utf-8")
+        return path
+
+    def table(self, stage: str, item: str, table: pd.DataFrame) -> Path:
+        path = self.metrics / stage / f"{item}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(path, index=False)
+        return path
+
+    def examples(self, stage: str, item: str, **arrays: np.ndarray) -> Path:
+        path = self.arrays / stage / item / "examples.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **arrays)
+        return path
+
+    def train(self, run: str, start: float = -900.0, settled: float = 380.0, **provenance: Any) -> None:
+        noise = np.random.default_rng(0)
+        epochs = np.arange(1, 41)
+        rows = []
+        for replica in range(2):
+            bound = settled + (start - settled) * np.exp(-epochs / 4) + noise.normal(0, 6, 40) - 15 * replica
+            error = 12 + 60 * np.exp(-epochs / 5) + noise.normal(0, 0.4, 40)
+            rows.append(
+                pd.DataFrame(
+                    {
+                        "replica": replica,
+                        "epoch": epochs,
+                        "train_bound": bound,
+                        "validation_bound": bound - 10 - 0.3 * epochs,
+                        "train_pixel_error": error,
+                        "validation_pixel_error": error + 1,
+                    }
+                )
+            )
+        self.table("train", run, pd.concat(rows))
+        capsules = run.startswith("capsules")
+        self.numbers(
+            "train",
+            run,
+            {
+                "validation": {"bound": spread(361.2, 4.1), "pixel_error": spread(13.04, 0.21)},
+                "epochs": spread(40, 0),
+                "images_per_second": spread(2890.4, 31.7),
+                "seconds": 171.3,
+                "parameters": {
+                    "generative": 24_816 if capsules else 104_974,
+                    "total": 1_315_042 if capsules else 208_000,
+                },
+            },
+            **provenance,
+        )
+
+    def evaluate(self, run: str, features: list[str], n: int = 2, **provenance: Any) -> None:
+        probe = {
+            name: {
+                "refit": {test: spread(value, 0.012, n) for test, value in zip(TESTS, ACCURACY[name], strict=True)},
+                "fixed": {
+                    test: spread(max(0.12, value - 0.09 * (test != "rotated_0")), 0.02, n)
+                    for test, value in zip(TESTS, ACCURACY[name], strict=True)
+                },
+            }
+            for name in features
+        }
+        test = {"bound": spread(355.0, 3.0, n), "pixel_error": spread(13.2, 0.2, n)}
+        self.numbers("evaluate", run, {"probe": probe, "test": test}, **provenance)
+
+    def pictures(self, run: str) -> None:
+        angles = np.arange(-180, 181, 30).astype(np.float32)
+        digits = np.stack([np.maximum(stroke(28, a, 0.6, 0.8), 0.8 * stroke(28, a + 90, 0.5)) for a in angles])
+        colours = np.stack([0.9 * digits, 0.5 * np.roll(digits, 3, 1), 0.8 * np.roll(digits, -3, 2)], axis=-1)
+        parts = np.stack([stroke(12, 23.0 * j, 0.7, 0.3 * (j % 3)) for j in range(16)])
+        self.examples(
+            "evaluate",
+            run,
+            templates=np.clip(parts + 0.15, 0, 1),
+            alphas=parts * np.linspace(1, 0.1, 16)[:, None, None],
+            images=digits,
+            reconstructions=digits**1.5,
+            arrangements=np.clip(colours, 0, 1),
+            angles=angles,
+            prior_samples=np.concatenate([digits, digits[:, ::-1], digits[:, :, ::-1]])[:32],
+        )
+
+    def optimise(self, study: str, **provenance: Any) -> None:
+        before = {"0": (350.0, 14.0, 0.93), "180": (120.0, 46.0, 0.41)}
+        after = {"0": (371.0, 11.0, 0.937), "180": (330.0, 17.0, 0.46)}
+        rows, angle = [], {}
+        for name in before:
+            angle[name] = {"images": 64}
+            for key, factor in (("bound", 5.0), ("pixel_error", 0.5), ("accuracy", 0.01)):
+                i = ("bound", "pixel_error", "accuracy").index(key)
+                angle[name] |= {
+                    f"{key}_before": spread(before[name][i], factor),
+                    f"{key}_after": spread(after[name][i], factor),
+                }
+            for replica in range(2):
+                for step in range(0, 101, 2):
+                    done = 1 - np.exp(-step / 15)
+                    rows.append(
+                        {
+                            "replica": replica,
+                            "angle": float(name),
+                            "step": step,
+                            "bound": before[name][0] + done * (after[name][0] - before[name][0]) - 8 * replica,
+                            "pixel_error": before[name][1] + done * (after[name][1] - before[name][1]) + replica,
+                        }
+                    )
+        self.numbers("optimise", study, {"angle": angle, "seconds": 40.2}, **provenance)
+        self.table("optimise", study, pd.DataFrame(rows))
+        with np.load(self.arrays / "evaluate" / "capsules-digits" / "examples.npz") as drawn:
+            turned, parts, angles = drawn["images"], drawn["arrangements"], drawn["angles"]
+        self.examples(
+            "optimise",
+            study,
+            angles=angles,
+            images=turned,
+            before=np.roll(turned, 2, 1) * 0.7,
+            after=turned**1.2,
+            arrangements_before=np.roll(parts, 2, 1),
+            arrangements_after=parts,
+        )
+
+    def sweep(self, run: str, values: dict[str, dict[float, float]], n: int = 1, **provenance: Any) -> None:
+        for angle in next(iter(values.values())):
+            probe = {name: spread(by_angle[angle], 0.0 if n == 1 else 0.015, n) for name, by_angle in values.items()}
+            item = f"{run}-{angle:g}"
+            self.numbers("sweep", item, {"probe": probe, "validation": {"bound": spread(300)}}, **provenance)
+
+    def everything(self) -> None:
+        """Every item of the made-up parameters."""
+        self.train("capsules-digits")
+        self.train("vae-digits", start=-300, settled=420)
+        self.evaluate("capsules-digits", ["t0", "t0_A0", "children"])
+        self.evaluate("vae-digits", ["mu_sigma"])
+        self.pictures("capsules-digits")
+        self.optimise("capsules-digits")
+        self.sweep(
+            "capsules-digits",
+            {"t0": {0: 0.93, 45: 0.74, 180: 0.47}, "t0_A0": {0: 0.96, 45: 0.9, 180: 0.81}},
+        )
+        self.sweep("vae-digits", {"mu_sigma": {0: 0.92, 45: 0.85, 180: 0.62}})

@@ -1,0 +1,206 @@
+"""Figures: every one that the results give, the same bytes each time, no words on top of each other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from made_up import Writer
+from made_up_report import Report
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from pipeline.params import Params, parse_params
+from pipeline.reports import pictures, style
+from pipeline.reports.curves import in_order, name_of_test
+from pipeline.reports.figures import INDEX, Written, companions, draw_all, write_figures
+from pipeline.reports.results import ResultError
+
+ALL = {
+    "accuracy-capsules-digits.svg",
+    "reconstructions-capsules-digits.png",
+    "optimisation-capsules-digits.svg",
+    "arrangements-capsules-digits.png",
+    "templates-capsules-digits.png",
+    "prior-capsules-digits.png",
+    "sweep-capsules-digits.svg",
+    "learning-capsules-digits.svg",
+    "learning-vae-digits.svg",
+}
+
+
+def test_every_figure_is_drawn_and_indexed(report: Report) -> None:
+    folder = report.figures
+    assert {path.name for path in folder.iterdir()} == ALL | {INDEX}
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    assert {entry["file"] for entry in index} == ALL
+    for entry in index:
+        assert entry["title"]
+        assert entry["alt"]
+        assert entry["caption"].endswith(".")
+        assert entry["caption"].count(". ") == 0  # one sentence
+        assert entry["dataset"] == "digits (scikit-learn)"
+        assert entry["provenance"]["items"]
+        assert entry["provenance"]["tracking_runs"]
+
+
+def test_the_same_results_give_the_same_bytes_and_leave_matplotlib_as_it_was(
+    report: Report, full: Writer, params: Params
+) -> None:
+    before = dict(matplotlib.rcParams)
+    for drawing in draw_all(full.results, params, Written()):
+        content = style.to_bytes(drawing.figure, drawing.kind)
+        assert content == (report.figures / f"{drawing.name}.{drawing.kind}").read_bytes()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_files_name_no_address_but_those_of_the_svg_standard(report: Report) -> None:
+    for path in report.figures.glob("*.svg"):
+        assert path.read_text(encoding="utf-8").replace("http://www.w3.org/", "").count("://") == 0
+
+
+def words(figure: Figure) -> list[tuple[str, Any]]:
+    """Every visible text of a figure with its box, in pixels."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    left_out = undrawn_ticks(figure)
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts if id(text) not in left_out]
+
+
+def undrawn_ticks(figure: Figure) -> set[int]:
+    """Labels of ticks that lie outside their axis' limits, which matplotlib does not draw."""
+    hidden = set()
+    for axes in figure.axes:
+        for axis, (low, high) in ((axes.xaxis, sorted(axes.get_xlim())), (axes.yaxis, sorted(axes.get_ylim()))):
+            hidden |= {
+                id(label)
+                for tick in axis.get_major_ticks()
+                if not low <= tick.get_loc() <= high
+                for label in (tick.label1, tick.label2)
+            }
+    return hidden
+
+
+def test_no_words_overlap_or_leave_the_figure(full: Writer, params: Params) -> None:
+    for drawing in draw_all(full.results, params, Written()):
+        with matplotlib.rc_context(style.RC):
+            boxes = words(drawing.figure)
+        assert boxes, drawing.name
+        page = drawing.figure.bbox
+        for text, box in boxes:
+            inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+            assert inside, f"{drawing.name}: '{text}' leaves the figure"
+        for (one, a), (other, b) in itertools.combinations(boxes, 2):
+            apart = a.x1 <= b.x0 + 1 or b.x1 <= a.x0 + 1 or a.y1 <= b.y0 + 1 or b.y1 <= a.y0 + 1
+            assert apart, f"{drawing.name}: '{one}' and '{other}' overlap"
+
+
+def test_letters_are_legible_at_print_width(full: Writer, params: Params) -> None:
+    for drawing in draw_all(full.results, params, Written()):
+        assert drawing.figure.get_size_inches()[0] <= style.WIDTH + 0.01
+        sizes = {text.get_fontsize() for text in drawing.figure.findobj(Text) if text.get_text().strip()}
+        assert min(sizes) >= 7
+
+
+def test_what_was_not_executed_is_left_out_and_named(writer: Writer, params: Params) -> None:
+    writer.train("vae-digits")
+    written = write_figures(writer.root / "figures", writer.results, params)
+    assert [path.name for path in written.files] == ["learning-vae-digits.svg", INDEX]
+    assert written.missing == [
+        "evaluate/capsules-digits",
+        "evaluate/vae-digits",
+        "optimise/capsules-digits",
+        "sweep/capsules-digits-0",
+        "sweep/capsules-digits-45",
+        "sweep/capsules-digits-180",
+        "sweep/vae-digits-0",
+        "sweep/vae-digits-45",
+        "sweep/vae-digits-180",
+        "train/capsules-digits",
+    ]
+
+
+def test_figures_of_runs_that_are_gone_are_removed(report: Report, full: Writer, values: dict[str, Any]) -> None:
+    folder = shutil.copytree(report.figures, full.root / "figures")
+    del values["runs"]["vae-digits"]
+    values["sweep"]["runs"] = ["capsules-digits"]
+    write_figures(folder, full.results, parse_params(values))
+    assert {path.name for path in folder.iterdir()} == ALL - {"learning-vae-digits.svg"} | {INDEX}
+
+
+def test_a_corrupt_file_stops_the_drawing_and_is_named(full: Writer, params: Params) -> None:
+    path = full.arrays / "evaluate" / "capsules-digits" / "examples.npz"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ResultError, match=str(path)):
+        write_figures(full.root / "figures", full.results, params)
+
+
+def test_capsules_stand_beside_the_vae_trained_on_the_same_images(values: dict[str, Any]) -> None:
+    turned = {"augmentation": {"rotation": 45.0, "shift": 0.0}}
+    values["runs"] |= {
+        "capsules-turned": values["runs"]["capsules-digits"] | turned,
+        "vae-turned": values["runs"]["vae-digits"] | turned,
+        "vae-again": values["runs"]["vae-digits"],
+    }
+    params = parse_params(values)
+    assert companions(params, list(params.runs)) == [
+        ["capsules-digits", "vae-digits"],
+        ["capsules-turned", "vae-turned"],
+        ["vae-again"],
+    ]
+
+
+def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Params) -> None:
+    columns = ["replica", "epoch", "train_bound", "validation_bound", "train_pixel_error", "validation_pixel_error"]
+    table = full.results.table("train", "capsules-digits", columns)
+    assert table is not None
+    full.table("train", "capsules-digits", table[(table["replica"] == 0) | (table["epoch"] <= 25)])
+    figure = next(d.figure for d in draw_all(full.results, params, Written()) if d.name == "learning-capsules-digits")
+    thick = max(figure.axes[0].get_lines()[:3], key=lambda line: line.get_linewidth())
+    assert thick.get_xdata()[-1] == 25
+    assert max(line.get_xdata()[-1] for line in figure.axes[0].get_lines()[:3]) == 40
+
+
+def test_mosaic_places_each_image_whole_in_its_cell() -> None:
+    noise = np.random.default_rng(0)
+    grey, colour = noise.random((3, 6, 6)), noise.random((2, 6, 6, 3))
+    small = noise.random((3, 3, 3))
+    canvas = pictures.mosaic([grey, colour, small], gap=1)
+    assert canvas.shape == (20, 20, 3)
+    np.testing.assert_allclose(canvas[0:6, 7:13], grey[1][..., None].repeat(3, -1), rtol=1e-6)
+    np.testing.assert_allclose(canvas[7:13, 7:13], colour[1], rtol=1e-6)
+    assert (canvas[7:13, 14:20] == 1).all()  # no third image in that row
+    np.testing.assert_allclose(canvas[14:20:2, 14:20:2, 0], small[2], rtol=1e-6)  # enlarged twofold
+
+
+def test_many_angles_are_thinned_and_keep_their_ends() -> None:
+    angles = np.linspace(-180, 180, 73)
+    figure = pictures.over_rotation(angles, [("input", np.zeros((73, 4, 4)))])
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert len(labels) == 13
+    assert (labels[0], labels[6], labels[-1]) == ("\N{MINUS SIGN}180°", "0°", "180°")
+
+
+@pytest.mark.parametrize("parts", [1, 5, 16, 24, 64])
+def test_any_number_of_templates_fits(parts: int) -> None:
+    figure = pictures.templates(np.zeros((parts, 12, 12)), np.ones((parts, 12, 12)))
+    content = style.to_bytes(figure, "png")
+    assert content.startswith(b"\x89PNG")
+
+
+def test_tests_are_named_and_ordered_by_angle() -> None:
+    assert in_order(["affine", "rotated_135", "rotated_0", "rotated_45", "affine"]) == [
+        "rotated_0",
+        "rotated_45",
+        "rotated_135",
+        "affine",
+    ]
+    assert [name_of_test(name) for name in ("rotated_0", "rotated_22.5", "affine")] == ["0°", "±22.5°", "affine"]

@@ -1,0 +1,164 @@
+"""The page as a file: self-contained, complete, escaped, the same for the same results."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from made_up import Writer
+from made_up_report import Report, write_page
+
+from pipeline.params import Params
+from pipeline.reports import document_000
+from pipeline.reports.claims import load_claims
+from pipeline.reports.figures import INDEX
+from pipeline.reports.page import load_figures
+from pipeline.reports.results import ResultError
+from pipeline.reports.scorecard import VERDICTS
+
+VOID = {"meta", "link", "input", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page; refuses tags that are not closed in order."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(content)
+        self.close()
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] != "style":
+            self.text.append(data)
+
+    def attributes(self, name: str) -> list[str]:
+        return [value or "" for _, found in self.tags for key, value in found.items() if key == name]
+
+
+@pytest.fixture
+def content(report: Report) -> str:
+    return report.content
+
+
+def test_the_page_holds_everything_it_shows(content: str) -> None:
+    page = Page(content)
+    for url in (*page.attributes("src"), *page.attributes("href"), *page.attributes("srcset")):
+        assert url.startswith(("data:", "#")), url[:80]
+    assert "://" not in content
+    assert "url(" not in content
+    assert "@import" not in content
+    assert not any(tag in ("script", "iframe", "object", "embed") for tag, _ in page.tags)
+    assert len(content.encode()) < 6_000_000
+
+
+def test_ids_are_unique_and_references_lead_somewhere(content: str) -> None:
+    page = Page(content)
+    ids = Counter(page.attributes("id"))
+    assert max(ids.values()) == 1
+    for name in ("for", "aria-labelledby"):
+        assert set(page.attributes(name)) <= set(ids)
+    assert {url[1:] for url in page.attributes("href") if url.startswith("#")} <= set(ids)
+
+
+def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
+    claims = load_claims()
+    page = Page(content)
+    shown = [found["id"] for tag, found in page.tags if tag == "tr" and "claim" in (found.get("class") or "").split()]
+    assert shown == [f"claim-{claim.id}" for claim in claims]
+    text = " ".join(page.text)
+    for claim in claims:
+        assert claim.claim in text
+    assert content.count('class="claim is-not-run"') == len(claims) - len(document_000.MEASURES)
+    # A mark, hidden from screen readers, always with its word.
+    assert set(re.findall(r'aria-hidden="true">.</span> ([a-z ]+)<', content)) == set(VERDICTS)
+
+
+def test_stand_ins_are_marked_on_the_page(content: str) -> None:
+    row = content.split('id="claim-000.t1.t0.0"')[1].split("</tr>")[0]
+    assert "not the paper&#39;s data (MNIST)" in row
+    assert "on other data" in row
+
+
+def test_figures_and_tables_name_their_runs(content: str) -> None:
+    page = Page(content)
+    images = [found for tag, found in page.tags if tag == "img"]
+    assert len(images) == 9
+    assert all(len(found["alt"] or "") > 20 for found in images)
+    for part in (*content.split("<figure ")[1:], *content.split('class="scroll wide"')[1:]):
+        assert "Source: " in part
+        assert "20251102-140509-" in part
+
+
+def test_headings_descend_by_one_level_at_most(content: str) -> None:
+    levels = [int(tag[1]) for tag, _ in Page(content).tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_text_from_files_is_escaped(full: Writer, params: Params) -> None:
+    nasty = "<script>alert('&')</script>"
+    full.train("capsules-digits", dataset=nasty, device=f'"><img src=x>{nasty}')
+    full.evaluate("capsules-digits", ["t0", "t0_A0", "children"], dataset=nasty, tracking_run=nasty, commit=nasty)
+    claims = [
+        claim.model_copy(update={"claim": nasty}) if claim.id == "000.t1.t0.0" else claim for claim in load_claims()
+    ]
+    content = write_page(full, params, claims)
+    page = Page(content)
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert "x" not in page.attributes("src")
+    assert "".join(page.text).count(nasty) > 5
+
+
+def test_the_same_results_give_the_same_page(full: Writer, params: Params, report: Report) -> None:
+    assert write_page(full, params) == report.content
+
+
+def test_a_page_without_results_says_so(writer: Writer, params: Params) -> None:
+    content = write_page(writer, params)
+    page = Page(content)
+    assert content.count('class="claim is-not-run"') == len(load_claims())
+    text = " ".join(page.text)
+    assert "No figure has been drawn yet." in text
+    assert "Nothing has been measured yet." in text
+    assert "train/capsules-digits" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (INDEX, b"{"),
+        (INDEX, b"[1]"),
+        (INDEX, b'[{"file": "a.svg"}]'),
+        ("templates-capsules-digits.png", b""),
+        ("templates-capsules-digits.png", b"JFIF" * 10),
+        ("learning-vae-digits.svg", b"<html></html>"),
+        ("learning-vae-digits.svg", None),
+    ],
+)
+def test_a_corrupt_figure_is_refused_by_name(report: Report, tmp_path: Path, name: str, damage: bytes | None) -> None:
+    folder = shutil.copytree(report.figures, tmp_path / "figures")
+    path: Path = folder / name
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    with pytest.raises(ResultError, match=str(path)):
+        load_figures(folder)

@@ -1,0 +1,36 @@
+"""Previews of data sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.data.datasets import Dataset
+from pipeline.reports.previews import preview
+from pipeline.reports.style import to_bytes
+
+
+@pytest.fixture
+def toys() -> Dataset:
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [40, 30, 3])
+    images = random.integers(0, 256, (73, 2, 8, 8), np.uint8)
+    order = random.permutation(73)
+    split = {"train": order[:60], "validation": order[60:65], "test": order[65:]}
+    return Dataset("toys", "toys (stand-in)", images, labels, {}, split, ("cat", "dog"))
+
+
+def test_every_class_has_a_named_row_of_its_own_training_images(toys: Dataset) -> None:
+    axes = preview(toys).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["cat", "dog", "2"]
+    assert "toys (stand-in): 60 training images" in axes.get_title(loc="left")
+    picture = np.asarray(axes.images[0].get_array())
+    images, labels = toys.part("train")
+    expected = images[labels == 1][:10, 0] / 255
+    for column, image in enumerate(expected):
+        cell = picture[10:18, 10 * column : 10 * column + 8, 0]
+        np.testing.assert_allclose(cell, image, atol=1e-6)
+
+
+def test_equal_data_gives_equal_bytes(toys: Dataset) -> None:
+    assert to_bytes(preview(toys), "png") == to_bytes(preview(toys), "png")

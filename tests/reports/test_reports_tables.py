@@ -1,0 +1,124 @@
+"""Tables hold the numbers they were given, in both forms."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pandas as pd
+import pytest
+from made_up import Writer, spread
+
+from pipeline.params import Params, parse_params
+from pipeline.reports.figures import Written
+from pipeline.reports.tables import Table, build_tables, write_tables
+from pipeline.reports.tables import spread as text_of
+
+
+def tables(writer: Writer, params: Params) -> dict[str, Table]:
+    return {table.name: table for table in build_tables(writer.results, params, Written())}
+
+
+def test_table_1_has_both_protocols_beside_the_paper(full: Writer, params: Params) -> None:
+    table = tables(full, params)["table1-capsules-digits"]
+    data = pd.read_csv(io.StringIO(table.to_csv())).set_index(["features", "protocol", "test"])
+    cell = data.loc[("t0_A0", "refit", "rotated_90")]
+    assert (cell["accuracy_percent"], cell["sd_percent"], cell["n"]) == (82.0, 1.2, 2)
+    assert (cell["paper_percent"], cell["paper_sd_percent"]) == (77.0, 1.0)
+    assert cell["tracking_run"] == "20251102-140509-evaluate-capsules-digits-a1b2c3"
+    assert data.loc[("t0_A0", "fixed", "rotated_90"), "accuracy_percent"] == pytest.approx(73.0)
+    assert pd.isna(data.loc[("t0_A0", "fixed", "rotated_90"), "paper_percent"])  # the paper did not use that protocol
+    assert data.loc[("mu_sigma", "refit", "affine"), "run"] == "vae-digits"
+
+    shown = table.shown.set_index(["features", "source"])
+    assert shown.loc[("t0 and A0", "the paper (MNIST)"), "±90°"] == "77.0 ± 1.0"
+    assert list(table.shown.columns)[3:] == ["0°", "±45°", "±90°", "±135°", "±180°", "affine"]
+    rows = table.shown.to_numpy().tolist()
+    refit = next(row for row in rows[4:] if row[1] == "ours, probe refit")
+    assert refit[2:6] == ["2", "97.0 ± 1.2", "90.0 ± 1.2", "82.0 ± 1.2"]
+    assert "VAE: mu and sigma" in shown.index.get_level_values(0)
+
+
+def test_runs_trained_on_turned_images_are_not_set_beside_the_paper(full: Writer, values: dict[str, Any]) -> None:
+    for run in values["runs"].values():
+        run["augmentation"] = {"rotation": 45.0, "shift": 0.0}
+    table = tables(full, parse_params(values))["table1-capsules-digits"]
+    assert "the paper (MNIST)" not in set(table.shown["source"])
+    assert table.data["paper_percent"].isna().all()
+
+
+def test_sweep_names_the_run_of_each_angle(full: Writer, params: Params) -> None:
+    table = tables(full, params)["sweep"]
+    assert table.shown.to_numpy().tolist() == [
+        ["capsules-digits", "t0", "1", "93.0", "74.0", "47.0"],
+        ["capsules-digits", "t0 and A0", "1", "96.0", "90.0", "81.0"],
+        ["vae-digits", "VAE: mu and sigma", "1", "92.0", "85.0", "62.0"],
+    ]
+    data = table.data.set_index(["features", "angle"])
+    assert data.loc[("t0", 45), "tracking_run"] == "20251102-140509-sweep-capsules-digits-45-a1b2c3"
+    assert data.loc[("t0", 45), "accuracy_percent"] == pytest.approx(74)
+
+
+def test_optimisation_shows_before_and_after(full: Writer, params: Params) -> None:
+    table = tables(full, params)["optimise"]
+    row = table.data.set_index("angle").loc[180.0]
+    assert (row["bound_before"], row["bound_after"], row["pixel_error_after"]) == (120.0, 330.0, 17.0)
+    assert row["accuracy_percent_before"] == pytest.approx(41)
+    assert (row["images"], row["steps"], row["n"]) == (64, 100, 2)
+    assert table.shown.to_numpy().tolist()[1] == [
+        "capsules-digits", "±180°", "64", "100", "2",
+        "120.0 ± 5.0", "330.0 ± 5.0", "46.0 ± 0.5", "17.0 ± 0.5", "41.0 ± 1.0", "46.0 ± 1.0",
+    ]  # fmt: skip
+
+
+def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
+    table = tables(full, params)["training"]
+    assert table.shown.to_numpy().tolist()[0] == [
+        "capsules-digits", "digits (scikit-learn)", "CPU (2 cores)", "2", "40", "171", "24,816", "1,315,042",
+        "2,890.4 ± 31.7", "361.2 ± 4.1", "13.0 ± 0.2",
+    ]  # fmt: skip
+    data = pd.read_csv(io.StringIO(table.to_csv()))
+    assert data.loc[0, "parameters_total"] == 1_315_042
+    assert data.loc[0, "seconds"] == 171.3
+
+
+def test_one_replica_has_no_spread() -> None:
+    assert text_of(93.04, 0.0, 1) == "93.0"
+    assert text_of(93.04, 0.26, 2) == "93.0 ± 0.3"
+    assert text_of(1234.5, float("nan")) == "1,234.5"
+
+
+def test_markdown_is_one_table_with_title_caption_and_source(full: Writer, params: Params) -> None:
+    for table in tables(full, params).values():
+        lines = table.to_markdown().splitlines()
+        assert lines[0] == f"# {table.title}"
+        assert table.caption in lines
+        rows = [line for line in lines if line.startswith("|")]
+        assert len(rows) == len(table.shown) + 2
+        assert {row.count("|") for row in rows} == {len(table.shown.columns) + 1}
+        assert lines[-1].startswith("Source: ")
+        assert "tracked as 20251102-140509-" in lines[-1]
+
+
+def test_a_bar_in_a_cell_does_not_split_it() -> None:
+    frame = pd.DataFrame([["a|b", "c"]], columns=["x", "y"])
+    assert r"| a\|b | c |" in Table("t", "T", "c", frame, frame, []).to_markdown()
+
+
+def test_what_was_not_executed_is_named_and_stale_tables_go(full: Writer, params: Params) -> None:
+    folder, first = full.root / "tables", Written()
+    write_tables(folder, build_tables(full.results, params, first), first)
+    assert not first.missing
+    (full.metrics / "optimise" / "capsules-digits.json").unlink()
+    second = Written()
+    write_tables(folder, build_tables(full.results, params, second), second)
+    assert second.missing == ["optimise/capsules-digits"]
+    assert not (folder / "optimise.csv").exists()
+    assert sorted(second.files) == sorted(folder.iterdir())
+
+
+def test_missing_numbers_leave_their_cells_empty(writer: Writer, params: Params) -> None:
+    writer.numbers("train", "capsules-digits", {"epochs": spread(12.5, 2.1), "seconds": 3})
+    table = tables(writer, params)["training"]
+    row = dict(zip(table.shown.columns, table.shown.to_numpy().tolist()[0], strict=True))
+    assert (row["epochs"], row["images/s"], row["generative parameters"]) == ("12.5 ± 2.1", "", "")

@@ -1,0 +1,281 @@
+"""What every stage stands in: checks before work, locks, exit codes, provenance, and going when it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.errors import UserError
+from pipeline.params import load_params
+from stages.workspace import find_root, git_state, items, parameters_of, params_hash, stage
+
+ROOT = Path(__file__).parents[2]
+RUN = "capsules-digits"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "a clone"
+    folder.mkdir()
+    shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", folder / "params.yaml")
+    return folder
+
+
+def edit(root: Path, **changes: Any) -> None:
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    (root / "params.yaml").write_text(yaml.safe_dump(values | changes))
+
+
+def journal(root: Path) -> list[dict[str, Any]]:
+    (path,) = (root / ".tracking").glob("*/events.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[str]:
+    """A Python process in `root` that runs `body` inside a stage."""
+    code = f"import sys, time\nfrom stages.workspace import stage\nwith stage('train', '{RUN}') as w:\n    {body}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=root,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
+    with stage("train", RUN, root) as workspace:
+        workspace.run.log_metrics({"bound": 1.0}, 0)
+        record = workspace.provenance(dataset_label="digits", data_sha256="ab", seeds=[0, 1], epochs=2)
+        assert workspace.metrics_path("train", RUN) == root / f"reports/quick/metrics/train/{RUN}.json"
+        assert workspace.metrics_path("tables", suffix=".csv") == root / "reports/quick/metrics/tables.csv"
+        assert workspace.dataset_path("digits") == root / "data/processed/digits.npz"
+        assert workspace.resume_folder() == root / ".cache/resume"
+    assert {key: record[key] for key in ("stage", "item", "profile", "dataset", "seeds", "epochs", "commit")} == {
+        "stage": "train",
+        "item": RUN,
+        "profile": "quick",
+        "dataset": "digits",
+        "seeds": [0, 1],
+        "epochs": 2,
+        "commit": "unknown",
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["created"])
+    json.dumps(record, allow_nan=False)
+    events = journal(root)
+    assert record["tracking_run"] == events[0]["id"]
+    assert events[0]["experiment"] == "capsules/quick"
+    assert events[0]["params"]["run.model.objects"] == workspace.params.runs[RUN].model_dump()["model"]["objects"]
+    assert events[0]["tags"]["params_hash"] == record["params_hash"]
+    assert events[-1] == {**events[-1], "event": "end", "status": "FINISHED"}
+
+
+def test_bad_parameters_stop_a_stage_before_any_work(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(root, device="tpu")
+    with pytest.raises(SystemExit) as caught, stage("train", RUN, root):
+        pytest.fail("no work may be done")
+    assert caught.value.code == 2
+    assert "device" in capsys.readouterr().err
+    assert [path.name for path in root.iterdir()] == ["params.yaml"]
+
+
+@pytest.mark.parametrize("item", ["capsules-digit", None])
+def test_an_unknown_item_is_answered_with_what_there_is(
+    root: Path, item: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught, stage("train", item, root):
+        pytest.fail("no work may be done")
+    assert caught.value.code == 2
+    assert "capsules-digits, vae-digits" in capsys.readouterr().err
+
+
+def test_outside_a_repository_a_stage_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught, stage("figures"):
+        pytest.fail("no work may be done")
+    assert caught.value.code == 2
+    assert "no params.yaml" in capsys.readouterr().err
+
+
+def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "elsewhere"))
+    (root / "reports" / "quick").mkdir(parents=True)
+    assert find_root(root / "reports" / "quick") == root
+    assert find_root(tmp_path) == tmp_path / "elsewhere"
+
+
+def test_an_experiment_in_a_copy_keeps_its_runs_in_the_repository(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DVC_STAGE", "train@x")
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
+    with stage("train", RUN, root) as workspace:
+        assert workspace.model_folder(RUN).is_relative_to(root)
+    assert journal(tmp_path)[-1]["status"] == "FINISHED"
+    assert not (root / ".tracking").exists()
+
+
+class WorseError(UserError):
+    exit_code = 7
+
+
+def test_an_error_the_user_can_mend_is_one_message_and_its_exit_code(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught, stage("train", RUN, root):
+        raise WorseError("the weights are missing")
+    assert caught.value.code == 7
+    assert capsys.readouterr().err == "error: the weights are missing\n"
+    assert journal(root)[-1]["status"] == "FAILED"
+
+
+def test_a_full_disk_is_named_with_its_path(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught, stage("train", RUN, root):
+        raise OSError(28, "No space left on device", "/some/file")
+    assert caught.value.code == 1
+    assert "No space left on device: /some/file" in capsys.readouterr().err
+
+
+def test_a_defect_keeps_its_traceback(root: Path) -> None:
+    with pytest.raises(ZeroDivisionError), stage("train", RUN, root):
+        _ = 1 / 0
+    tags = [event["tags"] for event in journal(root) if event["event"] == "tags"]
+    assert any("ZeroDivisionError" in each.get("error", "") for each in tags)
+    assert journal(root)[-1]["status"] == "FAILED"
+
+
+def test_a_second_copy_is_refused_until_the_first_is_gone(root: Path) -> None:
+    first = in_process(root, "print('in', flush=True); time.sleep(60)")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "in\n"
+    second = in_process(root, "print('in')")
+    output, errors = second.communicate(timeout=30)
+    assert (second.returncode, output) == (1, "")
+    assert f"train@{RUN} is already running (process {first.pid})" in errors
+    first.kill()  # the hardest way to go still gives the lock back
+    first.communicate()
+    third = in_process(root, "print('in')")
+    assert third.communicate(timeout=30)[0] == "in\n"
+
+
+def test_other_items_are_not_held_up(root: Path) -> None:
+    with stage("train", RUN, root), stage("train", "vae-digits", root):
+        pass
+
+
+def test_told_to_stop_a_stage_ends_in_order(root: Path) -> None:
+    process = in_process(root, "print('in', flush=True); time.sleep(60)")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=10)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert journal(root)[-1]["status"] == "KILLED"
+
+
+def test_interrupted_by_the_user_there_is_no_traceback(root: Path) -> None:
+    process = in_process(root, "print('in', flush=True); time.sleep(60)")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=10)[1]
+    assert (process.returncode, errors) == (130, "error: stopped by the user\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])  # one replaces itself by the command, one may not
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stage_does_not_outlive_the_reproduction(root: Path, shell: str, number: signal.Signals) -> None:
+    shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
+    (root / "work.py").write_text(
+        "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
+        f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
+    )
+    command = f"'{sys.executable}' work.py"
+    (root / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"one": {"cmd": command}}}))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": shell}
+    git(root, "init", "-q")
+    with (root / "log").open("w") as log:
+        dvc = subprocess.Popen(
+            [sys.executable, "-m", "dvc", "repro"], cwd=root, env=environment, stdout=log, stderr=log
+        )
+        wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 30)
+        pid = int((root / "pid").read_text())
+        time.sleep(1)
+        dvc.send_signal(number)
+        dvc.wait(10)
+    wait_for(lambda: not alive(pid), 8)
+    assert journal(root)[-1]["status"] == "KILLED"
+    assert journal(root)[0]["group"] is not None
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def git(root: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+    command = ["git", "-C", str(root), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path) -> None:
+    git(root, "init", "-q")
+    assert git_state(root) == ("unknown", True)
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "first")
+    commit = git(root, "rev-parse", "HEAD").strip()
+    for name in ("dvc.lock", "profiles/quick/dvc.lock", "reports/quick/scorecard.json"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("new")
+    assert git_state(root) == (commit, False)
+    edit(root, device="cpu")
+    assert git_state(root) == (commit, True)
+
+
+def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
+    before = load_params(root / "params.yaml")
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    values["runs"]["vae-digits"]["training"] = {**values["runs"]["vae-digits"]["training"], "epochs": 77}
+    values["device"] = "cpu"
+    edit(root, **values)
+    after = load_params(root / "params.yaml")
+
+    def changed(name: str, item: str | None) -> bool:
+        return params_hash(parameters_of(before, name, item)) != params_hash(parameters_of(after, name, item))
+
+    moved = {
+        (name, item)
+        for name in ("download", "preprocess", "train", "evaluate", "optimise", "sweep")
+        for item in items(before, name) or []
+        if changed(name, item)
+    }
+    sweeps = {("sweep", item) for item in items(before, "sweep") or [] if item.startswith("vae-digits-")}
+    assert moved == {("train", "vae-digits"), ("evaluate", "vae-digits"), *sweeps}
+    assert changed("tables", None)

@@ -1,0 +1,148 @@
+"""make and requirements.lock: what a bare machine meets first, in a folder with spaces in its name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+
+# Stands in for a Python: makes a "virtual environment" whose python writes down what it is asked to do.
+FAKE = """#!/bin/sh
+case "$1 $2" in
+    "-c "*) exit 0 ;;
+    "--version "*) echo Python 3.11.99 ;;
+    "-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+    "-m pipeline") echo "quick" ;;
+    *) echo "$@" >> calls ;;
+esac
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    folder = tmp_path / "a clone with spaces"
+    (folder / "scripts").mkdir(parents=True)
+    for name in ("Makefile", "requirements.lock", "scripts/setup.sh"):
+        shutil.copy(ROOT / name, folder / name)
+    fake = tmp_path / "python3.11"
+    fake.write_text(FAKE)
+    fake.chmod(0o755)
+    return folder
+
+
+def make(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+    environment["PYTHON"] = str(clone.parent / "python3.11")
+    return subprocess.run(["make", *arguments], cwd=clone, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def calls(clone: Path) -> list[str]:
+    path = clone / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_make_alone_prints_what_there_is(clone: Path) -> None:
+    result = make(clone)
+    assert result.returncode == 0
+    for target in ("repro", "test", "ui", "paper", "bench", "lint"):
+        assert f"make {target} " in result.stdout
+    assert not (clone / ".venv").exists()
+
+
+def test_the_first_call_installs_the_lock_and_the_second_does_nothing(clone: Path) -> None:
+    first = make(clone, "repro")
+    assert first.returncode == 0, first.stderr
+    install, repro = calls(clone)
+    assert install.startswith("-m pip install")
+    assert install.endswith("--requirement requirements.lock")
+    assert repro == "-m dvc repro"
+    assert first.stdout.splitlines()[-1] == "done: open reports/quick/index.html"
+
+    second = make(clone, "repro", "ARGS=-s train@x")
+    assert calls(clone)[2:] == ["-m dvc repro -s train@x"]
+    assert "Setting up" not in second.stdout
+
+    os.utime(clone / "requirements.lock", None)
+    future = (clone / ".venv" / "installed").stat().st_mtime + 10
+    os.utime(clone / "requirements.lock", (future, future))
+    assert "Setting up" in make(clone, "test").stdout
+
+
+def test_a_failed_installation_is_explained_and_tried_again(clone: Path) -> None:
+    python = clone.parent / "python3.11"
+    python.write_text(FAKE.replace('*) echo "$@"', '"-m pip") exit 1 ;;\n    *) echo "$@"'))
+    result = make(clone, "test")
+    assert result.returncode != 0
+    assert "PIP_INDEX_URL" in result.stderr
+    assert not (clone / ".venv" / "installed").exists()
+    python.write_text(FAKE)
+    assert make(clone, "test").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("test", ["-m pytest --cov"]),
+        ("lint", ["-m ruff check .", "-m ruff format --check .", "-m mypy"]),
+        ("bench", ["-m benchmarks"]),
+        ("paper", ["-m dvc repro"]),
+    ],
+)
+def test_targets_run_what_they_say(clone: Path, target: str, expected: list[str]) -> None:
+    result = make(clone, target)
+    assert result.returncode == 0, result.stderr
+    assert calls(clone)[1:] == expected
+
+
+def test_the_page_of_runs_is_served_to_this_machine_only(clone: Path) -> None:
+    assert make(clone, "ui").returncode == 0
+    (served,) = (call for call in calls(clone) if "mlflow" in call)
+    assert "--host 127.0.0.1" in served
+    assert f"sqlite:///{clone}/mlflow.db" in served
+
+
+def test_without_a_python_that_will_do_there_is_advice(clone: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "cp", "mkdir"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    old = tools / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    result = subprocess.run(
+        ["sh", "scripts/setup.sh", ".venv"], cwd=clone, env={"PATH": str(tools)}, capture_output=True, text=True
+    )
+    assert result.returncode == 1
+    assert "No Python from 3.11" in result.stderr
+    assert "PYTHON=" in result.stderr
+    assert not (clone / ".venv").exists()
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    found = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in found.values()), "plain versions only"
+    return found
+
+
+def test_the_lock_answers_everything_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = pins()
+    for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), text
+
+
+def test_the_lock_leaves_cuda_to_torch() -> None:
+    assert not [name for name in pins() if name.startswith(("nvidia", "cuda", "triton"))]
