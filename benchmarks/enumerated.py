@@ -49,25 +49,27 @@ class EnumeratedModel:
     def model(self, images: Tensor, noise: Tensor) -> None:
         m, p = self.capsules, self.capsules.params
         with pyro.plate("images", len(images), dim=-2):
-            presence = torch.full((len(images), 1, p.objects), p.object_presence, dtype=images.dtype)
+            presence = images.new_full((len(images), 1, p.objects), p.object_presence)
             prior = relaxed_presence(presence.logit(), p.temperature)
             y0 = pyro.sample("y0", prior.to_event(1)).squeeze(1)
-            A0 = pyro.sample("A0", dist.Normal(0.0, 1.0).expand([len(images), 1, p.objects, 6]).to_event(2)).squeeze(1)
-            one = torch.ones(len(images), 1, dtype=images.dtype)
+            zeros = images.new_zeros(len(images), 1, p.objects, 6)
+            A0 = pyro.sample("A0", dist.Normal(zeros, 1.0).to_event(2)).squeeze(1)
+            one = images.new_ones(len(images), 1)
             t0 = torch.cat([one, torch.sigmoid(y0)], dim=-1)  # (B, 1 + O), the dummy always on
             rho = m.log_affinity.exp()  # (P, 1 + O)
             weights = rho * t0.unsqueeze(1)
             pi = weights / weights.sum(-1, keepdim=True)  # (B, P, 1 + O)
             with pyro.plate("parts_of_image", p.parts, dim=-1):
                 s = pyro.sample("s", dist.Categorical(pi, validate_args=False), infer={"enumerate": "parallel"})
-                row = torch.arange(p.parts)
+                row = torch.arange(p.parts, device=images.device)
                 # (I + A_i) M_ij in homogeneous coordinates, the dummy's vote the part's initial pose
                 parents = _homogeneous(A0).unsqueeze(2)  # (B, O, 1, 3, 3)
-                votes = (parents @ _homogeneous(m.M))[..., :2, :] - torch.eye(2, 3, dtype=images.dtype)
+                identity = torch.eye(2, 3, dtype=images.dtype, device=images.device)
+                votes = (parents @ _homogeneous(m.M))[..., :2, :] - identity
                 votes = votes.flatten(-2).transpose(1, 2)  # (B, P, O, 6)
                 dummy = m.initial_pose.expand(len(images), 1, -1, -1).transpose(1, 2)
                 votes = torch.cat([dummy, votes], dim=2)
-                batch = torch.arange(len(images)).unsqueeze(-1)
+                batch = torch.arange(len(images), device=images.device).unsqueeze(-1)
                 part = PartGivenParent(
                     m.gamma[row, s], votes[batch, row, s], m.c[row, s],
                     m.inactive_pose, p.inactive_pose_sd, p.temperature,
@@ -101,6 +103,6 @@ class EnumeratedModel:
 
 def _homogeneous(A: Tensor) -> Tensor:
     """Pose offsets `[..., 6]` as `[..., 3, 3]`."""
-    matrix = A.unflatten(-1, (2, 3)) + torch.eye(2, 3, dtype=A.dtype)
-    last = torch.tensor([0.0, 0.0, 1.0], dtype=A.dtype).expand(*matrix.shape[:-2], 1, 3)
+    matrix = A.unflatten(-1, (2, 3)) + torch.eye(2, 3, dtype=A.dtype, device=A.device)
+    last = A.new_tensor([0.0, 0.0, 1.0]).expand(*matrix.shape[:-2], 1, 3)
     return torch.cat([matrix, last], dim=-2)

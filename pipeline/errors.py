@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 class UserError(RuntimeError):
-    """Something outside the code went wrong: a parameter, a file, the network, the disk. The message says what to do."""
+    """Something outside the code went wrong: parameters, a file, the network, the disk. The message says what to do."""
 
     exit_code = 1

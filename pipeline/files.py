@@ -30,6 +30,7 @@ _CAUSES = {
     errno.EPERM: "no permission to write there",
     errno.EROFS: "the file system is read-only",
     errno.ENOTDIR: "a folder of its path is a file",
+    errno.EEXIST: "a folder of its path is a file",
 }
 
 

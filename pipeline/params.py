@@ -158,6 +158,9 @@ class EvaluateParams(Section):
 
     angles: list[Angle] = Field(min_length=1, description="test rotations: uniform within each of these")
     affine_versions: int = Field(ge=1, le=32, description="random affine versions of each test image")
+    official_affnist: bool = Field(
+        description="test runs on 40x40 pixels on affNIST's own images too; `sources` must list affnist"
+    )
     probe_images: int = Field(ge=10, description="training images a probe is fit on (the first ones), at most")
     probe_strengths: list[Annotated[float, Field(gt=0)]] = Field(
         min_length=1, description="inverse regularisation strengths tried; validation chooses"
@@ -181,7 +184,7 @@ class Params(Section):
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: the GPU where there is one")
-    sources: list[Literal["digits", "mnist", "fashion-mnist"]] = Field(description="raw data to download")
+    sources: list[Literal["digits", "mnist", "fashion-mnist", "affnist"]] = Field(description="raw data to download")
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, Run]
     evaluate: EvaluateParams
@@ -193,6 +196,8 @@ class Params(Section):
         for name, dataset in self.datasets.items():
             if dataset.source not in self.sources:
                 raise ValueError(f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}")
+        if self.evaluate.official_affnist and "affnist" not in self.sources:
+            raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             if run.dataset not in self.datasets:
                 raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")

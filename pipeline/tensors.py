@@ -1,8 +1,9 @@
-"""Named tensors with a JSON header in one safetensors file: weights of trained models and checkpoints in mid-training."""
+"""Named tensors with a JSON header in one safetensors file: trained weights and checkpoints in mid-training."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,21 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
         try:
             save_file(detached, temporary, metadata={_HEADER: json.dumps(header)})
         except SafetensorError as error:
-            # safetensors reports a failed write without an errno; write a byte to learn the cause.
-            with temporary.open("ab") as file:
-                file.write(b"\0" * 4096)
-                file.flush()
-            raise OSError(str(error)) from error
+            # A failed write is told in words only, with the system's number in brackets.
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(number[1]) if number else 0, str(error)) from error
 
 
-def load_tensors(path: Path, expected: dict[str, Any], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict]:
+def load_tensors(
+    path: Path, expected: dict[str, Any], device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict]:
     """Read what `save_tensors` wrote.
 
     Args:
         expected: keys and values that the header must hold.
 
     Raises:
-        CheckpointError: the file is missing or damaged, or its header differs from `expected`; the message names the file.
+        CheckpointError: the file is missing or damaged, or its header differs from `expected`; it is named.
     """
     if not path.exists():
         raise CheckpointError(f"{path} is missing.")
@@ -53,12 +54,12 @@ def load_tensors(path: Path, expected: dict[str, Any], device: torch.device | st
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged ({error}). Delete it and run again.") from error
-    if header is None:
+    if not isinstance(header, dict):
         raise CheckpointError(f"{path} was not written by this pipeline. Delete it and run again.")
     for key, value in expected.items():
         if header.get(key) != value:
             raise CheckpointError(
-                f"{path} belongs to something else: its {key} is {header.get(key)!r}, expected {value!r}. "
+                f"{path} belongs to something else: {key} {header.get(key)!r} instead of {value!r}. "
                 "Delete it and run again."
             )
     return tensors, header

@@ -14,14 +14,14 @@ def main(run: str) -> None:
         from tqdm import tqdm
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
+        from pipeline.data.datasets import AFFNIST_SIZE, build_affnist, load_dataset
         from pipeline.files import sha256, write_arrays, write_json, write_text
         from pipeline.learning.runs import load_run
         from pipeline.models.generative import GenerativeModel
+        from pipeline.studies.bounds import bound_metrics
         from pipeline.studies.examples import evaluation_examples
         from pipeline.studies.generalisation import probe_accuracies
         from pipeline.studies.summary import flat, nest, stack_replicas
-        from pipeline.studies.bounds import bound_metrics
 
         settings, evaluate = workspace.params.runs[run], workspace.params.evaluate
         device = choose_device(workspace.params.device)
@@ -30,8 +30,11 @@ def main(run: str) -> None:
         workspace.run.log_dataset(settings.dataset, dataset.label, digest)
         models = load_run(workspace.model_folder(run), run, settings, dataset.images.shape[-1], device)
 
+        official = None
+        if evaluate.official_affnist and dataset.images.shape[-1] == AFFNIST_SIZE:
+            official = build_affnist(workspace.raw_folder("affnist"), evaluate.affine_versions)
         bar = tqdm(models, desc=workspace.label, unit="seed")
-        table = stack_replicas([probe_accuracies(model, dataset, evaluate, device) for model in bar])
+        table = stack_replicas([probe_accuracies(model, dataset, evaluate, device, official) for model in bar])
         measured = stack_replicas([bound_metrics(model, dataset, evaluate.seed, device) for model in models])
         write_text(workspace.metrics_path("evaluate", run, ".csv"), table.to_csv(index=False, float_format="%.7g"))
         provenance = workspace.provenance(

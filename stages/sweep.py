@@ -8,7 +8,7 @@ from stages.workspace import stage
 
 
 def main(run: str, angle: float) -> None:
-    """Train RUN, an entry of `runs` in params.yaml, on images turned within +-ANGLE degrees, and probe it on the same."""
+    """Train RUN, an entry of `runs` in params.yaml, on images turned within +-ANGLE degrees; probe it on the like."""
     with stage("sweep", f"{run}-{angle:g}") as workspace:
         from pipeline.compute import choose_device
         from pipeline.data.datasets import load_dataset

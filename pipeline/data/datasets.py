@@ -25,6 +25,8 @@ from pipeline.params import DatasetParams
 
 PARTS = ("train", "validation", "test")
 
+AFFNIST_SIZE = 40
+"""Pixels a side of affNIST's images."""
 PUBLISHED_CANVAS = 28
 """Pixels a side of the images of every source."""
 
@@ -92,7 +94,9 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         FormatError: a file is missing, damaged or foreign.
     """
     published = _READERS[params.source](raw)
-    label = published.label if params.canvas == PUBLISHED_CANVAS else f"{published.label}, {params.canvas}x{params.canvas}"
+    label = (
+        published.label if params.canvas == PUBLISHED_CANVAS else f"{published.label}, {params.canvas}x{params.canvas}"
+    )
     return Dataset(
         name=name,
         label=label,

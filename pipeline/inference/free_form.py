@@ -6,6 +6,7 @@ encoder's output. The generative model stays as it is; only the guide is replace
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import pandas as pd
@@ -41,7 +42,7 @@ class Optimised:
     curve: pd.DataFrame
 
 
-def free_guide(model: GenerativeModel, posterior: Capsules):  # noqa: ANN201 (a Pyro guide)
+def free_guide(model: GenerativeModel, posterior: Capsules) -> Callable[..., None]:
     """A guide whose parameters are the given tensors, one row per image, instead of an encoder's output."""
     P, temperature = model.params.parts, model.params.temperature
 
@@ -70,7 +71,12 @@ def _evaluate(model: GenerativeModel, images: Tensor, posterior: Capsules, noise
 
 
 def optimise(
-    model: GenerativeModel, images: Tensor, steps: int, learning_rate: float, generator: Generator, record_every: int = 10
+    model: GenerativeModel,
+    images: Tensor,
+    steps: int,
+    learning_rate: float,
+    generator: Generator,
+    record_every: int = 10,
 ) -> Optimised:
     """Raise the bound of each image by Adam on its own variational parameters, from the encoder's output.
 

@@ -35,8 +35,8 @@ class PerElementMLP(nn.Sequential):
 
 
 class AttentionPooling(nn.Module):
-    """Spatial features pooled once per part: a 1x1 convolution to (features + 1) channels for each part, a softmax of the
-    extra channel over space, and the weighted sum of the others.
+    """Spatial features pooled once per part: a 1x1 convolution to (features + 1) channels for each part, a softmax of
+    the extra channel over space, and the weighted sum of the others.
 
     `[B, channels, H, W] -> [B, parts, features]`.
     """
@@ -53,28 +53,32 @@ class AttentionPooling(nn.Module):
 
 
 class MultiheadAttentionBlock(nn.Module):
-    """MAB(X, Y) = LN(H + relu(W H)), H = LN(X + attention(X, Y, Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`."""
+    """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
+
+    The norms stand before what they feed, so that X passes through untouched. With the norms behind (as first
+    published), eight blocks in a row forget their input at these learning rates: the encoder of the objects answers
+    the same for every image and stays there.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
+        self.norm_query, self.norm_key, self.norm_feed = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
+        self.merge = nn.Linear(width, width)
         self.feed = nn.Linear(width, width)
-        self.norm_attention = nn.LayerNorm(width)
-        self.norm_feed = nn.LayerNorm(width)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # (B, heads, n, d / heads)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        query = self.query(x)
-        key, value = self.key_value(y).chunk(2, dim=-1)
-        scores = self._split(query) @ self._split(key).transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)
-        attended = (scores.softmax(dim=-1) @ self._split(value)).transpose(-2, -3).flatten(-2)
-        # As in the authors' code the residual is the projected query, which lets X be a parameter shared by the batch.
-        h = self.norm_attention(query + attended)
-        return self.norm_feed(h + self.feed(h).relu())
+        query = self._split(self.query(self.norm_query(x)))
+        key, value = (self._split(half) for half in self.key_value(self.norm_key(y)).chunk(2, dim=-1))
+        scores = query @ key.transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)
+        attended = (scores.softmax(dim=-1) @ value).transpose(-2, -3).flatten(-2)
+        h = x + self.merge(attended)
+        return h + self.feed(self.norm_feed(h)).relu()
 
 
 class InducedSetAttentionBlock(nn.Module):
@@ -102,9 +106,10 @@ class SetTransformer(nn.Module):
         self.seeds = nn.Parameter(torch.empty(1, outputs, width))
         nn.init.xavier_uniform_(self.seeds)
         self.pool = MultiheadAttentionBlock(width, heads)
+        self.norm = nn.LayerNorm(width)
         self.code = nn.Linear(width, code)
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
             x = block(x)
-        return self.code(self.pool(self.seeds, x))
+        return self.code(self.norm(self.pool(self.seeds, x)))

@@ -14,6 +14,7 @@ normalised one, and `log_normaliser` is its closed form.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -82,7 +83,7 @@ class ChildrenGivenParents(TorchDistribution):
         coupling: factor on the gradient that flows into the value scored; see `GenerativeModel`.
     """
 
-    arg_constraints = {}  # noqa: RUF012 (the form that torch.distributions reads)
+    arg_constraints: ClassVar[dict[str, object]] = {}
     support = constraints.independent(constraints.real, 2)
     has_rsample = False
 

@@ -1,9 +1,9 @@
 """Affine poses in the plane.
 
 A pose maps its capsule's own frame to the frame it is drawn in (for objects and parts alike: the image). Frames are
-squares [-1, 1] x [-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b; capsules store it as
-six numbers `A`, row by row, its offset from the identity: matrix = I + A (document 000, section 2.1). Turning the image by R
-turns every pose from the left: I + A becomes R (I + A).
+squares [-1, 1] x [-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b; capsules store it
+as six numbers `A`, row by row, its offset from the identity: matrix = I + A (document 000, section 2.1). Turning the
+image by R turns every pose from the left: I + A becomes R (I + A).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rotation(angles: Tensor) -> Tensor:
 
 
 def spread(count: int, scale: float, reach: float = 0.5) -> Tensor:
-    """Offsets `[count, 6]` of `count` upright frames of relative size `scale`, centred on a grid over [-reach, reach]."""
+    """Offsets `[count, 6]` of upright frames of relative size `scale`, centred on a grid over [-reach, reach]."""
     side = 1
     while side * side < count:
         side += 1

@@ -1,10 +1,13 @@
 """Relaxed presences: binary concrete variables kept as logits (document 000, section 2.2).
 
-With logistic noise l, a relaxed presence of probability sigmoid(a) at temperature tau is t = sigmoid(y), y = (a + l) / tau. The
-logit y, not t, is sampled and scored: nothing saturates, and the Jacobian of the sigmoid cancels between model and guide.
+With logistic noise l, a relaxed presence of probability sigmoid(a) at temperature tau is t = sigmoid(y) with
+y = (a + l) / tau. The logit y, not t, is sampled and scored: nothing saturates, and the Jacobian of the sigmoid cancels
+between model and guide.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +25,9 @@ def logistic_noise(shape: tuple[int, ...], generator: Generator | None, device: 
 
 
 def presence_log_prob(y: Tensor, logits: Tensor, temperature: float) -> Tensor:
-    """Log density of relaxed-presence logits `y` when the presence has log odds `logits`; elementwise, in nats."""
+    """Log density of relaxed-presence logits `y` of presences with log odds `logits`; elementwise, in nats."""
     shift = logits - temperature * y
-    return shift - 2 * F.softplus(shift) + torch.log(torch.as_tensor(temperature, dtype=y.dtype, device=y.device))
+    return shift - 2 * F.softplus(shift) + math.log(temperature)
 
 
 class RelaxedPresence(TorchDistribution):
@@ -33,7 +36,7 @@ class RelaxedPresence(TorchDistribution):
     Args:
         logits: log odds of being present, any shape (the batch shape).
         temperature: positive; smaller is closer to 0 or 1.
-        noise: standard logistic noise that `rsample` uses, of the shape of `logits`. Drawn by the caller, it makes seeds
+        noise: standard logistic noise that `rsample` uses, of the shape of `logits`. Drawn by the caller, it lets seeds
             trained side by side see what they would see alone. None: drawn at each call.
     """
 

@@ -1,4 +1,4 @@
-"""The one loop for everything trained by gradient: Adam on a device, any number of seeds, resumable, never blocking per step.
+"""The one loop for everything trained by gradient: Adam, any number of seeds, resumable, never blocking per step.
 
 One epoch: draw order, warps and noise from (seed, epoch) alone; step through the batches with all results left on the
 device; read them once; validate; keep the best parameters of each replica; save a checkpoint. A training cut at any
@@ -188,6 +188,8 @@ class _Loop:
         self._check_finite(train_metrics)
         elapsed = time.monotonic() - start
         validation = self._validate()
+        # The epoch's last step may have spoilt the weights: they must not become a checkpoint.
+        self._check_finite({name: values[None] for name, values in validation.items()}, "validation")
         rows = []
         for index, place in enumerate(self.places):
             if self.stopped[index]:
@@ -224,9 +226,10 @@ class _Loop:
             clip(gradients, norms, self.training.gradient_clip)
             for name, parameter in replicas.parameters.items():
                 parameter.grad = gradients[name]
-            self.optimiser.step()
             metrics["gradient_norm"] = norms
+            # A copy, made before the step: a metric may be a view of a parameter.
             recorded.append(torch.stack(list(metrics.values())))  # (metrics, n)
+            self.optimiser.step()
         table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
 
@@ -237,14 +240,17 @@ class _Loop:
         first, last = self.training.learning_rate, self.training.final_learning_rate
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * epoch / self.training.epochs))
 
-    def _check_finite(self, metrics: dict[str, NDArray[np.float64]]) -> None:
-        step = min((int(np.argmin(np.isfinite(v).all(1))) for v in metrics.values() if not np.isfinite(v).all()), default=None)
+    def _check_finite(self, metrics: dict[str, NDArray[np.float64]], where: str = "") -> None:
+        """Raise DivergedError where metrics `[steps, n]` of a replica still in training are not all finite."""
+        active = [not stopped for stopped in self.stopped]
+        finite = {name: np.isfinite(values[:, active]).all(1) for name, values in metrics.items()}
+        step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:
             return
-        bad = [name for name, values in metrics.items() if not np.isfinite(values[step]).all()]
+        bad = [name for name, each in finite.items() if not each[step]]
         kept = f" The last good checkpoint is kept at {self.checkpoint.path}." if self.checkpoint else ""
         raise DivergedError(
-            f"{self.title}: not finite at epoch {self.epoch + 1}, step {step + 1}: {', '.join(bad)}. "
+            f"{self.title}: not finite at epoch {self.epoch + 1}, {where or f'step {step + 1}'}: {', '.join(bad)}. "
             f"Lower training.learning_rate or training.gradient_clip.{kept}"
         )
 

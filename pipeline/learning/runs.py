@@ -52,7 +52,7 @@ def train_run(
         "code": code_fingerprint(*_CODE),
         "torch": torch.__version__,
     }
-    seeds = range(run.seed, run.seed + run.replicas)
+    seeds = _seeds(run)
     groups = group_replicas(len(seeds), device)
     checkpoints = [
         Checkpoint(resume_folder, fingerprint(seeds=[seeds[place] for place in group], **depends)) for group in groups
@@ -84,12 +84,18 @@ def train_run(
     )
 
 
+def _seeds(run: Run) -> list[int]:
+    """One seed per replica."""
+    return list(range(run.seed, run.seed + run.replicas))
+
+
 def _identity(name: str, run: Run, image_size: int) -> dict[str, Any]:
     """What the weights of a run are known by."""
     return {
         "run": name,
         "variant": run.variant,
         "image_size": image_size,
+        "seeds": _seeds(run),
         "model": json_sha256(run.model.model_dump(mode="json"))[:16],
     }
 
@@ -98,9 +104,8 @@ def save_run(folder: Path, name: str, run: Run, image_size: int, trained: Traine
     """Write a trained run's weights, all replicas in one file, and a summary for people."""
     identity = _identity(name, run, image_size)
     save_tensors(folder / WEIGHTS, trained.parameters, identity)
-    seeds = list(range(run.seed, run.seed + run.replicas))
     shapes = {key: list(value.shape[1:]) for key, value in trained.parameters.items()}
-    write_json(folder / "model.json", {**identity, "seeds": seeds, "best_epoch": trained.best_epoch, "shapes": shapes})
+    write_json(folder / "model.json", {**identity, "best_epoch": trained.best_epoch, "shapes": shapes})
 
 
 def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.device) -> list[Model]:

@@ -29,7 +29,7 @@ class Model(nn.Module):
             epoch: scalar tensor, passes over the data so far, with fraction.
         """
 
-    def begin_epoch(self, epoch: int, images: Tensor) -> None:  # noqa: B027 (most models have nothing to do)
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Change the model between epochs, given some training images `[B, 1, S, S]`."""
 
     @abstractmethod

@@ -1,20 +1,23 @@
-"""Capsule networks as a generative model. Document 000 (Smith, Schut, Gal, van der Wilk 2020), section 2 and appendix B.
+"""Capsule networks as a generative model: document 000 (Smith et al. 2020), section 2 and appendix B.
 
     t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects (equations 1, 2)
     s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        choice of parent (3), summed out
     t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts (4 to 6)
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
-Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`. The
-guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses. The bound is
-the difference of Pyro's traces of model and guide.
+Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`.
+The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses. The bound
+is the difference of Pyro's traces of model and guide.
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyro
 import pyro.distributions as dist
@@ -46,7 +49,7 @@ class Capsules:
 class PartPosterior(dist.TorchDistribution):
     """q(y1, A1): relaxed presences and delta poses of the parts, event shape `[P, 7]`."""
 
-    arg_constraints = {}  # noqa: RUF012 (the form that torch.distributions reads)
+    arg_constraints: ClassVar[dict[str, object]] = {}
     has_rsample = True
 
     def __init__(self, presence: RelaxedPresence, A: Tensor) -> None:
@@ -123,8 +126,7 @@ class GenerativeModel(Model):
     @property
     def log_affinity(self) -> Tensor:
         """log rho_ij, `[P, 1 + O]`, the dummy's fixed one first."""
-        dummy = torch.as_tensor(self.params.dummy_affinity, dtype=self.log_rho.dtype, device=self.log_rho.device).log()
-        return torch.cat([dummy.expand(self.log_rho.shape[0], 1), self.log_rho], dim=-1)
+        return F.pad(self.log_rho, (1, 0), value=math.log(self.params.dummy_affinity))
 
     @property
     def inactive_pose(self) -> Tensor:
@@ -177,7 +179,7 @@ class GenerativeModel(Model):
         """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]`."""
         # Poses as deviations from where the part starts, brought to the size of the presences: what differs between
         # images must not drown in what differs between parts.
-        deviation = (A1 - self.initial_pose) * 4
+        deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         state = self.object_head(self.set_transformer(elements))
         return state[..., 0], state[..., 1:]
@@ -209,9 +211,9 @@ class GenerativeModel(Model):
     def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
-        For `early_epochs` the hierarchy's gradient into the parts is scaled by `early_coupling`, so that they learn from
-        the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. Coupled from the
-        first step, one object soon owns nearly all parts and the others get no gradient again.
+        For `early_epochs` the hierarchy's gradient into the parts is scaled by `early_coupling`, so that they learn
+        from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. Coupled from
+        the first step, one object soon owns nearly all parts and the others get no gradient again.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -279,7 +281,11 @@ class BoundTrace:
 
 
 def trace_bound(
-    model: GenerativeModel, images: Tensor, noise: Tensor | None, coupling: Tensor | float = 1.0, guide=None
+    model: GenerativeModel,
+    images: Tensor,
+    noise: Tensor | None,
+    coupling: Tensor | float = 1.0,
+    guide: Callable[..., None] | None = None,
 ) -> BoundTrace:
     """One-sample evidence lower bound of each image, from the traces of guide and model.
 

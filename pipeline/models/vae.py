@@ -1,4 +1,4 @@
-"""A plain variational autoencoder (Kingma & Welling 2013): the model without poses that document 000, section 5 compares with.
+"""A plain variational autoencoder (Kingma & Welling 2013), the model without poses in document 000, section 5.
 
     z ~ N(0, I), x ~ N(decoder(z), sigma); guide z ~ N(mu(x), sigma(x)); one hidden layer each way.
 
@@ -44,7 +44,7 @@ class VAE(Model):
         self.encoder = nn.Sequential(
             nn.Flatten(), nn.Linear(pixels, params.hidden), nn.ReLU(), nn.Linear(params.hidden, 2 * params.latent)
         )
-        self.decoder = nn.Sequential(
+        self.decoder: nn.Module = nn.Sequential(
             nn.Linear(params.latent, params.hidden), nn.ReLU(), nn.Linear(params.hidden, pixels), nn.Sigmoid()
         )
 
@@ -59,7 +59,7 @@ class VAE(Model):
 
     def model(self, images: Tensor | None, count: int) -> Tensor:
         """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
-        like = self.decoder[0].weight
+        like = next(self.decoder.parameters())
         with pyro.plate("images", count):
             z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), 1.0).to_event(1))
             mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))

@@ -25,4 +25,6 @@ def bound_metrics(model: Model, dataset: Dataset, seed: int, device: torch.devic
         _, metrics = model(batch, noise, torch.tensor(_FULLY_TRAINED, device=device))
         for name, value in metrics.items():
             sums[name] = sums.get(name, 0.0) + float(value) * len(batch)
-    return pd.DataFrame([(name, float(np.float64(total) / len(images))) for name, total in sums.items()], columns=["metric", "value"])
+    return pd.DataFrame(
+        [(name, float(np.float64(total) / len(images))) for name, total in sums.items()], columns=["metric", "value"]
+    )

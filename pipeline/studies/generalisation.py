@@ -34,6 +34,8 @@ def rotated(angle: float) -> str:
 
 AFFINE = "affine"
 """The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
+OFFICIAL = "affnist"
+"""The name of the test on affNIST's own images, by the probe of the affine test."""
 
 
 def _tests(
@@ -86,9 +88,7 @@ class _Subject:
     def features(self, warp_of: dict[str, Warp | None], versions: dict[str, int]) -> dict[str, Features]:
         """Features of each part of the data, its images warped and repeated as asked."""
         return {
-            part: features(
-                self.model, np.concatenate([self.images[part]] * versions[part]), self.device, warp_of[part]
-            )
+            part: features(self.model, np.concatenate([self.images[part]] * versions[part]), self.device, warp_of[part])
             for part in PARTS
         }
 
@@ -99,22 +99,25 @@ class _Subject:
 
 
 def _subject(model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device) -> _Subject:
-    parts = {part: dataset.part(part) for part in PARTS}
-    parts["train"] = tuple(array[: params.probe_images] for array in parts["train"])
-    images, labels = ({part: pair[i] for part, pair in parts.items()} for i in (0, 1))
+    images = {part: dataset.part(part)[0] for part in PARTS}
+    labels = {part: dataset.part(part)[1] for part in PARTS}
+    images["train"], labels["train"] = images["train"][: params.probe_images], labels["train"][: params.probe_images]
     return _Subject(model, images, labels, params, device)
 
 
-def clean_probe(
-    model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device
-) -> Probe:
+def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Probe:
     """The probe on one kind of features, fit on the training images as they are."""
     subject = _subject(model, dataset, params, device)
     return subject.fit(subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1)), name)
 
 
-def probe_accuracies(model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device) -> pd.DataFrame:
+def probe_accuracies(
+    model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: Dataset | None = None
+) -> pd.DataFrame:
     """Fit and test every probe of one trained model.
+
+    Args:
+        official: affNIST's own test images, of the size of the data set's.
 
     Returns:
         columns features, protocol ("refit" or "fixed"), test, strength, accuracy (share of test images, in [0, 1]).
@@ -122,6 +125,7 @@ def probe_accuracies(model: Model, dataset: Dataset, params: EvaluateParams, dev
     subject = _subject(model, dataset, params, device)
     clean = subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1))
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
+    theirs = features(model, official.part("test")[0], device) if official is not None else {}
     rows: list[tuple[str, str, str, float, float]] = []
     for test, warp_of, versions in _tests(dataset, params, device):
         plain = all(warp is None for warp in warp_of.values())
@@ -132,6 +136,9 @@ def probe_accuracies(model: Model, dataset: Dataset, params: EvaluateParams, dev
             for protocol, probe in (("refit", refit), ("fixed", fixed[name])):
                 accuracy = probe.accuracy(found["test"][name], labels)
                 rows.append((name, protocol, test, probe.strength, accuracy))
+                if test == AFFINE and official is not None:
+                    accuracy = probe.accuracy(theirs[name], official.part("test")[1])
+                    rows.append((name, protocol, OFFICIAL, probe.strength, accuracy))
     return pd.DataFrame(rows, columns=["features", "protocol", "test", "strength", "accuracy"])
 
 

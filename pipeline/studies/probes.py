@@ -30,7 +30,7 @@ def fit_probe(
     validation: tuple[Array, NDArray[np.int64]],
     strengths: Sequence[float],
 ) -> Probe:
-    """Fit one probe per strength on `train` (features, labels); keep the most accurate on `validation`, the first of equals."""
+    """Fit a probe per strength on `train` (features, labels); keep the best on `validation`, the first of equals."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

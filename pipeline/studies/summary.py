@@ -18,15 +18,15 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 
 def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """One table of several, with a first column `replica` that counts them."""
-    return pd.concat(
-        [table.assign(replica=index) for index, table in enumerate(tables)], ignore_index=True
-    ).pipe(lambda whole: whole[["replica", *(name for name in whole.columns if name != "replica")]])
+    return pd.concat([table.assign(replica=index) for index, table in enumerate(tables)], ignore_index=True).pipe(
+        lambda whole: whole[["replica", *(name for name in whole.columns if name != "replica")]]
+    )
 
 
 def by_group(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[tuple[str, ...], dict[str, float]]:
     """The spread over replicas of column `value`, by the values of the columns `keys`."""
     groups = table.groupby(list(keys), sort=False)[value]
-    return {tuple(str(part) for part in key): spread(column) for key, column in groups}  # type: ignore[union-attr]
+    return {tuple(str(part) for part in key): spread(column) for key, column in groups}
 
 
 def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:

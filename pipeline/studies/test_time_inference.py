@@ -37,7 +37,8 @@ def optimisation_gains(
 ) -> Gains:
     """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each."""
     probe = clean_probe(model, dataset, "t0", evaluate, device)
-    images, labels = (array[: study.images] for array in dataset.part("test"))
+    images, labels = dataset.part("test")
+    images, labels = images[: study.images], labels[: study.images]
     rows, curves = [], []
     for angle in study.angles:
         angles = torch.Generator().manual_seed(study.seed)
@@ -68,7 +69,7 @@ def optimisation_gains(
 def example_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device, digit: int = 2
 ) -> Arrays:
-    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after optimisation (Figure 3)."""
+    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3)."""
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
     found = _optimise(model, pixels, study, device)
@@ -80,11 +81,11 @@ def example_gains(
             "arrangements_before": arrange(model, found.start),
             "arrangements_after": arrange(model, found.end),
         }
-    return {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()} | {"angles": EXAMPLE_ANGLES}
+    return {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()} | {
+        "angles": EXAMPLE_ANGLES
+    }
 
 
-def _optimise(
-    model: GenerativeModel, images: torch.Tensor, study: OptimiseParams, device: torch.device
-) -> Optimised:
+def _optimise(model: GenerativeModel, images: torch.Tensor, study: OptimiseParams, device: torch.device) -> Optimised:
     generator = torch.Generator(device).manual_seed(study.seed)
     return optimise(model, images, study.steps, study.learning_rate, generator)

@@ -37,7 +37,7 @@ TRAIN, TEST = 60, 20
 
 
 def params(source: str = "mnist", **changes: Any) -> DatasetParams:
-    values = {"train": 30, "validation": 10, "test": 15, "split_seed": 0}
+    values = {"canvas": 28, "train": 30, "validation": 10, "test": 15, "split_seed": 0}
     return DatasetParams.model_validate({"source": source, **values, **changes})
 
 
@@ -310,3 +310,13 @@ def test_affnist_is_all_test_images(tmp_path: Path) -> None:
 def test_affnist_that_is_not_there_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"test_batches\.zip is missing: run the download stage"):
         build_affnist(tmp_path)
+
+
+def test_a_larger_canvas_keeps_the_pixels_in_its_middle_and_says_so(tmp_path: Path) -> None:
+    raw = publish(tmp_path)
+    plain = build_dataset("m", params(), raw)
+    padded = build_dataset("m", params(canvas=40), raw)
+    assert padded.images.shape[-2:] == (40, 40)
+    np.testing.assert_array_equal(padded.images[..., 6:34, 6:34], plain.images)
+    assert padded.images.sum() == plain.images.sum()
+    assert padded.label == "MNIST, 40x40"

@@ -1,0 +1,274 @@
+"""The probabilistic capsule model at the paper's sizes: its training step, what it is made of, and several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.enumerated import EnumeratedModel
+from benchmarks.machine import Budget, in_turn, paired_ratio
+from benchmarks.rows import Mark, Row, duration, rate
+from pipeline.layers.hierarchy import join
+from pipeline.layers.rendering import render
+from pipeline.learning.replicas import Replicas, clip, gradient_norms
+from pipeline.models.generative import GenerativeModel
+from pipeline.params import GenerativeModelParams, GenerativeRun, load_params
+
+ROOT = Path(__file__).parents[1]
+
+PAPER = {"objects": 16, "parts": 16, "template_size": 12, "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4}
+IMAGE, BATCH = 28, 128
+
+STACKED = (2, 5)
+"""Numbers of seeds that are timed stacked and in turn."""
+
+PEER_MS = 18.0
+"""Forward and backward of public PyTorch code of stacked capsule autoencoders, per image on one CPU thread."""
+
+
+def paper_sizes() -> GenerativeModelParams:
+    """The first capsule model of the profiles, at the paper's sizes."""
+    for profile in ("paper", "quick"):
+        path = ROOT / "profiles" / profile / "params.yaml"
+        if path.exists():
+            runs = load_params(path).runs.values()
+            found = next((run.model for run in runs if isinstance(run, GenerativeRun)), None)
+            if found is not None:
+                return found.model_copy(update=PAPER)
+    raise FileNotFoundError(f"no profile in {ROOT / 'profiles'} has a generative run")
+
+
+@dataclass
+class Step:
+    """A training step of some replicas, as `learning.gradient` takes it, on images that do not change.
+
+    What a step costs does not depend on the pixels.
+    """
+
+    params: GenerativeModelParams
+    device: torch.device
+    batch: int = BATCH
+    seeds: int = 1
+
+    def __post_init__(self) -> None:
+        count = self.seeds
+        self.replicas = Replicas(lambda: GenerativeModel(self.params, IMAGE), range(count), self.device)
+        self.optimiser = torch.optim.Adam(list(self.replicas.parameters.values()), lr=1e-3)
+        generator = torch.Generator(self.device).manual_seed(0)
+        shape = (count, self.batch)
+        self.images = torch.rand(*shape, 1, IMAGE, IMAGE, generator=generator, device=self.device)
+        self.noise = self.replicas.skeleton.draw_noise(shape, generator, self.device)
+        self.epoch = torch.tensor(100.0, device=self.device)
+
+    def __call__(self) -> None:
+        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch)
+        self.update(gradients)
+
+    def update(self, gradients: dict[str, Tensor]) -> None:
+        """Clip and take a step of Adam."""
+        clip(gradients, gradient_norms(gradients), 1e3)
+        for name, parameter in self.replicas.parameters.items():
+            parameter.grad = gradients[name]
+        self.optimiser.step()
+
+    @cached_property
+    def model(self) -> GenerativeModel:
+        """The first replica as a module with parameters of its own."""
+        model = self.replicas.model(0)
+        assert isinstance(model, GenerativeModel)
+        return model
+
+
+def enumerated_step(step: Step) -> Callable[[], None]:
+    """The same step with the choice of parent an explicit site that `TraceEnum_ELBO` sums out."""
+    model = step.model
+    form = EnumeratedModel(model)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    images, noise = step.images[0], step.noise[0]
+
+    def take() -> None:
+        optimiser.zero_grad()
+        (form.loss(images, noise) / len(images)).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e3)
+        optimiser.step()
+
+    return take
+
+
+def rendering(step: Step) -> Callable[[], None]:
+    """Forward and backward of the renderer alone, at the poses that the encoder gives."""
+    model = step.model
+    with torch.no_grad():
+        logits, found = model.encode_parts(step.images[0])
+        templates, presence = model.templates.sigmoid(), logits.sigmoid()
+    leaves = templates.requires_grad_(), found.requires_grad_(), presence.requires_grad_()
+    upstream = torch.rand(step.batch, IMAGE, IMAGE, device=step.device)
+
+    def take() -> None:
+        torch.autograd.grad(render(*leaves, IMAGE), leaves, upstream)
+
+    return take
+
+
+def encoding(step: Step) -> Callable[[], None]:
+    """Forward and backward of the encoder alone: parts from pixels, objects from parts."""
+    model, images = step.model, step.images[0]
+
+    def forward() -> Tensor:
+        y1, A1 = model.encode_parts(images)
+        y0, A0 = model.encode_objects(y1, A1)
+        return join(y1, A1).sum() + join(y0, A0).sum()
+
+    def take() -> None:
+        model.zero_grad()
+        forward().backward()
+
+    return take
+
+
+def updating(step: Step) -> Callable[[], None]:
+    """Clipping and Adam alone."""
+    gradients = {name: torch.rand_like(value) * 1e-6 for name, value in step.replicas.parameters.items()}
+    return lambda: step.update(gradients)
+
+
+def operations(work: Callable[[], object]) -> int:
+    """Floating-point operations of the matrix products and convolutions of one call, forward and backward."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return int(counter.get_total_flops())
+
+
+def layer_bytes(params: GenerativeModelParams, batch: int) -> int:
+    """Bytes that a renderer must move which makes one warped layer (colour and opacity) per part and then composites.
+
+    Forward, the layers are written and read once and the picture is written; backward, the layers are read once more,
+    their gradients written and read, and the picture's gradient read. Templates and poses are small beside that.
+    """
+    layers, picture = batch * params.parts * 2 * IMAGE**2 * 4, batch * IMAGE**2 * 4
+    return 5 * layers + 2 * picture
+
+
+def fused_bytes(params: GenerativeModelParams, batch: int) -> int:
+    """Bytes that any renderer must move: templates, poses, presences in, the picture out, and the gradient of each."""
+    templates = params.parts * 2 * params.template_size**2
+    states = batch * params.parts * 7
+    return (3 * templates + 3 * states + 2 * batch * IMAGE**2) * 4
+
+
+def measure(
+    device: torch.device, copied: float, multiplied: float, limit: float, budget: Budget, quick: bool = False
+) -> list[Row]:
+    """Every row about the model.
+
+    Args:
+        copied, multiplied: the machine's ceilings, bytes and operations per second.
+        limit: seconds to spend, about.
+    """
+    batch = 4 if quick else BATCH
+    params = paper_sizes()
+    return [
+        *_one_seed(params, batch, device, copied, multiplied, limit * 0.6, budget),
+        *_several_seeds(params, batch, device, limit * 0.3, budget, (2,) if quick else STACKED),
+        *([] if device.type == "cuda" else _one_thread(params, batch, device, limit * 0.1, budget)),
+    ]
+
+
+def _one_seed(
+    params: GenerativeModelParams,
+    batch: int,
+    device: torch.device,
+    copied: float,
+    multiplied: float,
+    limit: float,
+    budget: Budget,
+) -> list[Row]:
+    step = Step(params, device, batch)
+    pieces = {"rendering": rendering(step), "encoder": encoding(step), "optimiser": updating(step)}
+    theirs = enumerated_step(step)
+    arithmetic = operations(lambda: step.model(step.images[0], step.noise[0], step.epoch)[0].backward())
+    encoder_arithmetic = operations(pieces["encoder"])
+    samples = in_turn({"training step": step, "TraceEnum_ELBO": theirs, **pieces}, device, limit, budget)
+    took = {name: median(found) for name, found in samples.items()}
+    how = f"median of {len(samples['training step'])} rounds, {params.objects}+{params.parts} capsules, batch {batch}"
+
+    layers, fused = layer_bytes(params, batch), fused_bytes(params, batch)
+    least = max(arithmetic / multiplied, fused / copied)
+    best = Mark(batch / least, f"{arithmetic / 1e9:.3g} GFLOP of the step at the machine's matrix product rate")
+    ratio = paired_ratio(samples["TraceEnum_ELBO"], samples["training step"])
+    ours = batch / took["training step"]
+    other = Mark(ours / ratio, "TraceEnum_ELBO over an explicit choice of parent, same rounds; target: ratio 1.5")
+    rows = [
+        rate("generative: training step", ours, "images/s", best, other, how),
+        rate("generative: training step of TraceEnum_ELBO", batch / took["TraceEnum_ELBO"], "images/s", best, note=how),
+    ]
+    rest = took["training step"] - sum(took[name] for name in pieces)
+    for name, value in [*((name, took[name]) for name in pieces), ("bound", rest)]:
+        note = "densities and Pyro's traces: what the other three leave" if name == "bound" else "timed by itself"
+        rows.append(rate(f"generative: share of {name}", 100 * value / took["training step"], "% of step", note=note))
+    layers_most = Mark(
+        layers / copied * 1e3,
+        f"{layers / 1e6:.3g} MB at the machine's copy rate: each warped layer written once and read twice, its "
+        "gradient written and read once, pictures",
+    )
+    fused_most = Mark(
+        fused / copied * 1e3,
+        f"{fused / 1e6:.3g} MB at the machine's copy rate: templates, poses, presences, pictures and their gradients "
+        "once each, no layer kept",
+    )
+    drawn, read = took["rendering"] * 1e3, encoder_arithmetic / took["encoder"] / 1e9
+    counted = f"{encoder_arithmetic / 1e9:.3g} GFLOP of products and convolutions, forward and backward"
+    rows += [
+        duration("renderer: forward and backward", drawn, "ms", layers_most, note=how),
+        duration("renderer: against a fused one", drawn, "ms", fused_most),
+        rate("encoder: arithmetic", read, "GFLOP/s", Mark(multiplied / 1e9, "matrix product rate"), note=counted),
+    ]
+    return rows
+
+
+def _several_seeds(
+    params: GenerativeModelParams,
+    batch: int,
+    device: torch.device,
+    limit: float,
+    budget: Budget,
+    counts: tuple[int, ...],
+) -> list[Row]:
+    rows = []
+    for count in counts:
+        stacked, alone = Step(params, device, batch, count), Step(params, device, batch)
+
+        def each(alone: Step = alone, count: int = count) -> None:
+            for _ in range(count):
+                alone()
+
+        works: dict[str, Callable[[], object]] = {f"{count} seeds stacked": stacked, f"{count} seeds in turn": each}
+        together, turns = in_turn(works, device, limit / len(counts), budget, least=2).values()
+        images = count * batch / median(together)
+        turn = Mark(images / paired_ratio(turns, together), "the seeds one after another, same rounds")
+        note = f"images of all seeds together, median of {len(together)} rounds"
+        rows.append(rate(f"generative: {count} seeds stacked", images, "images/s", reference=turn, note=note))
+    return rows
+
+
+def _one_thread(
+    params: GenerativeModelParams, batch: int, device: torch.device, limit: float, budget: Budget
+) -> list[Row]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = in_turn({"one thread": Step(params, device, batch)}, device, limit, budget, least=2)["one thread"]
+    finally:
+        torch.set_num_threads(threads)
+    peer = Mark(
+        PEER_MS, "public PyTorch code of stacked capsule autoencoders (24+24 capsules), a thread of another CPU"
+    )
+    each = median(found) / batch * 1e3
+    return [duration("generative: training step, one CPU thread", each, "ms/image", reference=peer)]

@@ -1,0 +1,214 @@
+"""What the pipeline costs beside the work itself: tracking, checkpoints, commands."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.generative import IMAGE, ROOT, paper_sizes
+from benchmarks.machine import Budget
+from benchmarks.rows import Mark, Row, allowance, duration
+from pipeline.learning import gradient
+from pipeline.models.generative import GenerativeModel
+from pipeline.params import AugmentationParams, TrainingParams
+from pipeline.resume import Checkpoint
+from pipeline.tracking import Store, TrackedRun
+
+IMAGES, VALIDATION, BATCH = 1200, 237, 64
+"""As in the quick profile, whose short epochs make tracking cost most."""
+
+MOST = Mark(5.0, "the most allowed")
+
+
+@dataclass
+class Cost:
+    """Seconds of one training.
+
+    Attributes:
+        total: from before the run is opened until it is closed.
+        inside: spent in the callbacks that track and save.
+        around: opening and closing the tracked run.
+        feeder: CPU time of the process that feeds MLflow.
+    """
+
+    total: float
+    inside: float = 0.0
+    around: float = 0.0
+    feeder: float = 0.0
+
+
+class _TimedCheckpoint(Checkpoint):
+    """A checkpoint that adds up how long saving takes."""
+
+    spent = 0.0
+
+    def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
+        start = time.perf_counter()
+        super().save(tensors, state, force)
+        self.spent += time.perf_counter() - start
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """The training loop without its own progress bar."""
+    before = gradient.tqdm
+    gradient.tqdm = functools.partial(tqdm, disable=True)  # type: ignore[misc,assignment]
+    try:
+        yield
+    finally:
+        gradient.tqdm = before  # type: ignore[misc]
+
+
+def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., object]:
+    """A real training of the model at the paper's sizes on made-up images; takes `checkpoints` and `on_epoch`."""
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (images + images // 5, 1, IMAGE, IMAGE), dtype=np.uint8)
+    rates = {"learning_rate": 1e-3, "final_learning_rate": 1e-4}
+    training = TrainingParams(epochs=epochs, batch_size=BATCH, gradient_clip=1e3, patience=epochs, **rates)
+    still = AugmentationParams(rotation=0.0, shift=0.0)
+    params = paper_sizes()
+
+    def run(**tracking: Any) -> object:
+        parts = pixels[:images], pixels[images:]
+        return gradient.train(lambda: GenerativeModel(params, IMAGE), training, still, *parts, [0], device, **tracking)
+
+    return run
+
+
+def _plain(train: Callable[..., object]) -> Cost:
+    start = time.perf_counter()
+    train()
+    return Cost(time.perf_counter() - start)
+
+
+def _tracked(train: Callable[..., object], folder: Path) -> Cost:
+    """The same training with everything a stage does beside it: a run in MLflow, metrics per epoch, checkpoints."""
+    inside = 0.0
+    children = _children_seconds()
+    start = time.perf_counter()
+    store = Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "mlflow.lock", folder / "artifacts")
+    run = TrackedRun(folder / "runs", experiment="benchmarks", name="overhead", store=store)
+    run.log_tags({"benchmark": "overhead"})
+    around = time.perf_counter() - start
+    checkpoint = _TimedCheckpoint(folder / "resume", run.id)
+
+    def on_epoch(rows: list[dict[str, float]]) -> None:
+        nonlocal inside
+        begin = time.perf_counter()
+        for row in rows:
+            values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
+            run.log_metrics(values, step=int(row["epoch"]))
+        inside += time.perf_counter() - begin
+
+    train(checkpoints=[checkpoint], on_epoch=on_epoch)
+    begin = time.perf_counter()
+    run.finish()
+    end = time.perf_counter()
+    return Cost(end - start, inside + checkpoint.spent, around + end - begin, _children_seconds() - children)
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _epochs(device: torch.device, limit: float, budget: Budget) -> int:
+    """How many epochs of a training take about `limit` seconds; at least 4."""
+    for images in (2 * BATCH, IMAGES):  # the first to warm up
+        budget.show("training, one epoch")
+        epoch = _plain(_trainer(device, images, 1)).total
+    return max(4, int(limit / epoch))
+
+
+def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = False) -> list[Row]:
+    """A short training with tracking and checkpoints against the same one without: in pairs, the second reversed."""
+    images, pairs = (BATCH, 1) if quick else (IMAGES, 2)
+    with tempfile.TemporaryDirectory() as folder, _without_bars():
+        epochs = 2 if quick else _epochs(device, limit / (2 * pairs), budget)
+        train = _trainer(device, images, epochs)
+        plain, tracked = [], []
+        for pair in range(pairs):
+            for with_tracking in (False, True) if pair % 2 == 0 else (True, False):
+                budget.show("training, tracked" if with_tracking else "training, plain")
+                if with_tracking:
+                    tracked.append(_tracked(train, Path(folder, str(pair))))
+                else:
+                    plain.append(_plain(train))
+    base = median(cost.total for cost in plain)
+    share = median(a.total / b.total - 1 for a, b in zip(tracked, plain, strict=True))
+    inside = median(cost.inside for cost in tracked)
+    around = median(cost.around for cost in tracked)
+    feeder = median(cost.feeder for cost in tracked)
+    length = f"{epochs} epochs of {images} images in {base:.0f} s, {pairs} pair{'s' if pairs > 1 else ''}"
+    wall = f"wall time with them against without: {length}"
+    waited = "time that the training itself waits for them"
+    beside = "once per stage, in a process beside the training; most of it importing MLflow"
+    rows = [
+        allowance("pipeline: tracking and checkpoints", 100 * share, "% of training", MOST, wall),
+        allowance("pipeline: tracking and checkpoints, waiting", 100 * inside / base, "% of training", MOST, waited),
+        duration("pipeline: opening and closing a tracked run", around, "s", note="once per stage"),
+        duration("pipeline: feeding MLflow", feeder, "s of CPU time", note=beside),
+    ]
+    full = _recorded_training()
+    if full is not None and not quick:
+        name, seconds = full
+        # The feeding process takes one core from those that train.
+        fixed = around + feeder / (torch.get_num_threads() if device.type == "cpu" else 1)
+        total = 100 * (inside / base + fixed / seconds)
+        note = f"the parts above put together for {name}, which trained for {seconds:.0f} s"
+        rows.append(allowance("pipeline: tracking and checkpoints, quick profile", total, "% of training", MOST, note))
+    return rows
+
+
+def _recorded_training() -> tuple[str, float] | None:
+    """The quick profile's capsule training on a CPU, if it was reproduced: its name and seconds."""
+    path = ROOT / "reports" / "quick" / "metrics" / "train" / "capsules-digits.json"
+    if not path.exists():
+        return None
+    return path.stem, float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+
+
+def commands(budget: Budget, quick: bool = False) -> tuple[list[Row], list[str]]:
+    """How fast commands answer; and notes on what could not be measured."""
+    rows = []
+    for module in ("pipeline", "stages.train"):
+        budget.show(f"{module} --help")
+        taken = [_run("-m", module, "--help")[0] for _ in range(1 if quick else 3)]
+        most = Mark(1.0, "the most allowed")
+        rows.append(allowance(f"pipeline: python -m {module} --help", median(taken), "s", most, "median"))
+    if quick:
+        return rows, []
+    if importlib.util.find_spec("dvc") is None or not (ROOT / "dvc.lock").exists():
+        return rows, ["dvc repro with nothing to do: not measured, nothing is reproduced here"]
+    budget.show("dvc repro --dry")
+    _, code, said = _run("-m", "dvc", "repro", "--dry")
+    if code or "up to date" not in said:
+        return rows, ["dvc repro with nothing to do: not measured, there is something to do"]
+    budget.show("dvc repro")
+    taken = [_run("-m", "dvc", "repro")[0] for _ in range(2)]
+    rows.append(allowance("pipeline: dvc repro with nothing to do", min(taken), "s", Mark(10.0, "the most allowed")))
+    return rows, []
+
+
+def _run(*arguments: str) -> tuple[float, int, str]:
+    """Seconds, exit code and output of a Python command in the repository."""
+    start = time.perf_counter()
+    result = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return time.perf_counter() - start, result.returncode, result.stdout + result.stderr

@@ -1,0 +1,128 @@
+"""Attention against loops over heads, elements and pixels, and the invariances a set asks for."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline.layers.attention import (
+    AttentionPooling,
+    InducedSetAttentionBlock,
+    MultiheadAttentionBlock,
+    PerElement,
+    PerElementMLP,
+    SetTransformer,
+)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    """`module` in float64 with every parameter away from its start, LayerNorm's and biases too."""
+    module = module.double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
+def test_per_element_is_one_linear_map_for_each_element() -> None:
+    layer = shaken(PerElement(3, 4, 5))
+    x = torch.randn(7, 3, 4, dtype=torch.float64)
+    separate = [nn.Linear(4, 5).double() for _ in range(3)]
+    with torch.no_grad():
+        for i, linear in enumerate(separate):
+            linear.weight.copy_(layer.weight[i].T)
+            linear.bias.copy_(layer.bias[i])
+    expected = torch.stack([linear(x[:, i]) for i, linear in enumerate(separate)], dim=1)
+    torch.testing.assert_close(layer(x), expected)
+
+
+def test_per_element_mlp_mixes_no_elements() -> None:
+    layer = shaken(PerElementMLP(3, 4, 6, 2))
+    x = torch.randn(5, 3, 4, dtype=torch.float64)
+    other = x.clone()
+    other[:, 1] += 1
+    before, after = layer(x), layer(other)
+    torch.testing.assert_close(before[:, [0, 2]], after[:, [0, 2]])
+    assert (before[:, 1] - after[:, 1]).abs().max() > 1e-3
+
+
+def test_attention_pooling_is_a_softmax_over_space_for_each_part() -> None:
+    layer = shaken(AttentionPooling(3, parts=2, features=4))
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64)
+    weight = layer.project.weight[:, :, 0, 0]  # (parts * (features + 1), channels)
+    pooled = torch.zeros(2, 2, 4, dtype=torch.float64)
+    for image in range(2):
+        for part in range(2):
+            rows = weight[part * 5 : part * 5 + 5], layer.project.bias[part * 5 : part * 5 + 5]
+            values = [rows[0] @ x[image, :, r, c] + rows[1] for r in range(5) for c in range(6)]
+            share = [math.exp(value[-1].item()) for value in values]
+            pooled[image, part] = sum(s * v[:-1] for s, v in zip(share, values, strict=True)) / sum(share)
+    torch.testing.assert_close(layer(x), pooled.detach())
+
+
+def naive_block(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> Tensor:
+    """The block's own formula, one image, head and query at a time. x `[n, d]`, y `[m, d]`."""
+    width = x.shape[-1]
+    size = width // block.heads
+    query = block.query(block.norm_query(x))
+    both = block.key_value(block.norm_key(y))
+    key, value = both[:, :width], both[:, width:]
+    attended = torch.zeros_like(x)
+    for head in range(block.heads):
+        own = slice(head * size, (head + 1) * size)
+        for i in range(len(x)):
+            scores = torch.stack([query[i, own] @ key[j, own] / math.sqrt(size) for j in range(len(y))])
+            share = scores.exp() / scores.exp().sum()
+            attended[i, own] = sum(share[j] * value[j, own] for j in range(len(y)))
+    h = x + block.merge(attended)
+    return h + torch.clamp(block.feed(block.norm_feed(h)), min=0)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_multihead_attention_block_is_its_formula_head_by_head(heads: int) -> None:
+    block = shaken(MultiheadAttentionBlock(8, heads))
+    assert isinstance(block, MultiheadAttentionBlock)
+    x, y = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 5, 8, dtype=torch.float64)
+    with torch.no_grad():
+        expected = torch.stack([naive_block(block, x[b], y[b]) for b in range(2)])
+    torch.testing.assert_close(block(x, y), expected)
+
+
+def test_learned_points_serve_every_image_of_a_batch() -> None:
+    """The inducing points and seeds have a batch dimension of one; each image must get what it gets alone."""
+    transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=2, outputs=4, code=5))
+    x = torch.randn(6, 7, 8, dtype=torch.float64)
+    together = transformer(x)
+    assert together.shape == (6, 4, 5)
+    torch.testing.assert_close(together, torch.cat([transformer(each[None]) for each in x]))
+
+
+def test_order_does_not_matter_to_the_set_transformer() -> None:
+    transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=2, outputs=4, code=5))
+    x = torch.randn(3, 7, 8, dtype=torch.float64)
+    order = torch.randperm(7)
+    torch.testing.assert_close(transformer(x[:, order]), transformer(x))
+    # ... while what the elements are does.
+    assert (transformer(x + torch.randn_like(x) * 0.1) - transformer(x)).abs().max() > 1e-3
+
+
+def test_an_induced_block_moves_with_the_order_of_its_elements() -> None:
+    block = shaken(InducedSetAttentionBlock(8, 2, inducing=3))
+    x = torch.randn(3, 7, 8, dtype=torch.float64)
+    order = torch.randperm(7)
+    torch.testing.assert_close(block(x[:, order]), block(x)[:, order])
+
+
+def test_a_code_depends_on_every_element_and_on_its_own_seed() -> None:
+    transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=1, outputs=4, code=5))
+    x = torch.randn(1, 6, 8, dtype=torch.float64, requires_grad=True)
+    codes = transformer(x)
+    (gradient,) = torch.autograd.grad(codes.square().sum(), x)
+    assert gradient[0].norm(dim=-1).min() > 1e-6
+    assert torch.pdist(codes[0].detach()).min() > 1e-3

@@ -1,0 +1,250 @@
+"""A run from parameters to weights and back, and a training killed in the middle of an epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from small import SIZE, small_params, small_run, squares, training, write_root
+
+from pipeline.learning.gradient import Trained
+from pipeline.learning.runs import WEIGHTS, load_run, save_run, train_run
+from pipeline.learning.summary import summarise, write_history
+from pipeline.params import GenerativeRun, VAERun
+from pipeline.tensors import CheckpointError
+from pipeline.tracking import TrackedRun
+from stages import train as train_stage
+
+ROOT = Path(__file__).parents[2]
+CPU = torch.device("cpu")
+
+
+def trained(folder: Path, run: GenerativeRun | VAERun) -> Trained:
+    tracked = TrackedRun(folder / "tracking", experiment="e", name="n")
+    found = train_run(run, squares(), "0123", CPU, folder / "resume", tracked)
+    tracked.finish()
+    return found
+
+
+@pytest.mark.parametrize("variant", ["generative", "vae"])
+def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, variant: str) -> None:
+    run, data = small_run(variant), squares()
+    found = trained(tmp_path, run)
+    save_run(tmp_path / "model", "mine", run, SIZE, found)
+    models = load_run(tmp_path / "model", "mine", run, SIZE, CPU)
+    assert len(models) == 2
+    images = torch.from_numpy(data.part("validation")[0]).float() / 255
+    for index, model in enumerate(models):
+        for name, value in model.named_parameters():
+            assert torch.equal(value, found.parameters[name][index])
+        assert model(images, torch.zeros(len(images), model.noise_size), torch.tensor(9.0))[0].isfinite()
+    summary = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert summary["seeds"] == [3, 4]
+    assert summary["best_epoch"] == found.best_epoch
+    assert summary["variant"] == variant
+    assert {name: [2, *shape] for name, shape in summary["shapes"].items()} == {
+        name: list(value.shape) for name, value in load_file(tmp_path / "model" / WEIGHTS).items()
+    }
+
+
+class TestForeignWeights:
+    """Weights that are not those asked for are refused, and the file is named."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        run = small_run("vae", training=training(epochs=1).model_dump())
+        save_run(tmp_path, "mine", run, SIZE, trained(tmp_path, run))
+        return tmp_path
+
+    def refused(self, folder: Path, name: str, run: Any, size: int = SIZE) -> str:
+        with pytest.raises(CheckpointError) as caught:
+            load_run(folder, name, run, size, CPU)
+        assert str(folder / WEIGHTS) in str(caught.value)
+        return str(caught.value)
+
+    def test_missing(self, tmp_path: Path) -> None:
+        assert "is missing" in self.refused(tmp_path, "mine", small_run("vae"))
+
+    def test_damaged(self, folder: Path) -> None:
+        (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:100])
+        assert "is damaged" in self.refused(folder, "mine", small_run("vae"))
+
+    def test_of_another_run(self, folder: Path) -> None:
+        assert "run 'mine' instead of 'yours'" in self.refused(folder, "yours", small_run("vae"))
+
+    def test_of_another_variant(self, folder: Path) -> None:
+        assert "variant 'vae' instead of 'generative'" in self.refused(folder, "mine", small_run())
+
+    def test_of_another_size_of_images(self, folder: Path) -> None:
+        assert "image_size 12 instead of 28" in self.refused(folder, "mine", small_run("vae"), 28)
+
+    def test_of_another_model(self, folder: Path) -> None:
+        wider = small_run("vae", model={"latent": 3, "hidden": 9, "pixel_sd": 0.2})
+        assert "something else: model " in self.refused(folder, "mine", wider)
+
+    def test_of_other_seeds(self, folder: Path) -> None:
+        assert "seeds [3, 4] instead of [4, 5]" in self.refused(folder, "mine", small_run("vae", seed=4))
+
+    def test_of_fewer_replicas_than_asked_for(self, folder: Path) -> None:
+        assert "seeds [3, 4] instead of [3, 4, 5, 6, 7]" in self.refused(folder, "mine", small_run("vae", replicas=5))
+
+    def test_whose_tensors_do_not_fit(self, folder: Path) -> None:
+        from pipeline.tensors import load_tensors, save_tensors
+
+        tensors, header = load_tensors(folder / WEIGHTS, {})
+        del tensors["encoder.1.bias"]
+        save_tensors(folder / WEIGHTS, tensors, header)
+        assert "train it again" in self.refused(folder, "mine", small_run("vae"))
+
+
+def test_a_changed_parameter_data_set_or_seed_finds_no_old_checkpoint(tmp_path: Path) -> None:
+    def checkpoints(run: Any, digest: str = "0123") -> set[str]:
+        tracked = TrackedRun(tmp_path / "tracking", experiment="e", name="n")
+        train_run(run, squares(), digest, CPU, tmp_path / "resume", tracked)
+        tracked.finish()
+        return {path.parent.name for path in (tmp_path / "resume").glob("*/checkpoint.safetensors")}
+
+    short = training(epochs=1)
+    run = small_run("vae", replicas=1, training=short.model_dump())
+    assert len(checkpoints(run)) == 1
+    assert len(checkpoints(run)) == 1
+    assert len(checkpoints(run, "4567")) == 2
+    assert len(checkpoints(run.model_copy(update={"training": training(epochs=2)}))) == 3
+    assert len(checkpoints(run.model_copy(update={"seed": 4}))) == 4
+    # One more replica goes on from what is there: seed 3 and seed 4 were trained alone.
+    assert len(checkpoints(run.model_copy(update={"replicas": 2}))) == 4
+
+
+def test_a_damaged_checkpoint_stops_a_run_by_name(tmp_path: Path) -> None:
+    run = small_run("vae", replicas=1, training=training(epochs=1).model_dump())
+    trained(tmp_path, run)
+    (path,) = (tmp_path / "resume").glob("*/checkpoint.safetensors")
+    path.write_bytes(b"nothing of use")
+    with pytest.raises(CheckpointError, match=r"checkpoint\.safetensors is damaged"):
+        trained(tmp_path, run)
+
+
+def test_every_epoch_of_every_replica_is_tracked(tmp_path: Path) -> None:
+    found = trained(tmp_path, small_run("vae"))
+    (path,) = (tmp_path / "tracking").glob("*/events.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [event["sha256"] for event in events if event["event"] == "dataset"] == ["0123"]
+    tracked = {
+        (key, event["step"]): value
+        for event in events
+        if event["event"] == "metrics"
+        for key, value in event["values"].items()
+    }
+    for row in found.history.to_dict("records"):
+        assert tracked[f"validation_loss/{row['replica']:.0f}", row["epoch"]] == row["validation_loss"]
+        assert tracked[f"train_gradient_norm/{row['replica']:.0f}", row["epoch"]] == row["train_gradient_norm"]
+
+
+def test_the_summary_takes_each_replicas_best_epoch(tmp_path: Path) -> None:
+    columns = ["replica", "epoch", "train_loss", "validation_loss", "validation_bound", "images_per_second"]
+    rows = [
+        (0, 1, 5.0, 4.0, -4.0, 100.0),
+        (0, 2, 3.0, 2.0, -2.0, 300.0),
+        (0, 3, 2.0, 3.0, -3.0, 200.0),
+        (1, 1, 5.0, 6.0, -6.0, 100.0),
+        (1, 2, 1.0, 7.0, -7.0, 100.0),
+    ]
+    result = Trained({}, pd.DataFrame(rows, columns=columns), [2, 1], 1.234)
+    summary = summarise(result, small_run("vae"), SIZE, {"stage": "train"})
+    assert summary["validation"]["bound"] == {"mean": -4.0, "sd": pytest.approx(8**0.5), "n": 2}
+    assert summary["epochs"]["mean"] == 2.5
+    assert summary["images_per_second"]["mean"] == 150.0
+    assert summary["parameters"]["generative"] == 3 * 8 + 8 + 8 * 144 + 144
+    assert summary["parameters"]["total"] == summary["parameters"]["generative"] + 144 * 8 + 8 + 8 * 6 + 6
+    assert summary["provenance"] == [{"stage": "train"}]
+    json.dumps(summary, allow_nan=False)
+    write_history(tmp_path / "a.csv", result.history)
+    assert (tmp_path / "a.csv").read_text().splitlines()[:2] == [",".join(columns), "0,1,5,4,-4,100"]
+
+
+# ---- kill -9
+
+KILLED = """
+import os, signal
+from pipeline.learning.replicas import Replicas
+from stages import train
+
+step = Replicas.gradients
+
+def fatal(self, images, noise, epoch):
+    if self.seeds == [{seed}] and float(epoch) > {after}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, images, noise, epoch)
+
+Replicas.gradients = fatal
+train.main("capsules")
+"""
+
+
+def killed(root: Path, seed: int, after: float) -> None:
+    """The train stage in `root`, ended by SIGKILL when the replica of `seed` has trained for `after` epochs."""
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED.format(seed=seed, after=after)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+
+
+@pytest.mark.slow
+def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kill -9 in epoch 3 of the first replica, again in epoch 2 of the second, then through: weights, history and metrics
+    are those of an undisturbed run, and there is one tracked run that says so."""
+    augmentation = {"rotation": 30.0, "shift": 1.0}
+    run = small_run(augmentation=augmentation, training=training(epochs=4).model_dump())
+    whole, cut = (write_root(tmp_path / name, small_params(capsules=run)) for name in ("whole", "cut"))
+    monkeypatch.chdir(whole)
+    train_stage.main("capsules")
+
+    killed(cut, seed=3, after=2.5)
+    assert len(list((cut / ".cache/resume").glob("*/checkpoint.safetensors"))) == 1
+    assert not (cut / "models").exists()
+    killed(cut, seed=4, after=1.5)
+    assert len(list((cut / ".cache/resume").glob("*/checkpoint.safetensors"))) == 2
+    assert not list(cut.rglob("*.part")), "nothing half-written is left"
+    monkeypatch.chdir(cut)
+    train_stage.main("capsules")
+
+    assert (cut / "models/capsules" / WEIGHTS).read_bytes() == (whole / "models/capsules" / WEIGHTS).read_bytes()
+    first, second = (pd.read_csv(root / "reports/small/metrics/train/capsules.csv") for root in (whole, cut))
+    measured = [column for column in first.columns if column != "images_per_second"]
+    assert len(first) == 8
+    pd.testing.assert_frame_equal(first[measured], second[measured], check_exact=True)
+    metrics = [json.loads((root / "reports/small/metrics/train/capsules.json").read_text()) for root in (whole, cut)]
+    for changing in ("seconds", "images_per_second", "provenance"):
+        for each in metrics:
+            del each[changing]
+    assert metrics[0] == metrics[1]
+
+    (tracked,) = (cut / ".tracking").iterdir()
+    events = [json.loads(line) for line in (tracked / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events if event["event"] in ("start", "resume", "end")] == [
+        "start",
+        "resume",
+        "resume",
+        "end",
+    ]
+    assert events[-1]["status"] == "FINISHED"
+    logged = [(key, event["step"]) for event in events if event["event"] == "metrics" for key in event["values"]]
+    assert len(logged) == len(set(logged)), "no epoch is logged twice"
+    assert {step for key, step in logged if key == "validation_loss/1"} == {1, 2, 3, 4}

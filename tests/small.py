@@ -1,0 +1,112 @@
+"""Models, parameters and data small enough to train in a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from pipeline.data.datasets import Dataset, save_dataset
+from pipeline.params import AugmentationParams, EvaluateParams, GenerativeRun, TrainingParams, VAERun
+
+SIZE = 12
+"""Pixels a side of the small images."""
+
+SMALL = {
+    "objects": 3, "parts": 4, "template_size": 5, "template_scale": 0.5, "temperature": 0.8, "pixel_sd": 0.2,
+    "pose_sd_floor": 0.1, "pose_sd_start": 0.4, "inactive_pose_sd": 0.3, "inactive_pose": "initial",
+    "dummy_affinity": 0.05, "dummy_pose_sd": 1.0, "object_presence": 0.2, "channels": 4, "part_features": 5,
+    "hidden": 8, "heads": 2, "inducing": 3, "blocks": 1, "code": 6,
+    "seeding_epoch": 1, "early_coupling": 0.25, "early_epochs": 2, "ramp_epochs": 2,
+}  # fmt: skip
+"""A generative model."""
+
+SMALL_VAE = {"latent": 3, "hidden": 8, "pixel_sd": 0.2}
+
+STILL = AugmentationParams(rotation=0.0, shift=0.0)
+
+
+def training(**changes: Any) -> TrainingParams:
+    """Two epochs in batches of 10."""
+    values = {
+        "epochs": 2,
+        "batch_size": 10,
+        "learning_rate": 0.01,
+        "final_learning_rate": 0.001,
+        "gradient_clip": 1000.0,
+        "patience": 100,
+    }
+    return TrainingParams.model_validate({**values, **changes})
+
+
+def small_run(variant: str = "generative", **changes: Any) -> GenerativeRun | VAERun:
+    """A run on the small data set; `changes` replace its entries."""
+    kind, model = (GenerativeRun, SMALL) if variant == "generative" else (VAERun, SMALL_VAE)
+    values = {
+        "variant": variant,
+        "dataset": "squares",
+        "replicas": 2,
+        "seed": 3,
+        "augmentation": STILL.model_dump(),
+        "training": training().model_dump(),
+        "model": model,
+    }
+    return kind.model_validate({**values, **changes})
+
+
+def squares(train: int = 36, validation: int = 12, test: int = 12, size: int = SIZE) -> Dataset:
+    """Images of one bright square each, its place the label (three of them), with noise."""
+    random = np.random.default_rng(0)
+    count = train + validation + test
+    labels = np.arange(count) % 3
+    images = random.integers(0, 60, (count, 1, size, size), np.uint8)
+    side = size // 3
+    for image, label in zip(images, labels, strict=True):
+        row, column = [(1, 1), (1, size - side - 1), (size - side - 1, size // 2 - side // 2)][label]
+        image[0, row : row + side, column : column + side] = random.integers(160, 256)
+    order = random.permutation(count)
+    split = {
+        "train": order[:train],
+        "validation": order[train : train + validation],
+        "test": order[train + validation :],
+    }
+    return Dataset("squares", "squares", images, labels.astype(np.int64), {}, split, ("a", "b", "c"))
+
+
+EVALUATE = EvaluateParams(
+    angles=[0.0, 90.0],
+    affine_versions=2,
+    official_affnist=False,
+    probe_images=30,
+    probe_strengths=[0.1, 1.0],
+    seed=0,
+)
+
+
+def small_params(**runs: GenerativeRun | VAERun) -> dict[str, Any]:
+    """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
+    chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
+    generative = [name for name, run in chosen.items() if run.variant == "generative"]
+    study = {"angles": [0.0, 90.0], "images": 4, "steps": 3, "learning_rate": 0.03, "seed": 0}
+    return {
+        "profile": "small",
+        "device": "cpu",
+        "sources": ["digits"],
+        "datasets": {
+            "squares": {"source": "digits", "canvas": 28, "train": 36, "validation": 12, "test": 12, "split_seed": 0}
+        },
+        "runs": {name: run.model_dump(mode="json") for name, run in chosen.items()},
+        "evaluate": EVALUATE.model_dump(mode="json"),
+        "optimise": {name: {"run": name, **study} for name in generative},
+        "sweep": {"angles": [0.0, 45.0], "runs": list(chosen), "replicas": 1, "epochs": 1},
+    }
+
+
+def write_root(folder: Path, values: dict[str, Any] | None = None) -> Path:
+    """A repository's folder as stages need it: params.yaml, and the small data set as preprocess leaves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "params.yaml").write_text(yaml.safe_dump(small_params() if values is None else values, sort_keys=False))
+    save_dataset(folder / "data" / "processed" / "squares.npz", squares())
+    return folder
