@@ -13,6 +13,9 @@ from tqdm import tqdm
 from benchmarks.rows import Row, rate
 from pipeline.compute import describe
 
+Works = dict[str, Callable[[], object]]
+"""Things to time, by name."""
+
 Samples = dict[str, list[float]]
 """Seconds of each sample, by the name of what was timed."""
 
@@ -63,9 +66,7 @@ class Budget:
             self._bar.refresh()
 
 
-def in_turn(
-    works: dict[str, Callable[[], object]], device: torch.device, limit: float, budget: Budget, least: int = 3
-) -> Samples:
+def in_turn(works: Works, device: torch.device, limit: float, budget: Budget, least: int = 3) -> Samples:
     """Time several things in rounds, each once per round, so that they meet the same conditions.
 
     Every other round goes backwards, and one round before the first is not counted.

@@ -212,14 +212,38 @@ class Params(Section):
         return self
 
 
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+
+
+def _range(place: tuple[str | int, ...]) -> str:
+    """What the number at `place` (pydantic's `loc`) allows, such as "at least 1 and at most 256"."""
+    schema = Params.model_json_schema()
+    node = schema
+    for part in place:
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        if "discriminator" in node:
+            node = {"$ref": node["discriminator"]["mapping"][part]}
+        elif "patternProperties" in node:
+            (node,) = node["patternProperties"].values()
+        else:
+            node = node["items"] if "items" in node else node["properties"][part]
+    return " and ".join(f"{words} {node[bound]:g}" for bound, words in _BOUNDS.items() if bound in node)
+
+
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
-    where = ".".join(str(part) for part in error["loc"] if part not in ("generative", "vae")) or "params.yaml"
+    place = error["loc"]
+    # pydantic puts the variant behind a run's name: runs, <name>, generative, training, ...
+    written = (*place[:2], *place[3:]) if place[:1] == ("runs",) else place
+    where = ".".join(str(part) for part in written) or "params.yaml"
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown parameter"
     if error["type"] == "missing":
         return f"{where}: missing"
     message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        message = f"must be {_range(place)}"
     found = error.get("input")
     shown = f" (found {found!r})" if isinstance(found, int | float | str | bool) else ""
     return f"{where}: {message}{shown}" if where != "params.yaml" else message

@@ -66,7 +66,6 @@ class MultiheadAttentionBlock(nn.Module):
         self.norm_query, self.norm_key, self.norm_feed = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
-        self.merge = nn.Linear(width, width)
         self.feed = nn.Linear(width, width)
 
     def _split(self, x: Tensor) -> Tensor:
@@ -76,8 +75,7 @@ class MultiheadAttentionBlock(nn.Module):
         query = self._split(self.query(self.norm_query(x)))
         key, value = (self._split(half) for half in self.key_value(self.norm_key(y)).chunk(2, dim=-1))
         scores = query @ key.transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)
-        attended = (scores.softmax(dim=-1) @ value).transpose(-2, -3).flatten(-2)
-        h = x + self.merge(attended)
+        h = x + (scores.softmax(dim=-1) @ value).transpose(-2, -3).flatten(-2)
         return h + self.feed(self.norm_feed(h)).relu()
 
 

@@ -312,10 +312,11 @@ def test_affnist_that_is_not_there_says_what_to_run(tmp_path: Path) -> None:
         build_affnist(tmp_path)
 
 
-def test_a_larger_canvas_keeps_the_pixels_in_its_middle_and_says_so(tmp_path: Path) -> None:
-    raw = publish(tmp_path)
-    plain = build_dataset("m", params(), raw)
-    padded = build_dataset("m", params(canvas=40), raw)
+def test_a_larger_canvas_keeps_the_pixels_in_its_middle_and_says_so(
+    tmp_path: Path, official: dict[str, np.ndarray]
+) -> None:
+    plain = build_dataset("m", params(), tmp_path / "raw")
+    padded = build_dataset("m", params(canvas=40), tmp_path / "raw")
     assert padded.images.shape[-2:] == (40, 40)
     np.testing.assert_array_equal(padded.images[..., 6:34, 6:34], plain.images)
     assert padded.images.sum() == plain.images.sum()

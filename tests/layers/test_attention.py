@@ -80,7 +80,7 @@ def naive_block(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> Tensor:
             scores = torch.stack([query[i, own] @ key[j, own] / math.sqrt(size) for j in range(len(y))])
             share = scores.exp() / scores.exp().sum()
             attended[i, own] = sum(share[j] * value[j, own] for j in range(len(y)))
-    h = x + block.merge(attended)
+    h = x + attended
     return h + torch.clamp(block.feed(block.norm_feed(h)), min=0)
 
 

@@ -170,8 +170,8 @@ def test_log_normaliser_is_never_positive_and_vanishes_for_certain_presences() -
 
 DRAWS = 20_000
 WITHIN = 4.5
-"""Standard errors allowed. Chance exceeds them once in 147,000 comparisons; each test below makes fewer than 15, so that
-it fails by chance in fewer than 1 of 9,800 runs (the seeds are fixed: it either always passes or never)."""
+"""Standard errors allowed. Chance exceeds them once in 147,000 comparisons; each test below makes fewer than 15, so
+that it fails by chance in fewer than 1 of 9,800 runs (the seeds are fixed: it either always passes or never)."""
 
 
 def close_in_mean(first: Tensor, second: Tensor | float, standard_error: Tensor) -> None:

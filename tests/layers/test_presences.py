@@ -27,7 +27,7 @@ def test_density_integrates_to_one(temperature: float) -> None:
 
 @pytest.mark.parametrize("y", [-1000.0, 1000.0])
 def test_extreme_logits_score_as_their_tails_do(y: float) -> None:
-    """Far out the log density falls linearly, -|y| at temperature 1; single precision must not turn it into infinity."""
+    """Far out the log density falls linearly, -|y| at temperature 1, in single precision too."""
     value = torch.tensor(y, requires_grad=True)
     scored = presence_log_prob(value, torch.tensor(0.5), 1.0)
     scored.backward()
@@ -48,7 +48,7 @@ def test_a_presence_is_on_as_often_as_its_probability_says(temperature: float) -
 
 
 def test_samples_have_the_spread_of_a_logistic_scaled_by_the_temperature() -> None:
-    """Var y = pi^2 / (3 tau^2). The standard error of the sd is below 0.7 %; 4 % fails in fewer than 1 of 10,000 runs."""
+    """Var y = pi^2 / (3 tau^2). The sd's standard error is below 0.7 %: 4 % fails in fewer than 1 of 10,000 runs."""
     torch.manual_seed(0)
     y = RelaxedPresence(torch.zeros(40_000), 0.5).sample()
     assert y.std().item() == pytest.approx(math.pi / math.sqrt(3) / 0.5, rel=0.04)

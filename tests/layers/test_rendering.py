@@ -86,7 +86,7 @@ def test_a_pose_says_where_the_part_goes_not_where_it_is_read() -> None:
     (picture,) = render(white, A, torch.ones(1, 1), 8)
     expected = torch.zeros(8, 8)
     expected[:4, :4] = 1
-    # Zero outside: across the template's edge a bilinear value falls off over one template pixel, here one of the image.
+    # Zero outside: across its edge the template fades over one of its pixels, which is one of the image here.
     torch.testing.assert_close(picture[:3, :3], expected[:3, :3])
     assert picture[5:].abs().max() == 0
     assert picture[:, 5:].abs().max() == 0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyro
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def unchecked(pyro_checks: None) -> Iterator[None]:
+def unchecked(pyro_checks: None) -> None:
     pyro.enable_validation(False)
-    yield

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from small import STILL, training
 from torch import Generator, Tensor, nn
 
 from pipeline.learning.gradient import Trained, train
 from pipeline.models import Model
 from pipeline.resume import Checkpoint
-from small import STILL, training
 
 
 class Line(Model):

@@ -208,8 +208,8 @@ def killed(root: Path, seed: int, after: float) -> None:
 def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kill -9 in epoch 3 of the first replica, again in epoch 2 of the second, then through: weights, history and metrics
-    are those of an undisturbed run, and there is one tracked run that says so."""
+    """kill -9 in epoch 3 of the first replica, again in epoch 2 of the second, then through: weights, history and
+    metrics are those of an undisturbed run, and there is one tracked run that says so."""
     augmentation = {"rotation": 30.0, "shift": 1.0}
     run = small_run(augmentation=augmentation, training=training(epochs=4).model_dump())
     whole, cut = (write_root(tmp_path / name, small_params(capsules=run)) for name in ("whole", "cut"))

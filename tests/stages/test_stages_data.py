@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.data.datasets import load_dataset
 from pipeline.files import sha256
@@ -45,7 +46,7 @@ def test_digits_go_all_the_way_and_come_out_the_same_again(
     download.main("digits")
     preprocess.main("digits")
     assert "digits (scikit-learn): 1,200 train, 237 validation, 360 test" in capsys.readouterr().out
-    data, picture = root / "data/processed/digits.npz", root / "reports/quick/figures/data/digits.png"
+    data, picture = root / "data/processed/digits.npz", root / "reports/quick/previews/digits.png"
     assert load_dataset(data).label == "digits (scikit-learn)"
     assert picture.read_bytes().startswith(b"\x89PNG")
     events = [
@@ -63,8 +64,8 @@ def test_digits_go_all_the_way_and_come_out_the_same_again(
 
 def test_no_network_is_one_message_and_exit_code_1(root: Path) -> None:
     """Every connection goes to a proxy that is not there."""
-    text = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(text.replace("source: digits", "source: mnist"))
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    (root / "params.yaml").write_text(yaml.safe_dump(values | {"sources": ["digits", "mnist"]}))
     dead = "http://127.0.0.1:9"
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), dead)
     told = run(root, "download", "mnist", **proxies, NO_PROXY="", no_proxy="")

@@ -1,0 +1,284 @@
+"""Train, evaluate, optimise and sweep on a tiny data set: what they write, and what they refuse before any work."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from small import small_params, write_root
+
+from pipeline.files import sha256
+from stages import evaluate, optimise, sweep, train
+
+ROOT = Path(__file__).parents[2]
+STAGES = {
+    "download": ["digits"],
+    "preprocess": ["squares"],
+    "train": ["capsules"],
+    "evaluate": ["capsules"],
+    "optimise": ["capsules"],
+    "sweep": ["capsules", "45"],
+    "figures": [],
+    "tables": [],
+}
+"""Every stage with what it is asked to work on."""
+
+
+def command(root: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"stages.{stage}", *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = write_root(tmp_path / "a clone")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every stage on models has been executed once."""
+    folder = write_root(tmp_path_factory.mktemp("stages") / "a clone")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("CAPSULES_MLFLOW", "off")
+        for run in ("capsules", "vae"):
+            train.main(run)
+            evaluate.main(run)
+        optimise.main("capsules")
+        sweep.main("vae", 45.0)
+    return folder
+
+
+# ---- what is written
+
+
+def spreads(numbers: Any) -> list[Any]:
+    """Every innermost dictionary."""
+    if isinstance(numbers, dict) and any(isinstance(value, dict) for value in numbers.values()):
+        return [each for value in numbers.values() for each in spreads(value)]
+    return [numbers]
+
+
+def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
+    metrics = done / "reports/small/metrics/train"
+    numbers = read(metrics / "capsules.json")
+    assert numbers["validation"].keys() >= {"bound", "pixel_error", "loss"}
+    assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in spreads(numbers["validation"]))
+    assert numbers["epochs"] == {"mean": 2.0, "sd": 0.0, "n": 2}
+    assert 0 < numbers["parameters"]["generative"] < numbers["parameters"]["total"]
+    table = pd.read_csv(metrics / "capsules.csv")
+    assert len(table) == 4
+    assert {"replica", "epoch", "train_bound", "validation_bound", "train_pixel_error"} <= set(table.columns)
+    assert {"train_log_pixels", "train_log_parts", "train_log_objects", "train_entropy"} <= set(table.columns)
+    assert {path.name for path in (done / "models/vae").iterdir()} == {"weights.safetensors", "model.json"}
+
+
+def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
+    metrics = done / "reports/small/metrics/evaluate"
+    capsules, vae = read(metrics / "capsules.json"), read(metrics / "vae.json")
+    assert capsules["probe"].keys() == {"t0", "t0_A0", "children"}
+    assert vae["probe"].keys() == {"mu_sigma"}
+    for numbers in (capsules, vae):
+        assert numbers["test"].keys() >= {"bound", "pixel_error"}
+        for protocols in numbers["probe"].values():
+            assert protocols.keys() == {"refit", "fixed"}
+            for tests in protocols.values():
+                assert tests.keys() == {"rotated_0", "rotated_90", "affine"}
+                assert all(0 <= each["mean"] <= 1 and each["n"] == 2 for each in tests.values())
+    table = pd.read_csv(metrics / "vae.csv")
+    assert table.columns.tolist() == ["replica", "features", "protocol", "test", "strength", "accuracy"]
+    assert len(table) == 2 * 2 * 3
+    with np.load(done / "results/evaluate/capsules/examples.npz", allow_pickle=False) as arrays:
+        assert set(arrays) >= {"templates", "alphas", "images", "reconstructions", "arrangements", "angles"}
+        assert "prior_samples" in arrays
+    assert (done / "results/evaluate/vae").is_dir()
+
+
+def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
+    numbers = read(done / "reports/small/metrics/optimise/capsules.json")
+    assert numbers["angle"].keys() == {"0", "90"}
+    for each in numbers["angle"].values():
+        assert each.pop("images") == 4
+        assert each.keys() == {
+            f"{name}_{when}" for name in ("bound", "pixel_error", "accuracy") for when in ("before", "after")
+        }
+        assert each["bound_after"]["mean"] >= each["bound_before"]["mean"]
+    curves = pd.read_csv(done / "reports/small/metrics/optimise/capsules.csv")
+    assert set(curves.columns) == {"replica", "angle", "step", "bound", "pixel_error"}
+    with np.load(done / "results/optimise/capsules/examples.npz", allow_pickle=False) as arrays:
+        assert {"angles", "images", "before", "after", "arrangements_before", "arrangements_after"} == set(arrays)
+
+
+def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
+    numbers = read(done / "reports/small/metrics/sweep/vae-45.json")
+    assert numbers["probe"]["mu_sigma"]["n"] == 1
+    assert numbers["validation"]["bound"]["n"] == 1
+    table = pd.read_csv(done / "reports/small/metrics/sweep/vae-45.csv")
+    assert table.columns.tolist() == ["replica", "features", "strength", "accuracy"]
+
+
+@pytest.mark.parametrize("item", ["train/vae", "evaluate/vae", "optimise/capsules", "sweep/vae-45"])
+def test_every_number_says_where_it_comes_from(done: Path, item: str) -> None:
+    (record,) = read(done / f"reports/small/metrics/{item}.json")["provenance"]
+    assert (record["stage"], record["item"]) == tuple(item.split("/"))
+    assert record["dataset"] == "squares"
+    assert record["data_sha256"] == sha256(done / "data/processed/squares.npz")
+    assert record["seeds"] == ([3] if item.startswith("sweep") else [3, 4])
+    assert record["device"].startswith("CPU (")
+    assert record["seconds"] > 0
+    assert (done / ".tracking" / record["tracking_run"]).is_dir()
+
+
+def test_what_is_printed_in_a_metrics_file_is_what_training_had(done: Path) -> None:
+    table = pd.read_csv(done / "reports/small/metrics/train/vae.csv")
+    best = table.groupby("replica")["validation_loss"].min()
+    numbers = read(done / "reports/small/metrics/train/vae.json")["validation"]["loss"]
+    assert numbers["mean"] == pytest.approx(best.mean(), rel=1e-6)
+    assert numbers["sd"] == pytest.approx(best.std(), rel=1e-4)
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path, stage: str) -> None:
+    values = small_params()
+    values["runs"]["vae"]["training"]["epochs"] = 0
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    told = command(tmp_path, stage, *STAGES[stage])
+    assert told.returncode == 2
+    assert "runs.vae.training.epochs: must be at least 1 and at most 10000 (found 0)" in told.stderr
+    assert "Traceback" not in told.stderr
+    assert told.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], stage: Any, *arguments: Any) -> str:
+    with pytest.raises(SystemExit) as caught:
+        stage.main(*arguments)
+    assert caught.value.code == 1
+    errors = capsys.readouterr().err
+    assert "Traceback" not in errors
+    return next(line for line in errors.splitlines() if line.startswith("error: "))
+
+
+@pytest.mark.parametrize(("stage", "arguments"), [(evaluate, ["capsules"]), (optimise, ["capsules"])])
+def test_missing_weights_are_named(
+    root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[str]
+) -> None:
+    assert refused(capsys, stage, *arguments).startswith(
+        f"error: {root / 'models/capsules/weights.safetensors'} is missing"
+    )
+    assert not (root / "reports").exists()
+
+
+def test_weights_of_another_run_or_a_changed_model_are_named(
+    root: Path, done: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = root / "models/capsules/weights.safetensors"
+    shutil.copytree(done / "models/vae", weights.parent)
+    assert refused(capsys, evaluate, "capsules") == (
+        f"error: {weights} belongs to something else: run 'vae' instead of 'capsules'. Delete it and run again."
+    )
+    shutil.rmtree(weights.parent)
+    shutil.copytree(done / "models/capsules", weights.parent)
+    values = small_params()
+    values["runs"]["capsules"]["model"]["objects"] = 5
+    (root / "params.yaml").write_text(yaml.safe_dump(values))
+    assert f"{weights} belongs to something else: model " in refused(capsys, optimise, "capsules")
+    weights.write_bytes(b"")
+    assert f"{weights} is damaged" in refused(capsys, evaluate, "capsules")
+
+
+@pytest.mark.parametrize(
+    ("stage", "arguments"),
+    [(train, ["vae"]), (evaluate, ["vae"]), (optimise, ["capsules"]), (sweep, ["vae", 0.0])],
+)
+def test_a_missing_data_set_is_named(
+    root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[Any]
+) -> None:
+    path = root / "data/processed/squares.npz"
+    path.unlink()
+    assert f"{path} is missing: run the preprocess stage first" in refused(capsys, stage, *arguments)
+
+
+def test_a_sweep_at_an_angle_that_is_not_asked_for_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        sweep.main("vae", 30.0)
+    assert caught.value.code == 2
+    assert "sweep has no 'vae-30'; params.yaml has: capsules-0, capsules-45, vae-0, vae-45" in capsys.readouterr().err
+
+
+def test_training_on_a_full_disk_says_so_and_leaves_earlier_results(
+    root: Path, done: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(done / "models/vae", root / "models/vae")
+    before = (root / "models/vae/weights.safetensors").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))
+    try:
+        told = refused(capsys, train, "vae")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "cannot write" in told
+    assert "the file exceeds the allowed file size" in told
+    assert (root / "models/vae/weights.safetensors").read_bytes() == before
+
+
+# ---- help
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_help_answers_in_under_a_second(tmp_path: Path, stage: str) -> None:
+    """Of processor time, the median of three: the machine may be busy with other things."""
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        told = command(tmp_path, stage, "--help")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert told.returncode == 0
+        assert "Usage" in told.stdout
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    measured = [seconds(), seconds()]
+    if max(measured) >= 1.0:  # else the median of three is already known to be less
+        measured.append(seconds())
+        assert statistics.median(measured) < 1.0
+
+
+def test_nothing_heavy_is_imported_before_a_stage_has_work() -> None:
+    heavy = ("torch", "mlflow", "pandas", "sklearn", "pyro", "matplotlib", "scipy")
+    imports = "; ".join(f"import stages.{stage}" for stage in STAGES)
+    code = f"import sys; {imports}; print([name for name in {heavy} if name in sys.modules])"
+    output = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert output == "[]\n"

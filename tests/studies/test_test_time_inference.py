@@ -1,0 +1,76 @@
+"""What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
+
+import numpy as np
+import pytest
+import torch
+from small import EVALUATE, SIZE
+
+from pipeline.data.datasets import Dataset
+from pipeline.models.generative import GenerativeModel
+from pipeline.params import OptimiseParams
+from pipeline.studies.features import features
+from pipeline.studies.generalisation import clean_probe
+from pipeline.studies.test_time_inference import EXAMPLE_ANGLES, example_gains, optimisation_gains
+
+CPU = torch.device("cpu")
+STUDY = OptimiseParams(run="capsules", angles=[0.0, 180.0], images=10, steps=21, learning_rate=0.05, seed=0)
+
+
+def test_gains_by_angle_and_along_the_way(capsules: GenerativeModel, dataset: Dataset) -> None:
+    gains = optimisation_gains(capsules, dataset, STUDY, EVALUATE, CPU)
+    table = gains.by_angle.set_index("angle")
+    assert table.index.tolist() == [0.0, 180.0]
+    assert table.columns.tolist() == [
+        "bound_before",
+        "bound_after",
+        "pixel_error_before",
+        "pixel_error_after",
+        "accuracy_before",
+        "accuracy_after",
+        "images",
+    ]
+    assert (table["bound_after"] > table["bound_before"]).all()
+    assert (table["images"] == 10).all()
+    assert table[["accuracy_before", "accuracy_after"]].apply(lambda column: column.between(0, 1)).all(axis=None)
+    curve = gains.curve
+    assert set(curve.columns) == {"angle", "step", "bound", "pixel_error"}
+    assert curve[curve["angle"] == 180.0]["step"].tolist() == [0, 10, 20]
+    # Upright images give the accuracy of the clean probe on the same first images, before anything is optimised.
+    images, labels = dataset.part("test")
+    probe = clean_probe(capsules, dataset, "t0", EVALUATE, CPU)
+    expected = probe.accuracy(features(capsules, images[:10], CPU)["t0"], labels[:10])
+    assert table["accuracy_before"][0.0] == pytest.approx(expected)
+
+
+def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:
+    study = STUDY.model_copy(update={"images": 1000, "angles": [90.0], "steps": 1})
+    assert optimisation_gains(capsules, dataset, study, EVALUATE, CPU).by_angle["images"].tolist() == [25]
+
+
+def test_the_seed_gives_the_same_gains(capsules: GenerativeModel, dataset: Dataset) -> None:
+    study = STUDY.model_copy(update={"steps": 3})
+    first, again = (optimisation_gains(capsules, dataset, study, EVALUATE, CPU) for _ in range(2))
+    assert first.by_angle.equals(again.by_angle)
+    assert first.curve.equals(again.curve)
+    other = optimisation_gains(capsules, dataset, study.model_copy(update={"seed": 1}), EVALUATE, CPU)
+    assert not first.by_angle.equals(other.by_angle)
+
+
+def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:
+    found = example_gains(capsules, dataset, STUDY, CPU, digit=2)
+    count = len(EXAMPLE_ANGLES)
+    assert {name: array.shape for name, array in found.items()} == {
+        "angles": (count,),
+        "images": (count, SIZE, SIZE),
+        "before": (count, SIZE, SIZE),
+        "after": (count, SIZE, SIZE),
+        "arrangements_before": (count, SIZE, SIZE, 3),
+        "arrangements_after": (count, SIZE, SIZE, 3),
+    }
+    assert all(array.dtype == np.float32 for array in found.values())
+    assert all(0 <= found[name].min() <= found[name].max() <= 1 for name in found if name != "angles")
+    assert found["angles"][0] == 0
+    images, labels = dataset.part("test")
+    np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
+    error = {name: np.square(found["images"] - found[name]).sum() for name in ("before", "after")}
+    assert error["after"] < error["before"]

@@ -1,0 +1,321 @@
+"""The DAG itself: the whole pipeline in a temporary clone, with next to no data, under the real `dvc`.
+
+One reproduction serves all tests here, and one experiment those that change something.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+CAPSULES, VAE = "capsules-digits", "vae-digits"
+OUTPUTS = ("data", "models", "results")
+"""What lies in DVC's cache; everything else that stages write is kept in Git."""
+
+SMALL_MODEL = {
+    "objects": 3, "parts": 4, "template_size": 5, "channels": 4, "part_features": 4, "hidden": 8, "heads": 2,
+    "inducing": 3, "blocks": 1, "code": 6,
+}  # fmt: skip
+
+
+@dataclass
+class Clone:
+    """A clone of the repository as it stands here, edits included, its results left out."""
+
+    folder: Path
+
+    def run(self, *words: str, **environment: str) -> str:
+        """Output of a command (DVC's is `dvc`, Git's `git`), which must succeed."""
+        command = [sys.executable, "-m", *words] if words[0] == "dvc" else list(words)
+        someone = {
+            f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+        }
+        # DVC starts stages with the `python` it finds first.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        told = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={
+                **{
+                    name: value
+                    for name, value in os.environ.items()
+                    if not name.startswith(("DVC_", "MLFLOW_", "GIT_"))
+                },
+                **{"PATH": path, "DVC_NO_ANALYTICS": "true", "CAPSULES_MLFLOW": "off"},
+                **{"DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")},
+                **someone,
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert told.returncode == 0, told.stdout
+        return told.stdout
+
+    def json(self, *words: str) -> Any:
+        """The JSON that a DVC command prints."""
+        output = self.run("dvc", *words, "--json")
+        return json.loads(output[output.index("{") :])
+
+    def tracked(self) -> set[str]:
+        """Ids of the tracked runs."""
+        return {path.name for path in (self.folder / ".tracking").iterdir()}
+
+    def edit(self, change: Any) -> None:
+        """Let `change` edit the content of params.yaml."""
+        path = self.folder / "params.yaml"
+        values = yaml.safe_load(path.read_text())
+        change(values)
+        path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def executed(output: str) -> list[str]:
+    """The stages whose command DVC ran."""
+    return re.findall(r"^Running stage '(.+)':$", output, re.MULTILINE)
+
+
+def restored(output: str) -> list[str]:
+    """The stages that DVC took from its run cache."""
+    return re.findall(r"^Stage '(.+)' is cached - skipping run", output, re.MULTILINE)
+
+
+def cut(values: dict[str, Any]) -> None:
+    """Every stage stays, on as little as there can be."""
+    values["datasets"]["digits"] |= {"train": 64, "validation": 32, "test": 32}
+    for run in values["runs"].values():
+        run["replicas"] = 1
+        run["training"] |= {"epochs": 1, "batch_size": 32}
+    values["runs"][CAPSULES]["model"] |= SMALL_MODEL
+    values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
+    values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}
+    values["sweep"] |= {"angles": [45], "replicas": 1, "epochs": 1}
+
+
+STAGES = [
+    "download@digits",
+    "preprocess@digits",
+    f"train@{CAPSULES}",
+    f"train@{VAE}",
+    f"evaluate@{CAPSULES}",
+    f"evaluate@{VAE}",
+    f"optimise@{CAPSULES}",
+    f"sweep@{CAPSULES}-45",
+    f"sweep@{VAE}-45",
+    "figures",
+    "tables",
+]
+CHANGED = {
+    f"train@{CAPSULES}",
+    f"evaluate@{CAPSULES}",
+    f"optimise@{CAPSULES}",
+    f"sweep@{CAPSULES}-45",
+    "figures",
+    "tables",
+}
+"""What depends on a parameter of the capsules' run."""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """The repository in a folder with a space in its name, reproduced once and committed."""
+    clone = Clone(tmp_path_factory.mktemp("dvc") / "a clone")
+    clone.folder.mkdir()
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True
+    ).stdout.decode()
+    for name in listed.split("\0"):
+        if name and not name.startswith("reports/") and not name.endswith("dvc.lock") and (ROOT / name).is_file():
+            target = clone.folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+    shutil.copy(ROOT / "profiles/quick/params.yaml", clone.folder / "params.yaml")
+    clone.run(sys.executable, "scripts/shorten.py", "params.yaml")
+    clone.edit(cut)
+    clone.run("git", "init", "-q")
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-qm", "code")
+    output = clone.run("dvc", "repro")
+    assert sorted(executed(output)) == sorted(STAGES)
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-qm", "results")
+    return clone
+
+
+def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone) -> None:
+    assert len(clone.tracked()) == len(STAGES)
+    reports = clone.folder / "reports/quick"
+    assert {path.name for path in reports.iterdir()} == {
+        "figures",
+        "index.html",
+        "metrics",
+        "previews",
+        "scorecard.json",
+        "tables",
+    }
+    kept = clone.run("git", "ls-files").splitlines()
+    assert "dvc.lock" in kept
+    assert f"reports/quick/metrics/train/{VAE}.json" in kept
+    assert not [name for name in kept if name.startswith(OUTPUTS)]
+    assert clone.run("git", "status", "--porcelain") == ""
+
+
+def test_a_second_reproduction_runs_nothing_and_the_status_is_clean(clone: Clone) -> None:
+    output = clone.run("dvc", "repro")
+    assert executed(output) == restored(output) == []
+    assert "Data and pipelines are up to date." in output
+    assert clone.json("status") == {}
+    assert len(clone.tracked()) == len(STAGES)
+
+
+def test_metrics_are_shown_by_item(clone: Clone) -> None:
+    shown = clone.json("metrics", "show")[""]["data"]
+    folder = "reports/quick/metrics"
+    assert shown.keys() == {
+        f"{folder}/{name}.json"
+        for name in (
+            f"train/{CAPSULES}",
+            f"train/{VAE}",
+            f"evaluate/{CAPSULES}",
+            f"evaluate/{VAE}",
+            f"optimise/{CAPSULES}",
+            f"sweep/{CAPSULES}-45",
+            f"sweep/{VAE}-45",
+        )
+    }
+    assert all("error" not in each for each in shown.values())
+    accuracy = shown[f"{folder}/evaluate/{VAE}.json"]["data"]["probe"]["mu_sigma"]["refit"]["rotated_0"]
+    assert accuracy.keys() == {"mean", "sd", "n"}
+
+
+def test_plots_are_shown_without_an_error(clone: Clone) -> None:
+    output = clone.run("dvc", "plots", "show", "--out", "../shown")
+    assert not re.search("error|warning|failed", output, re.IGNORECASE), output
+    page = (clone.folder.parent / "shown" / "index.html").read_text()
+    for name in (
+        f"metrics/train/{VAE}.csv",
+        f"metrics/optimise/{CAPSULES}.csv",
+        f"figures/learning-{VAE}.svg",
+        "digits.png",
+    ):
+        assert name in page
+    shown = clone.json("plots", "show")
+    assert "errors" not in shown
+    assert all(each["revisions"] == ["workspace"] for plots in shown["data"].values() for each in plots)
+
+
+LEARNING_RATE = f"runs.{CAPSULES}.training.learning_rate"
+
+
+@dataclass
+class Experiment:
+    """What `dvc exp run` printed, the runs it tracked, and what DVC says of the difference."""
+
+    output: str
+    tracked: set[str]
+    params: Any
+    metrics: Any
+    plots: str
+    shown: str
+
+
+@pytest.fixture(scope="module")
+def experiment(clone: Clone) -> Experiment:
+    """One parameter of one run changed by `dvc exp run`, which leaves its results in the workspace."""
+    before = clone.tracked()
+    output = clone.run("dvc", "exp", "run", "--name", "faster", "-S", f"{LEARNING_RATE}=0.002")
+    return Experiment(
+        output,
+        clone.tracked() - before,
+        clone.json("params", "diff"),
+        clone.json("metrics", "diff"),
+        clone.run("dvc", "plots", "diff", "HEAD", "--out", "../compared"),
+        clone.run("dvc", "exp", "show", "--csv"),
+    )
+
+
+def test_an_experiment_on_one_run_executes_that_run_and_its_gatherers(experiment: Experiment) -> None:
+    assert sorted(executed(experiment.output)) == sorted(CHANGED)
+    assert restored(experiment.output) == []
+    assert len(experiment.tracked) == len(CHANGED)
+
+
+def test_an_experiment_can_be_compared(experiment: Experiment) -> None:
+    (differences,) = experiment.params.values()
+    assert differences.keys() == {LEARNING_RATE}
+    assert (differences[LEARNING_RATE]["old"], differences[LEARNING_RATE]["new"]) == (0.001, 0.002)
+    bound = experiment.metrics[f"reports/quick/metrics/train/{CAPSULES}.json"]["validation.bound.mean"]
+    assert bound["diff"] == pytest.approx(bound["new"] - bound["old"])
+    assert bound["diff"] != 0
+    assert not [name for name in experiment.metrics if VAE in name]
+    assert not re.search("error|failed", experiment.plots, re.IGNORECASE), experiment.plots
+    assert "faster" in experiment.shown
+
+
+def test_going_back_restores_from_the_cache_and_tracks_nothing_that_was_restored(
+    clone: Clone, experiment: Experiment
+) -> None:
+    """Only `tables` runs again: what it writes is kept in Git, so that DVC has no copy to restore."""
+    before = clone.tracked()
+    clone.run("git", "checkout", "params.yaml")
+    output = clone.run("dvc", "repro")
+    assert set(restored(output)) == CHANGED - {"tables"}
+    assert executed(output) == ["tables"]
+    (new,) = clone.tracked() - before
+    assert "-tables-" in new
+    assert clone.json("status") == {}
+    same = [f"reports/quick/metrics/{stage}/{CAPSULES}.json" for stage in ("train", "evaluate", "optimise")]
+    assert clone.run("git", "status", "--porcelain", *same) == "", "to the byte what was committed"
+
+
+def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
+    """MLflow is switched on here: nothing is executed, so that not even its database is made."""
+    before = clone.tracked()
+    for name in OUTPUTS:
+        shutil.rmtree(clone.folder / name)
+    clone.run("dvc", "checkout")
+    assert (clone.folder / "models" / VAE / "weights.safetensors").exists()
+    for name in OUTPUTS:
+        shutil.rmtree(clone.folder / name)
+    output = clone.run("dvc", "repro", CAPSULES_MLFLOW="on")
+    assert executed(output) == []
+    assert (clone.folder / "results" / "evaluate" / CAPSULES / "examples.npz").exists()
+    assert clone.tracked() == before
+    assert not (clone.folder / "mlflow.db").exists()
+    assert clone.json("status") == {}
+
+
+def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone) -> None:
+    """`dvc status` tells what directly depends on a file. A sweep learns its variant late: it depends on all models."""
+
+    def touched(name: str) -> set[str]:
+        path = clone.folder / name
+        content = path.read_text()
+        path.write_text(content + "\n# changed\n")
+        try:
+            return set(clone.json("status"))
+        finally:
+            path.write_text(content)
+
+    vae = touched("pipeline/models/vae.py")
+    assert vae == {f"train@{VAE}", f"evaluate@{VAE}", f"sweep@{CAPSULES}-45", f"sweep@{VAE}-45"}
+    assert touched("pipeline/reports/figures.py") == {"figures", "tables"}
+    assert touched("stages/train.py") == {f"train@{CAPSULES}", f"train@{VAE}"}
+    assert touched("pipeline/inference/free_form.py") == {f"optimise@{CAPSULES}"}
+    assert touched("pipeline/data/sources.py") == {"download@digits"}
+    assert touched("pipeline/tracking/run.py") == set(), "how runs are recorded changes no result"

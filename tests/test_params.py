@@ -1,0 +1,308 @@
+"""Bad parameters: every message names the field as written in the file, what it allows, and what was found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.errors import UserError
+from pipeline.params import Params, ParamsError, load_params, parse_params
+
+ROOT = Path(__file__).parents[1]
+PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))
+
+
+@pytest.fixture
+def values() -> dict[str, Any]:
+    loaded = yaml.safe_load((ROOT / "profiles" / "quick" / "params.yaml").read_text())
+    return json.loads(json.dumps(loaded))  # what YAML's anchors share becomes separate
+
+
+def put(values: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
+    """A copy of `values` with the entry at the dotted name `where` set."""
+    changed = copy.deepcopy(values)
+    level = changed
+    *path, last = where.split(".")
+    for key in path:
+        level = level[key]
+    level[last] = value
+    return changed
+
+
+def at(values: dict[str, Any], where: str) -> Any:
+    """The entry of `values` at the dotted name `where`."""
+    level: Any = values
+    for key in where.split("."):
+        level = level[key]
+    return level
+
+
+def refused(values: Any) -> list[str]:
+    """The lines of the message that `values` are refused with, without the first."""
+    with pytest.raises(ParamsError) as caught:
+        parse_params(values, "params.yaml")
+    first, *lines = str(caught.value).splitlines()
+    assert first == "params.yaml has bad parameters:"
+    return [line.strip() for line in lines]
+
+
+RUN, VAE = "runs.capsules-digits", "runs.vae-digits"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (f"{RUN}.training.epochs", 0, "at least 1 and at most 10000"),
+        (f"{RUN}.training.epochs", 10_001, "at least 1 and at most 10000"),
+        (f"{RUN}.training.learning_rate", 0.0, "above 0 and at most 1"),
+        (f"{RUN}.training.learning_rate", 1.5, "above 0 and at most 1"),
+        (f"{RUN}.training.gradient_clip", -1.0, "above 0"),
+        (f"{RUN}.augmentation.rotation", 181, "at least 0 and at most 180"),
+        (f"{RUN}.augmentation.shift", 15.0, "at least 0 and at most 14"),
+        (f"{RUN}.model.object_presence", 1.0, "above 0 and below 1"),
+        (f"{RUN}.model.objects", 0, "at least 1 and at most 256"),
+        (f"{RUN}.model.early_coupling", 1.1, "at least 0 and at most 1"),
+        (f"{VAE}.model.pixel_sd", 0.0, "above 0 and at most 1"),
+        (f"{VAE}.replicas", 0, "at least 1 and at most 1000"),
+        (f"{VAE}.seed", -1, "at least 0"),
+        ("datasets.digits.canvas", 27, "at least 28 and at most 256"),
+        ("evaluate.affine_versions", 33, "at least 1 and at most 32"),
+        ("optimise.capsules-digits.steps", 100_001, "at least 1 and at most 100000"),
+        ("evaluate.probe_strengths", [0.0], "above 0"),
+        ("sweep.angles", [0.0, 181.0], "at least 0 and at most 180"),
+    ],
+)
+def test_out_of_range_names_the_field_the_range_and_what_was_found(
+    values: dict[str, Any], where: str, value: Any, message: str
+) -> None:
+    place, found = (f"{where}.{len(value) - 1}", value[-1]) if isinstance(value, list) else (where, value)
+    assert refused(put(values, where, value)) == [f"{place}: must be {message} (found {found!r})"]
+
+
+def test_every_number_can_say_what_it_allows(values: dict[str, Any]) -> None:
+    """Whichever number is out of range, its message has a bound."""
+
+    def numbers(level: Any, where: str = "") -> Iterator[str]:
+        if isinstance(level, dict):
+            for key, value in level.items():
+                yield from numbers(value, f"{where}.{key}" if where else key)
+        elif isinstance(level, int | float) and not isinstance(level, bool):
+            yield where
+
+    names = list(numbers(values))
+    assert len(names) > 50
+    for name in names:
+        (line,) = refused(put(values, name, -1e30 if isinstance(at(values, name), float) else -(10**9)))
+        assert re.match(rf"{re.escape(name)}: must be (at least|above) [\d.]+.* \(found ", line), line
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        ("evaluate.angles", [], "List should have at least 1 item after validation, not 0"),
+        ("device", "tpu", "Input should be 'auto', 'cpu' or 'cuda' (found 'tpu')"),
+        (
+            "sources",
+            ["digits", "norb"],
+            "Input should be 'digits', 'mnist', 'fashion-mnist' or 'affnist' (found 'norb')",
+        ),
+        ("profile", "Quick", "String should match pattern '^[a-z0-9][a-z0-9-]*$' (found 'Quick')"),
+    ],
+)
+def test_what_is_no_number_is_answered_with_what_is_allowed(
+    values: dict[str, Any], where: str, value: Any, message: str
+) -> None:
+    (line,) = refused(put(values, where, value))
+    assert line.startswith(where)
+    assert line.endswith(f": {message}")
+
+
+@pytest.mark.parametrize("name", ["vae", "generative", "runs", "training"])
+def test_a_run_may_have_any_name_and_is_called_by_it(values: dict[str, Any], name: str) -> None:
+    values["runs"][name] = put(values, f"{VAE}.training.epochs", 0)["runs"]["vae-digits"]
+    assert refused(values) == [f"runs.{name}.training.epochs: must be at least 1 and at most 10000 (found 0)"]
+
+
+@pytest.mark.parametrize(("index", "value"), [(1, -5), (0, 180.5)])
+def test_an_entry_of_a_list_is_named_by_its_place(values: dict[str, Any], index: int, value: float) -> None:
+    values["evaluate"]["angles"][index] = value
+    (line,) = refused(values)
+    assert line == f"evaluate.angles.{index}: must be at least 0 and at most 180 (found {value!r})"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (f"{RUN}.training.epochs", "40", "Input should be a valid integer (found '40')"),
+        (f"{RUN}.training.epochs", 40.0, "Input should be a valid integer (found 40.0)"),
+        (f"{RUN}.training.epochs", True, "Input should be a valid integer (found True)"),
+        (f"{RUN}.training.learning_rate", "1e-3", "Input should be a valid number (found '1e-3')"),
+        (f"{RUN}.training.epochs", None, "Input should be a valid integer"),
+        ("evaluate.angles", 45, "Input should be a valid list (found 45)"),
+        ("profile", 3, "Input should be a valid string (found 3)"),
+        (f"{RUN}.augmentation", [0, 0], "Input should be a valid dictionary"),
+    ],
+)
+def test_a_wrong_type_is_not_coerced(values: dict[str, Any], where: str, value: Any, message: str) -> None:
+    """YAML reads 1e-3 (without a dot) as text: it must not pass for a number silently, nor 40.0 for 40."""
+    (line,) = refused(put(values, where, value))
+    assert line.startswith(f"{where}: {message}")
+
+
+def test_whole_numbers_serve_where_a_number_is_asked_for(values: dict[str, Any]) -> None:
+    params = parse_params(put(values, f"{RUN}.augmentation.rotation", 45))
+    assert params.runs["capsules-digits"].augmentation.rotation == 45.0
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "lr",
+        "datasets.digits.valdiation",
+        f"{RUN}.sede",
+        f"{RUN}.training.epoch",
+        f"{RUN}.model.latent",
+        f"{VAE}.model.objects",
+        "evaluate.angle",
+        "optimise.capsules-digits.step",
+        "sweep.seed",
+    ],
+)
+def test_an_unknown_key_is_named(values: dict[str, Any], where: str) -> None:
+    assert refused(put(values, where, 1)) == [f"{where}: unknown parameter"]
+
+
+@pytest.mark.parametrize("where", ["device", "evaluate.seed", f"{RUN}.training.patience", f"{RUN}.model.code"])
+def test_a_missing_key_is_named(values: dict[str, Any], where: str) -> None:
+    level = values
+    *path, last = where.split(".")
+    for key in path:
+        level = level[key]
+    del level[last]
+    assert refused(values) == [f"{where}: missing"]
+
+
+def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dict[str, Any]) -> None:
+    (line,) = refused(put(values, f"{VAE}.variant", "gan"))
+    assert line.startswith(VAE)
+    assert "'generative', 'vae'" in line
+    assert "gan" in line
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (f"{VAE}.dataset", "mnist", "runs.vae-digits.dataset: 'mnist' is not one of ['digits']"),
+        ("datasets.digits.source", "mnist", "datasets.digits.source: 'mnist' is not one of sources ['digits']"),
+        (
+            "optimise.capsules-digits.run",
+            "vae-digits",
+            "optimise.capsules-digits.run: 'vae-digits' is not one of ['capsules-digits']",
+        ),
+        (
+            "optimise.capsules-digits.run",
+            "capsules",
+            "optimise.capsules-digits.run: 'capsules' is not one of ['capsules-digits']",
+        ),
+        ("sweep.runs", ["nothing"], "sweep.runs: 'nothing' is not one of ['capsules-digits', 'vae-digits']"),
+        ("evaluate.official_affnist", True, "evaluate.official_affnist: 'affnist' is not one of sources ['digits']"),
+    ],
+)
+def test_a_reference_to_nothing_is_answered_with_what_there_is(
+    values: dict[str, Any], where: str, value: Any, message: str
+) -> None:
+    assert refused(put(values, where, value)) == [message]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("pose_sd_start", 0.05, r"pose_sd_start must exceed pose_sd_floor \([\d.]+\)"),
+        ("heads", 3, r"heads must divide hidden \(\d+\)"),
+    ],
+)
+def test_values_that_do_not_go_together_are_named(values: dict[str, Any], name: str, value: Any, message: str) -> None:
+    (line,) = refused(put(values, f"{RUN}.model.{name}", value))
+    assert re.fullmatch(rf"{re.escape(RUN)}\.model: {message}", line)
+
+
+def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
+    bad = put(put(put(values, "device", "tpu"), f"{RUN}.training.epochs", 0), "colour", "red")
+    assert {line.split(":")[0] for line in refused(bad)} == {"device", f"{RUN}.training.epochs", "colour"}
+
+
+@pytest.mark.parametrize("content", ["", "just text", "[1, 2]", "3"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "params.yaml").write_text(content)
+    with pytest.raises(ParamsError, match=r"params\.yaml has bad parameters"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_a_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"params\.yaml: no such file"):
+        load_params(tmp_path / "params.yaml")
+    (tmp_path / "params.yaml").write_text("runs: {a: [}")
+    with pytest.raises(ParamsError, match=r"(?s)params\.yaml is not valid YAML.*line 1"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_bad_parameters_have_an_exit_code_of_their_own() -> None:
+    assert ParamsError.exit_code == 2
+    assert issubclass(ParamsError, UserError)
+    assert UserError.exit_code == 1
+
+
+# ---- what is in the repository
+
+
+@pytest.mark.parametrize("path", [ROOT / "params.yaml", *PROFILES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_profile_of_the_repository_loads(path: Path) -> None:
+    params = load_params(path)
+    assert isinstance(params, Params)
+    if path.parent != ROOT:
+        assert params.profile == path.parent.name
+
+
+def fields(params: Params) -> dict[str, set[str]]:
+    """The names of all fields by section; runs and models by variant, entries of other mappings by any."""
+    values = params.model_dump()
+    found = {"": set(values)}
+    for section in ("evaluate", "sweep"):
+        found[section] = set(values[section])
+    for section in ("datasets", "optimise"):
+        for entry in values[section].values():
+            found[section] = set(entry)
+    for run in values["runs"].values():
+        for part in ("augmentation", "training", "model"):
+            found[f"{run['variant']}.{part}"] = set(run[part])
+    return found
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+def test_profiles_spell_out_the_same_parameters_as_the_current_one(path: Path) -> None:
+    """No default hides anywhere: `dvc params diff` between profiles compares like with like."""
+    current, other = fields(load_params(ROOT / "params.yaml")), fields(load_params(path))
+    for section in current.keys() & other.keys():
+        assert other[section] == current[section]
+
+
+def test_every_parameter_is_described() -> None:
+    """The description holds the unit or the meaning; there are no defaults in the code."""
+    from pipeline import params as module
+
+    sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
+    assert len(sections) > 8
+    nested = (module.AugmentationParams, module.TrainingParams, module.GenerativeModelParams, module.VAEModelParams)
+    for section in sections:
+        for name, field in section.model_fields.items():
+            assert field.is_required(), f"{section.__name__}.{name} has a default"
+            structural = field.annotation in nested or name in ("datasets", "runs", "evaluate", "optimise", "sweep")
+            described = field.description or name == "variant"
+            assert structural or described, f"{section.__name__}.{name} has no description"
