@@ -50,7 +50,7 @@ def _keep_freed_memory() -> None:
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         m_trim_threshold, m_top_pad, m_mmap_threshold = -1, -2, -3
         libc = ctypes.CDLL(None)
-        libc.mallopt(m_mmap_threshold, 1 << 30)
+        libc.mallopt(m_mmap_threshold, 32 << 20)
         libc.mallopt(m_trim_threshold, 2**31 - 1)
         libc.mallopt(m_top_pad, 64 << 20)
 

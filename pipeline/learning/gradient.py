@@ -243,7 +243,7 @@ class _Loop:
     def _check_finite(self, metrics: dict[str, NDArray[np.float64]], where: str = "") -> None:
         """Raise DivergedError where metrics `[steps, n]` of a replica still in training are not all finite."""
         active = [not stopped for stopped in self.stopped]
-        finite = {name: np.isfinite(values[:, active]).all(axis=1) for name, values in metrics.items()}
+        finite = {name: np.asarray(np.isfinite(v[:, active]).all(axis=1)) for name, v in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:
             return

@@ -1,0 +1,617 @@
+"""The paper profile on a borrowed GPU machine without network access: what to run there, packed, run and brought back.
+
+    python scripts/gpu_queue.py                    what there is to run, most valuable first, and what is done
+    python scripts/gpu_queue.py show NAME          the shell command for it
+    python scripts/gpu_queue.py pack DIR           gather in DIR what must travel beside the working tree
+    python scripts/gpu_queue.py collect DIR        take in what came back
+
+Made for machines that have Python 3.12 with torch and little else, that get a copy of the working tree (no Git, no DVC,
+no MLflow, none of the ignored files) and run one command of a few minutes at a time, whose files come back from the
+folder $OUT in pieces of limited size. scripts/gpu_queue.md tells the whole way.
+
+Three more commands are for over there, and part of what `show` prints: `unpack`, `wait` and `ship`. They need nothing
+but Python's own library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PROFILE = "paper"
+PACK = ".gpu"
+"""Where `pack` is expected, relative to the repository, unless another folder is named."""
+
+WORK = Path(".cache") / "gpu"
+"""Over there: what `unpack` and `wait` keep from one call to the next."""
+TREE = WORK / "tree"
+"""The copy that stages run in. A next call may send the working tree anew and take back what a stage has written."""
+COMMAND_LENGTH = 2000
+CALL_MINUTES = 9
+PIECE = 15 << 20
+MOST_PIECES = 7  # and pack.json
+TRAVELLING = 64 << 20
+UNFINISHED = 75  # EX_TEMPFAIL
+
+WANTED = ["pyro-ppl", "typer", "pydantic", "pyyaml", "safetensors", "pandas", "scikit-learn", "tqdm", "pytest"]
+"""What the stages and the GPU tests import beside torch and what comes with it."""
+FROM_TORCH = {
+    "torch",
+    "numpy",
+    "filelock",
+    "fsspec",
+    "jinja2",
+    "markupsafe",
+    "mpmath",
+    "networkx",
+    "setuptools",
+    "sympy",
+}
+PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
+
+SHIPPED = (f"reports/{PROFILE}/metrics", "models", "results", ".tracking")
+
+MS_PER_STEP = {"generative": 20.0, "vae": 3.0}
+"""Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked."""
+MINUTES_PER_PROBE = 0.05
+STARTING = 1.5
+
+
+class QueueError(SystemExit):
+    """Something to mend; the message says what."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"error: {message}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing to run.
+
+    Attributes:
+        commands: run one after another from the repository's folder.
+        minutes: expected, a guess until it was run once.
+        results: the metrics files it makes, relative to reports/paper/metrics, and seeds each of them should hold.
+        needs: entries whose weights it starts from, on the same machine or packed.
+    """
+
+    name: str
+    about: str
+    commands: list[str]
+    minutes: float
+    results: dict[str, int]
+    needs: tuple[str, ...] = ()
+
+
+def paper_params() -> dict[str, Any]:
+    """The parameters of the paper profile: params.yaml while it is the current one (with its edits), else the saved."""
+    import yaml
+
+    for path in (ROOT / "params.yaml", ROOT / "profiles" / PROFILE / "params.yaml"):
+        values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if values["profile"] == PROFILE:
+            return values
+    raise QueueError(f"profiles/{PROFILE}/params.yaml does not say `profile: {PROFILE}`")
+
+
+def queue(params: dict[str, Any]) -> list[Entry]:
+    """Everything worth running, most valuable first."""
+    runs, evaluate, sweep = params["runs"], params["evaluate"], params["sweep"]
+
+    def steps(run: str, epochs: int) -> float:
+        settings = runs[run]
+        batches = params["datasets"][settings["dataset"]]["train"] / settings["training"]["batch_size"]
+        return epochs * batches * MS_PER_STEP[settings["variant"]] / 60e3
+
+    def probes(run: str, tests: int, replicas: int) -> float:
+        kinds = 3 if runs[run]["variant"] == "generative" else 1
+        return tests * kinds * len(evaluate["probe_strengths"]) * replicas * MINUTES_PER_PROBE
+
+    entries = [
+        Entry(
+            "gpu-tests",
+            "the tests that need a GPU",
+            [f"python3 -m pytest -m gpu -q -p no:cacheprovider -W default {' '.join(gpu_tests())}"],
+            STARTING + 1,
+            {},
+        ),
+        Entry(
+            "benchmark",
+            "the training step against TraceEnum_ELBO, seeds stacked, the renderer against the copy rate",
+            ['python3 -m benchmarks generative --device cuda --seconds 150 --output "$OUT/bench.json"'],
+            STARTING + 3,
+            {},
+        ),
+    ]
+    capsules_first = sorted(runs, key=lambda run: ("40" in run, runs[run]["variant"] != "generative"))
+    for run in capsules_first:
+        replicas, item = runs[run]["replicas"], f"{run}.json"
+        training = steps(run, runs[run]["training"]["epochs"])
+        tests = len(evaluate["angles"]) + 1
+        entries.append(
+            Entry(
+                f"train-{run}",
+                f"train {replicas} seeds, stacked",
+                [f"python3 -m stages.train {run}"],
+                STARTING + training,
+                {f"train/{item}": replicas},
+            )
+        )
+        entries.append(
+            Entry(
+                f"evaluate-{run}",
+                "its rows of Table 1: probes on clean, rotated and affine images",
+                [f"python3 -m stages.evaluate {run}"],
+                STARTING + probes(run, tests, replicas),
+                {f"evaluate/{item}": replicas},
+                (f"train-{run}",),
+            )
+        )
+    for study, settings in params["optimise"].items():
+        trained = runs[settings["run"]]
+        optimising = len(settings["angles"]) * settings["steps"] * MS_PER_STEP["generative"] / 60e3
+        entries.append(
+            Entry(
+                f"optimise-{study}",
+                f"test-time optimisation of {settings['images']} images per range of rotation",
+                [f"python3 -m stages.optimise {study}"],
+                STARTING + trained["replicas"] * optimising + probes(settings["run"], 1, trained["replicas"]),
+                {f"optimise/{study}.json": trained["replicas"]},
+                (f"train-{settings['run']}",),
+            )
+        )
+    for angle in sweep["angles"]:
+        for run in sweep["runs"]:
+            minutes = steps(run, sweep["epochs"]) + probes(run, 1, sweep["replicas"])
+            entries.append(
+                Entry(
+                    f"sweep-{run}-{angle:g}",
+                    f"Figure 4: trained and tested on rotations within {angle:g} degrees",
+                    [f"python3 -m stages.sweep {run} {angle:g}"],
+                    STARTING + minutes,
+                    {f"sweep/{run}-{angle:g}.json": sweep["replicas"]},
+                )
+            )
+    order = ["gpu-tests", "benchmark"]
+    order += [f"{stage}-{run}" for run in ("capsules-mnist", "vae-mnist") for stage in ("train", "evaluate")]
+    order += [f"optimise-{study}" for study in params["optimise"]]
+    rank = {name: place for place, name in enumerate(order)}
+    return sorted(entries, key=lambda entry: rank.get(entry.name, len(rank)))
+
+
+def gpu_tests() -> list[str]:
+    """Test files with tests that need a GPU."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(file.relative_to(ROOT)) for file in files if "mark.gpu" in file.read_text(encoding="utf-8")]
+
+
+def state(entry: Entry, root: Path = ROOT) -> str:
+    """ "done", or what is missing, by the metrics of the paper profile."""
+    if entry.name == "benchmark":
+        path = root / "reports" / "bench.json"
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        return "done" if any(not row["device"].startswith("CPU") for row in rows) else "missing"
+    if not entry.results:
+        return "at will"
+    for name, seeds in entry.results.items():
+        path = root / "reports" / PROFILE / "metrics" / name
+        if not path.exists():
+            return "missing"
+        found = max(len(record["seeds"]) for record in json.loads(path.read_text(encoding="utf-8"))["provenance"])
+        if found < seeds:
+            return f"{found} of {seeds} seeds"
+    return "done"
+
+
+def command(entry: Entry, pack: str = PACK) -> str:
+    """The shell command to run over there, in the folder of the working tree's copy."""
+    words = " ".join(shlex.quote(each) for each in entry.commands)
+    text = f"""\
+export OUT="${{OUT:-$PWD/out}}" PYTHONUNBUFFERED=1 CAPSULES_MLFLOW=off
+PYTHONPATH="$(python3 scripts/gpu_queue.py unpack {shlex.quote(pack)})" || exit; export PYTHONPATH
+python3 scripts/gpu_queue.py wait {CALL_MINUTES} {words} &&
+python3 scripts/gpu_queue.py ship {shlex.quote(pack)} "$OUT"
+"""
+    if len(text) > COMMAND_LENGTH:
+        raise QueueError(f"the command of {entry.name} is longer than {COMMAND_LENGTH} characters")
+    return text
+
+
+# ---- here, before: what must travel
+
+
+def pack(folder: Path, data: Sequence[str], without: Sequence[str], weights: Sequence[str]) -> None:
+    """Gather wheels, data sets and weights in `folder`, which Git ignores, and say how large it all is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    params = paper_params()
+    for name in data or params["datasets"]:
+        path = ROOT / "data" / "processed" / f"{name}.npz"
+        if not path.exists():
+            raise QueueError(
+                f"{path.relative_to(ROOT)} is missing: `python -m pipeline profile switch {PROFILE}`, then "
+                f"`dvc repro preprocess@{name}`"
+            )
+        _put(path, folder / "data" / path.name)
+    for run in weights:
+        source = ROOT / "models" / run
+        if not (source / "weights.safetensors").exists():
+            raise QueueError(f"models/{run} has no weights: train or collect them first")
+        for path in source.iterdir():
+            _put(path, folder / "models" / run / path.name)
+    _download(folder / "wheels", pins(without))
+    commit, dirty = _git_state()
+    about = {"commit": commit, "dirty": dirty, "code": code_hash(ROOT)}
+    (folder / "pack.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    for path, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:6]:
+        print(f"{size / 2**20:6.1f} MiB  {path.relative_to(folder)}")
+    print(f"{sum(sizes.values()) / 2**20:6.1f} MiB  in all, {len(sizes)} files in {folder}")
+    if dirty:
+        print("note: the working tree has changes that no commit holds; results will say so")
+    if sum(sizes.values()) > TRAVELLING:
+        print(
+            f"warning: more than {TRAVELLING >> 20} MiB. Leave out packages that the machine has (`--without scipy`, "
+            "which comes with JAX and scikit-learn), or data that a run does not need (`--data mnist`)."
+        )
+
+
+def pins(without: Sequence[str]) -> list[str]:
+    """`name==version` of every package to carry, as in requirements.lock."""
+    from lock import needed
+
+    locked = dict(
+        line.split("==")
+        for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    )
+    names = sorted(set(needed(WANTED)) - FROM_TORCH - set(without))
+    return [f"{name}=={locked[name]}" for name in names]
+
+
+def _download(folder: Path, wanted: list[str]) -> None:
+    """Wheels for Python 3.12 on Linux. Those of another version that an earlier packing left are removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for wheel in folder.glob("*.whl"):
+        if "==".join(_wheel(wheel)) not in wanted:
+            wheel.unlink()
+    there = {"==".join(_wheel(wheel)) for wheel in folder.glob("*.whl")}
+    missing = [each for each in wanted if each not in there]
+    if not missing:
+        return
+    platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
+    target = ["--no-deps", "--only-binary=:all:", "--python-version", "3.12", "--implementation", "cp", *platforms]
+    subprocess.run([sys.executable, "-m", "pip", "download", "-q", *target, "-d", str(folder), *missing], check=True)
+
+
+def _wheel(path: Path) -> tuple[str, str]:
+    """Name and version of a wheel, the name as requirements.lock writes it."""
+    name, number, *_ = path.name.split("-")
+    return re.sub(r"[-_.]+", "-", name).lower(), number
+
+
+def code_hash(root: Path) -> str:
+    """A hash of the library and the stages: results are only worth their commit if this is the same over there."""
+    digest = hashlib.sha256()
+    for folder in ("pipeline", "stages"):
+        for path in sorted((root / folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _git_state() -> tuple[str, bool]:
+    sys.path.insert(0, str(ROOT))
+    from stages.workspace import git_state
+
+    return git_state(ROOT)
+
+
+def _put(source: Path, target: Path) -> None:
+    """Copy a file with its time, unless the target is as large and as new."""
+    if target.exists():
+        old, new = target.stat(), source.stat()
+        if old.st_size == new.st_size and old.st_mtime >= new.st_mtime:
+            return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+
+
+# ---- over there
+
+
+def unpack(folder: Path) -> None:
+    """Install what the machine lacks, lay out a tree to work in, and print what PYTHONPATH should be.
+
+    Doing it again changes nothing, unless something else was packed.
+    """
+    about = json.loads((folder / "pack.json").read_text(encoding="utf-8"))
+    if about["code"] != code_hash(Path.cwd()):
+        raise QueueError("this copy's code is not what was packed: pack again")
+    site, marker = (WORK / "site").absolute(), WORK / "unpacked"
+    print(site)
+    packed = _fingerprint(folder)
+    if marker.exists() and marker.read_text(encoding="utf-8") == packed:
+        return
+    if any(_alive(path) for path in WORK.glob("jobs/*/pid")):
+        raise QueueError("something else was packed while an earlier command still runs: wait for it first")
+    shutil.rmtree(WORK / "jobs", ignore_errors=True)
+    left_out = (".git", ".cache", ".venv", folder.name, "__pycache__", "out")
+    shutil.copytree(".", TREE, ignore=shutil.ignore_patterns(*left_out), dirs_exist_ok=True)
+    for part, target in (("data", TREE / "data" / "processed"), ("models", TREE / "models")):
+        for path in (folder / part).rglob("*"):
+            if path.is_file():
+                _put(path, target / path.relative_to(folder / part))
+    if f"\nprofile: {PROFILE}\n" not in "\n" + (TREE / "params.yaml").read_text(encoding="utf-8"):
+        shutil.copy(TREE / "profiles" / PROFILE / "params.yaml", TREE / "params.yaml")
+    wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if _lacking(*_wheel(wheel))]
+    if wheels:
+        options = ["-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--disable-pip-version-check"]
+        install = [sys.executable, "-m", "pip", "install", *options, "--upgrade", "--target", str(site)]
+        subprocess.run([*install, *map(str, wheels)], check=True, stdout=sys.stderr)
+    names = ", ".join(_wheel(wheel)[0] for wheel in wheels) or "nothing"
+    print(f"unpacked; installed {names}", file=sys.stderr)
+    time.sleep(1)  # a file's time may be coarse: what is made from now on is newer than the marker
+    marker.write_text(packed, encoding="utf-8")
+    time.sleep(1)
+
+
+def _fingerprint(folder: Path) -> str:
+    """What was packed, and with which parameters: names and sizes, and the small files' content."""
+    digest = hashlib.sha256()
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
+    for path in (folder / "pack.json", Path("params.yaml"), Path("profiles") / PROFILE / "params.yaml"):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _lacking(name: str, wanted: str) -> bool:
+    """Whether the machine lacks a package, or has an older one."""
+    try:
+        return _numbers(version(name)) < _numbers(wanted)
+    except PackageNotFoundError:
+        return True
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def wait(minutes: float, commands: Sequence[str]) -> int:
+    """Run commands one after another, each in a session of its own, and wait for them as long as a call may take.
+
+    A call that ends first leaves them running: the same call again goes on waiting, as long as the machine is kept. A
+    training that was cut goes on from its checkpoint.
+    """
+    deadline = time.monotonic() + minutes * 60
+    for each in commands:
+        job = WORK.absolute() / "jobs" / hashlib.sha256(each.encode()).hexdigest()[:12]
+        code = job / "code"
+        if not code.exists() and not _alive(job / "pid"):
+            job.mkdir(parents=True, exist_ok=True)
+            words = shlex.quote(str(job))
+            script = f"( {each} ) > {words}/log 2>&1; echo $? > {words}/new; mv {words}/new {words}/code"
+            apart: dict[str, Any] = {"start_new_session": True, "stdin": subprocess.DEVNULL}
+            process = subprocess.Popen(["sh", "-c", script], cwd=TREE, **apart)
+            (job / "pid").write_text(f"{process.pid}\n", encoding="utf-8")
+        print(f"$ {each}", flush=True)
+        begun = said = time.monotonic()
+        while not code.exists() and _alive(job / "pid") and time.monotonic() < deadline:
+            time.sleep(0.5)
+            if time.monotonic() - said > 60:
+                said = time.monotonic()
+                print(f"  {(said - begun) / 60:.0f} min: {_tail(job / 'log', 1)}", flush=True)
+        if not code.exists() and _alive(job / "pid"):
+            print(f"{_tail(job / 'log', 3)}\nnot finished: give the same command again before the machine goes back")
+            return UNFINISHED
+        print(_tail(job / "log", 15), flush=True)
+        status = int(code.read_text()) if code.exists() else 1
+        if status:
+            print(f"ended with code {status}; the same command again tries again")
+            shutil.rmtree(job)
+            return status
+    return 0
+
+
+def _alive(path: Path) -> bool:
+    """Whether the process named in a file still runs."""
+    if not path.exists():
+        return False
+    number = path.read_text().strip()
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _tail(path: Path, lines: int) -> str:
+    """The last lines of a log, of those that a progress bar overwrote only the latest."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    latest = [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.rstrip().split("\n")]
+    return "\n".join(latest[-lines:])
+
+
+def ship(folder: Path, out: Path) -> None:
+    """Put everything that was made since `unpack` into `out`, in pieces that may come back."""
+    since = (WORK / "unpacked").stat().st_mtime
+    made = [path for part in SHIPPED for path in sorted((TREE / part).rglob("*")) if path.is_file()]
+    made = [path for path in made if path.stat().st_mtime > since]
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "pack.json", out / "pack.json")
+    if not made:
+        return
+    whole = WORK / "results.tar.gz"
+    with tarfile.open(whole, "w:gz", compresslevel=6) as archive:
+        for path in made:
+            archive.add(path, path.relative_to(TREE))
+    with whole.open("rb") as file:
+        for number, piece in enumerate(_pieces(file)):
+            if number >= MOST_PIECES:
+                raise QueueError(f"more than {MOST_PIECES} pieces of {PIECE >> 20} MiB: ship fewer results at once")
+            (out / f"results.tar.gz.{number:02d}").write_bytes(piece)
+    print(f"shipped {len(made)} files, {whole.stat().st_size / 2**20:.1f} MiB")
+
+
+def _pieces(file: Any) -> Iterator[bytes]:
+    while piece := file.read(PIECE):
+        yield piece
+
+
+# ---- here, afterwards
+
+
+def collect(folder: Path, root: Path = ROOT) -> list[Path]:
+    """Take in what `ship` and the benchmark left in `folder`: metrics, weights, arrays, tracked runs, rows of speed.
+
+    The copy over there had no Git, so the commit that was packed is put into every record that says "unknown".
+    """
+    about = json.loads((folder / "pack.json").read_text(encoding="utf-8"))
+    taken: list[Path] = []
+    pieces = sorted(folder.glob("results.tar.gz.*"))
+    with tempfile.TemporaryDirectory() as temporary:
+        if pieces:
+            whole, inside = Path(temporary, "results.tar.gz"), Path(temporary, "inside")
+            with whole.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece.read_bytes())
+            with tarfile.open(whole) as archive:
+                archive.extractall(inside, filter="data")
+            for path in sorted(each for each in inside.rglob("*") if each.is_file()):
+                name = path.relative_to(inside)
+                if not name.is_relative_to(f"reports/{PROFILE}/metrics") and name.parts[0] not in SHIPPED:
+                    raise QueueError(f"{name} does not belong among results")
+                if path.suffix in (".json", ".jsonl"):
+                    _name_commit(path, about["commit"], about["dirty"])
+                target = root / name
+                if target.is_symlink() or target.exists():
+                    target.unlink()  # a link into DVC's cache must not be written through
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+                taken.append(name)
+    bench = folder / "bench.json"
+    if bench.exists():
+        rows = json.loads(bench.read_text(encoding="utf-8"))
+        for row in rows:
+            if row["commit"].startswith("unknown"):
+                row["commit"] = about["commit"] + (" with changes" if about["dirty"] else "")
+        path = root / "reports" / "bench.json"
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        fresh = {(row["name"], row["device"]) for row in rows}
+        kept = [row for row in kept if (row["name"], row["device"]) not in fresh]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(kept + rows, indent=2) + "\n", encoding="utf-8")
+        taken.append(path.relative_to(root))
+    return taken
+
+
+def _name_commit(path: Path, commit: str, dirty: bool) -> None:
+    """Write the commit into the provenance of a metrics file, or into the first event of a tracked run."""
+    if path.suffix == ".json":
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for record in content.get("provenance", []) if isinstance(content, dict) else []:
+            if record["commit"] == "unknown":
+                record |= {"commit": commit, "dirty": dirty}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    event = json.loads(lines[0])
+    tags = event.get("tags", {})
+    if tags.get("commit") == "unknown":
+        tags |= {"commit": commit, "mlflow.source.git.commit": commit, "dirty": str(dirty)}
+        lines[0] = json.dumps(event) + "\n"
+        path.write_text("".join(lines), encoding="utf-8")
+
+
+def afterwards(taken: Sequence[Path]) -> str:
+    """What makes the rest of the pipeline know of collected results."""
+    found = {
+        f"{name.parts[-2]}@{name.stem}"
+        for name in taken
+        if name.is_relative_to(f"reports/{PROFILE}/metrics") and name.suffix == ".json"
+    }
+    stages = " ".join(sorted(found, key=lambda stage: (not stage.startswith("train"), stage)))
+    return f"""\
+to have MLflow, DVC and the page know of them:
+    python -m pipeline sync-mlflow
+    python -m pipeline profile switch {PROFILE}
+    dvc commit --force {stages}
+    dvc repro figures tables --single-item
+    python -m pipeline profile save"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command")
+    shown = commands.add_parser("show", help="print the shell command of an entry")
+    shown.add_argument("name")
+    shown.add_argument("--pack", default=PACK, help="the packed folder, relative to the working tree")
+    packed = commands.add_parser("pack", help="gather what must travel beside the working tree")
+    packed.add_argument("folder", type=Path)
+    packed.add_argument("--data", nargs="*", default=[], help="data sets; all of the profile by default")
+    packed.add_argument("--without", nargs="*", default=[], help="packages that the machine has already")
+    packed.add_argument("--weights", nargs="*", default=[], help="runs whose weights travel too")
+    collected = commands.add_parser("collect", help="take in what came back")
+    collected.add_argument("folder", type=Path)
+    unpacked = commands.add_parser("unpack", help="over there: install and place what was packed")
+    unpacked.add_argument("folder", type=Path)
+    waited = commands.add_parser("wait", help="over there: run commands that may outlast a call")
+    waited.add_argument("minutes", type=float)
+    waited.add_argument("commands", nargs="+")
+    shipped = commands.add_parser("ship", help="over there: put what was made into a folder")
+    shipped.add_argument("pack", type=Path)
+    shipped.add_argument("out", type=Path)
+    told = parser.parse_args(arguments)
+    match told.command:
+        case "show":
+            entries = {entry.name: entry for entry in queue(paper_params())}
+            if told.name not in entries:
+                raise QueueError(f"no entry {told.name}; there are: {', '.join(entries)}")
+            print(command(entries[told.name], told.pack), end="")
+        case "pack":
+            pack(told.folder, told.data, told.without, told.weights)
+        case "collect":
+            taken = collect(told.folder)
+            print("\n".join(str(name) for name in taken))
+            if any(name.suffix == ".json" and "metrics" in name.parts for name in taken):
+                print(afterwards(taken))
+        case "unpack":
+            unpack(told.folder)
+        case "wait":
+            return wait(told.minutes, told.commands)
+        case "ship":
+            ship(told.pack, told.out)
+        case _:
+            print(overview(queue(paper_params())))
+    return 0
+
+
+def overview(entries: Sequence[Entry]) -> str:
+    """The queue as a table."""
+    width = max(len(entry.name) for entry in entries)
+    lines = [f"{'name':<{width}}  minutes  {'state':<12}  what"]
+    for entry in entries:
+        needs = f" (after {', '.join(entry.needs)})" if entry.needs else ""
+        lines.append(f"{entry.name:<{width}}  {entry.minutes:7.0f}  {state(entry):<12}  {entry.about}{needs}")
+    missing = sum(entry.minutes for entry in entries if state(entry) not in ("done", "at will"))
+    return "\n".join([*lines, f"{missing:.0f} minutes missing, by a guess"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
