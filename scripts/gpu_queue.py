@@ -4,19 +4,18 @@
     python scripts/gpu_queue.py show NAME          the shell command for it
     python scripts/gpu_queue.py pack DIR           gather in DIR what must travel beside the working tree
     python scripts/gpu_queue.py collect DIR        take in what came back
+    python scripts/gpu_queue.py page               write scripts/gpu_queue.md from this file
 
 Made for machines that have Python 3.12 with torch and little else, that get a copy of the working tree (no Git, no DVC,
 no MLflow, none of the ignored files) and run one command of a few minutes at a time, whose files come back from the
 folder $OUT in pieces of limited size. scripts/gpu_queue.md tells the whole way.
 
-Three more commands are for over there, and part of what `show` prints: `unpack`, `wait` and `ship`. They need nothing
-but Python's own library.
+What `show` prints uses scripts/gpu_there.py, which needs nothing but Python's own library.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import shlex
@@ -25,58 +24,32 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gpu_there import PIECE, PROFILE, SHIPPED, UNFINISHED, QueueError, code_hash, put, wheel_of
+
 ROOT = Path(__file__).resolve().parents[1]
-PROFILE = "paper"
 PACK = ".gpu"
 """Where `pack` is expected, relative to the repository, unless another folder is named."""
 
-WORK = Path(".cache") / "gpu"
-"""Over there: what `unpack` and `wait` keep from one call to the next."""
-TREE = WORK / "tree"
-"""The copy that stages run in. A next call may send the working tree anew and take back what a stage has written."""
 COMMAND_LENGTH = 2000
 CALL_MINUTES = 9
-PIECE = 15 << 20
-MOST_PIECES = 7  # and pack.json
 TRAVELLING = 64 << 20
-UNFINISHED = 75  # EX_TEMPFAIL
 
 WANTED = ["pyro-ppl", "typer", "pydantic", "pyyaml", "safetensors", "pandas", "scikit-learn", "tqdm", "pytest"]
 """What the stages and the GPU tests import beside torch and what comes with it."""
 FROM_TORCH = {
-    "torch",
-    "numpy",
-    "filelock",
-    "fsspec",
-    "jinja2",
-    "markupsafe",
-    "mpmath",
-    "networkx",
-    "setuptools",
-    "sympy",
-}
+    "torch", "numpy", "filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "setuptools", "sympy",
+}  # fmt: skip
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
-
-SHIPPED = (f"reports/{PROFILE}/metrics", "models", "results", ".tracking")
 
 MS_PER_STEP = {"generative": 20.0, "vae": 3.0}
 """Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked."""
 MINUTES_PER_PROBE = 0.05
 STARTING = 1.5
-
-
-class QueueError(SystemExit):
-    """Something to mend; the message says what."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(f"error: {message}")
 
 
 @dataclass(frozen=True)
@@ -223,9 +196,9 @@ def command(entry: Entry, pack: str = PACK) -> str:
     words = " ".join(shlex.quote(each) for each in entry.commands)
     text = f"""\
 export OUT="${{OUT:-$PWD/out}}" PYTHONUNBUFFERED=1 CAPSULES_MLFLOW=off
-PYTHONPATH="$(python3 scripts/gpu_queue.py unpack {shlex.quote(pack)})" || exit; export PYTHONPATH
-python3 scripts/gpu_queue.py wait {CALL_MINUTES} {words} &&
-python3 scripts/gpu_queue.py ship {shlex.quote(pack)} "$OUT"
+PYTHONPATH="$(python3 scripts/gpu_there.py unpack {shlex.quote(pack)})" || exit; export PYTHONPATH
+python3 scripts/gpu_there.py wait {CALL_MINUTES} {words} &&
+python3 scripts/gpu_there.py ship {shlex.quote(pack)} "$OUT"
 """
     if len(text) > COMMAND_LENGTH:
         raise QueueError(f"the command of {entry.name} is longer than {COMMAND_LENGTH} characters")
@@ -239,21 +212,22 @@ def pack(folder: Path, data: Sequence[str], without: Sequence[str], weights: Seq
     """Gather wheels, data sets and weights in `folder`, which Git ignores, and say how large it all is."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    params = paper_params()
-    for name in data or params["datasets"]:
+    for part in ("data", "models"):
+        shutil.rmtree(folder / part, ignore_errors=True)
+    for name in data or paper_params()["datasets"]:
         path = ROOT / "data" / "processed" / f"{name}.npz"
         if not path.exists():
             raise QueueError(
                 f"{path.relative_to(ROOT)} is missing: `python -m pipeline profile switch {PROFILE}`, then "
                 f"`dvc repro preprocess@{name}`"
             )
-        _put(path, folder / "data" / path.name)
+        put(path, folder / "data" / path.name)
     for run in weights:
         source = ROOT / "models" / run
         if not (source / "weights.safetensors").exists():
             raise QueueError(f"models/{run} has no weights: train or collect them first")
         for path in source.iterdir():
-            _put(path, folder / "models" / run / path.name)
+            put(path, folder / "models" / run / path.name)
     _download(folder / "wheels", pins(without))
     commit, dirty = _git_state()
     about = {"commit": commit, "dirty": dirty, "code": code_hash(ROOT)}
@@ -289,9 +263,9 @@ def _download(folder: Path, wanted: list[str]) -> None:
     """Wheels for Python 3.12 on Linux. Those of another version that an earlier packing left are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     for wheel in folder.glob("*.whl"):
-        if "==".join(_wheel(wheel)) not in wanted:
+        if "==".join(wheel_of(wheel)) not in wanted:
             wheel.unlink()
-    there = {"==".join(_wheel(wheel)) for wheel in folder.glob("*.whl")}
+    there = {"==".join(wheel_of(wheel)) for wheel in folder.glob("*.whl")}
     missing = [each for each in wanted if each not in there]
     if not missing:
         return
@@ -300,177 +274,11 @@ def _download(folder: Path, wanted: list[str]) -> None:
     subprocess.run([sys.executable, "-m", "pip", "download", "-q", *target, "-d", str(folder), *missing], check=True)
 
 
-def _wheel(path: Path) -> tuple[str, str]:
-    """Name and version of a wheel, the name as requirements.lock writes it."""
-    name, number, *_ = path.name.split("-")
-    return re.sub(r"[-_.]+", "-", name).lower(), number
-
-
-def code_hash(root: Path) -> str:
-    """A hash of the library and the stages: results are only worth their commit if this is the same over there."""
-    digest = hashlib.sha256()
-    for folder in ("pipeline", "stages"):
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 def _git_state() -> tuple[str, bool]:
     sys.path.insert(0, str(ROOT))
     from stages.workspace import git_state
 
     return git_state(ROOT)
-
-
-def _put(source: Path, target: Path) -> None:
-    """Copy a file with its time, unless the target is as large and as new."""
-    if target.exists():
-        old, new = target.stat(), source.stat()
-        if old.st_size == new.st_size and old.st_mtime >= new.st_mtime:
-            return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source, target)
-
-
-# ---- over there
-
-
-def unpack(folder: Path) -> None:
-    """Install what the machine lacks, lay out a tree to work in, and print what PYTHONPATH should be.
-
-    Doing it again changes nothing, unless something else was packed.
-    """
-    about = json.loads((folder / "pack.json").read_text(encoding="utf-8"))
-    if about["code"] != code_hash(Path.cwd()):
-        raise QueueError("this copy's code is not what was packed: pack again")
-    site, marker = (WORK / "site").absolute(), WORK / "unpacked"
-    print(site)
-    packed = _fingerprint(folder)
-    if marker.exists() and marker.read_text(encoding="utf-8") == packed:
-        return
-    if any(_alive(path) for path in WORK.glob("jobs/*/pid")):
-        raise QueueError("something else was packed while an earlier command still runs: wait for it first")
-    shutil.rmtree(WORK / "jobs", ignore_errors=True)
-    left_out = (".git", ".cache", ".venv", folder.name, "__pycache__", "out")
-    shutil.copytree(".", TREE, ignore=shutil.ignore_patterns(*left_out), dirs_exist_ok=True)
-    for part, target in (("data", TREE / "data" / "processed"), ("models", TREE / "models")):
-        for path in (folder / part).rglob("*"):
-            if path.is_file():
-                _put(path, target / path.relative_to(folder / part))
-    if f"\nprofile: {PROFILE}\n" not in "\n" + (TREE / "params.yaml").read_text(encoding="utf-8"):
-        shutil.copy(TREE / "profiles" / PROFILE / "params.yaml", TREE / "params.yaml")
-    wheels = [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if _lacking(*_wheel(wheel))]
-    if wheels:
-        options = ["-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--disable-pip-version-check"]
-        install = [sys.executable, "-m", "pip", "install", *options, "--upgrade", "--target", str(site)]
-        subprocess.run([*install, *map(str, wheels)], check=True, stdout=sys.stderr)
-    names = ", ".join(_wheel(wheel)[0] for wheel in wheels) or "nothing"
-    print(f"unpacked; installed {names}", file=sys.stderr)
-    time.sleep(1)  # a file's time may be coarse: what is made from now on is newer than the marker
-    marker.write_text(packed, encoding="utf-8")
-    time.sleep(1)
-
-
-def _fingerprint(folder: Path) -> str:
-    """What was packed, and with which parameters: names and sizes, and the small files' content."""
-    digest = hashlib.sha256()
-    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-        digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
-    for path in (folder / "pack.json", Path("params.yaml"), Path("profiles") / PROFILE / "params.yaml"):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _lacking(name: str, wanted: str) -> bool:
-    """Whether the machine lacks a package, or has an older one."""
-    try:
-        return _numbers(version(name)) < _numbers(wanted)
-    except PackageNotFoundError:
-        return True
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def wait(minutes: float, commands: Sequence[str]) -> int:
-    """Run commands one after another, each in a session of its own, and wait for them as long as a call may take.
-
-    A call that ends first leaves them running: the same call again goes on waiting, as long as the machine is kept. A
-    training that was cut goes on from its checkpoint.
-    """
-    deadline = time.monotonic() + minutes * 60
-    for each in commands:
-        job = WORK.absolute() / "jobs" / hashlib.sha256(each.encode()).hexdigest()[:12]
-        code = job / "code"
-        if not code.exists() and not _alive(job / "pid"):
-            job.mkdir(parents=True, exist_ok=True)
-            words = shlex.quote(str(job))
-            script = f"( {each} ) > {words}/log 2>&1; echo $? > {words}/new; mv {words}/new {words}/code"
-            apart: dict[str, Any] = {"start_new_session": True, "stdin": subprocess.DEVNULL}
-            process = subprocess.Popen(["sh", "-c", script], cwd=TREE, **apart)
-            (job / "pid").write_text(f"{process.pid}\n", encoding="utf-8")
-        print(f"$ {each}", flush=True)
-        begun = said = time.monotonic()
-        while not code.exists() and _alive(job / "pid") and time.monotonic() < deadline:
-            time.sleep(0.5)
-            if time.monotonic() - said > 60:
-                said = time.monotonic()
-                print(f"  {(said - begun) / 60:.0f} min: {_tail(job / 'log', 1)}", flush=True)
-        if not code.exists() and _alive(job / "pid"):
-            print(f"{_tail(job / 'log', 3)}\nnot finished: give the same command again before the machine goes back")
-            return UNFINISHED
-        print(_tail(job / "log", 15), flush=True)
-        status = int(code.read_text()) if code.exists() else 1
-        if status:
-            print(f"ended with code {status}; the same command again tries again")
-            shutil.rmtree(job)
-            return status
-    return 0
-
-
-def _alive(path: Path) -> bool:
-    """Whether the process named in a file still runs."""
-    if not path.exists():
-        return False
-    number = path.read_text().strip()
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def _tail(path: Path, lines: int) -> str:
-    """The last lines of a log, of those that a progress bar overwrote only the latest."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    latest = [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in text.rstrip().split("\n")]
-    return "\n".join(latest[-lines:])
-
-
-def ship(folder: Path, out: Path) -> None:
-    """Put everything that was made since `unpack` into `out`, in pieces that may come back."""
-    since = (WORK / "unpacked").stat().st_mtime
-    made = [path for part in SHIPPED for path in sorted((TREE / part).rglob("*")) if path.is_file()]
-    made = [path for path in made if path.stat().st_mtime > since]
-    out.mkdir(parents=True, exist_ok=True)
-    shutil.copy(folder / "pack.json", out / "pack.json")
-    if not made:
-        return
-    whole = WORK / "results.tar.gz"
-    with tarfile.open(whole, "w:gz", compresslevel=6) as archive:
-        for path in made:
-            archive.add(path, path.relative_to(TREE))
-    with whole.open("rb") as file:
-        for number, piece in enumerate(_pieces(file)):
-            if number >= MOST_PIECES:
-                raise QueueError(f"more than {MOST_PIECES} pieces of {PIECE >> 20} MiB: ship fewer results at once")
-            (out / f"results.tar.gz.{number:02d}").write_bytes(piece)
-    print(f"shipped {len(made)} files, {whole.stat().st_size / 2**20:.1f} MiB")
-
-
-def _pieces(file: Any) -> Iterator[bytes]:
-    while piece := file.read(PIECE):
-        yield piece
 
 
 # ---- here, afterwards
@@ -504,6 +312,8 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
                 taken.append(name)
+                if name.parent.name == "evaluate" and path.suffix == ".json":  # DVC wants the folder, empty or not
+                    (root / "results" / "evaluate" / path.stem).mkdir(parents=True, exist_ok=True)
     bench = folder / "bench.json"
     if bench.exists():
         rows = json.loads(bench.read_text(encoding="utf-8"))
@@ -555,6 +365,77 @@ to have MLflow, DVC and the page know of them:
     python -m pipeline profile save"""
 
 
+PAGE = """\
+# What a borrowed GPU machine should run
+
+Written by `python scripts/gpu_queue.py page`. For a GPU machine without network access that has Python 3.12 and torch,
+but neither DVC, MLflow nor Pyro; it gets a copy of the working tree, runs one command of at most ten minutes at a time
+and gives back a few files. Everything below was rehearsed, from packing to collecting, with shortened parameters in
+such a Python on a CPU; the minutes are guesses until they ran on a GPU.
+
+## Here, before
+
+    python -m pipeline profile switch paper
+    dvc repro preprocess
+    python scripts/gpu_queue.py pack {pack}
+
+Git ignores the packed folder: name it among what travels. It holds wheels, in the versions of requirements.lock, of
+what such a machine may lack, and the data sets. Where that is too much, `--without scipy` leaves out a package that the
+machine has, `--data mnist` all other data sets. Results name the commit that was packed: commit first, and pack again
+after any change of the code.
+
+The number of seeds is `runs.<run>.replicas` in params.yaml.
+
+## There
+
+What `python scripts/gpu_queue.py show NAME` prints, in the folder of the copy; most valuable first:
+
+| name | minutes | what | stage |
+| --- | ---: | --- | --- |
+{rows}
+
+For `{example}`:
+
+```
+{command}```
+
+`unpack` installs what is missing beside the machine's own packages and lays out a tree to work in, with the parameters
+of the paper profile. `wait` runs the stages in sessions of their own and waits {minutes} minutes at most. If it ends
+with code {unfinished}, they are still at work: give the same command again before the machine goes back. `ship` puts
+metrics, weights, arrays and tracked runs into `$OUT`, as a tar file cut into pieces of {piece} MiB.
+
+## Here, afterwards
+
+    python scripts/gpu_queue.py collect DIR
+
+DIR is the folder that came back. It then prints the commands by which MLflow, DVC and the page learn of the results. An
+entry that starts from trained weights finds them where it runs on the same machine as the training; for another one,
+`python scripts/gpu_queue.py pack {pack} --weights capsules-mnist` packs those that were collected.
+"""
+
+
+def page(entries: Sequence[Entry]) -> str:
+    """The text of scripts/gpu_queue.md, the sweep in one row for each run."""
+    shown = {re.sub(r"^(sweep-.*-)[0-9.]+$", r"\1ANGLE", entry.name): entry for entry in entries}
+    rows = []
+    for name, entry in shown.items():
+        row = f"| {name} | {entry.minutes:.0f} | {entry.about} | `{'; '.join(entry.commands)}` |"
+        if name != entry.name:
+            angle = entry.name.rpartition("-")[2]
+            row = row.replace(f" {angle} degrees", " ANGLE degrees").replace(f" {angle}`", " ANGLE`")
+        rows.append(row)
+    example = next(entry for entry in entries if entry.name.startswith("train-"))
+    return PAGE.format(
+        pack=PACK,
+        rows="\n".join(rows),
+        example=example.name,
+        command=command(example),
+        minutes=CALL_MINUTES,
+        unfinished=UNFINISHED,
+        piece=PIECE >> 20,
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -569,14 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     packed.add_argument("--weights", nargs="*", default=[], help="runs whose weights travel too")
     collected = commands.add_parser("collect", help="take in what came back")
     collected.add_argument("folder", type=Path)
-    unpacked = commands.add_parser("unpack", help="over there: install and place what was packed")
-    unpacked.add_argument("folder", type=Path)
-    waited = commands.add_parser("wait", help="over there: run commands that may outlast a call")
-    waited.add_argument("minutes", type=float)
-    waited.add_argument("commands", nargs="+")
-    shipped = commands.add_parser("ship", help="over there: put what was made into a folder")
-    shipped.add_argument("pack", type=Path)
-    shipped.add_argument("out", type=Path)
+    commands.add_parser("page", help="write scripts/gpu_queue.md")
     told = parser.parse_args(arguments)
     match told.command:
         case "show":
@@ -591,12 +465,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(str(name) for name in taken))
             if any(name.suffix == ".json" and "metrics" in name.parts for name in taken):
                 print(afterwards(taken))
-        case "unpack":
-            unpack(told.folder)
-        case "wait":
-            return wait(told.minutes, told.commands)
-        case "ship":
-            ship(told.pack, told.out)
+        case "page":
+            (ROOT / "scripts" / "gpu_queue.md").write_text(page(queue(paper_params())), encoding="utf-8")
         case _:
             print(overview(queue(paper_params())))
     return 0

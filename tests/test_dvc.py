@@ -100,7 +100,7 @@ def cut(values: dict[str, Any]) -> None:
     values["datasets"]["digits"] |= {"train": 64, "validation": 32, "test": 32}
     for run in values["runs"].values():
         run["replicas"] = 1
-        run["training"] |= {"epochs": 1, "batch_size": 32}
+        run["training"] |= {"epochs": 1, "batch_size": 32, "learning_rate": 0.001}
     values["runs"][CAPSULES]["model"] |= SMALL_MODEL
     values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
     values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}

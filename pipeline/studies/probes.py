@@ -35,11 +35,14 @@ def fit_probe(
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits
 
     best: tuple[float, Probe] | None = None
     for strength in strengths:
         classifier = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=300))
-        with warnings.catch_warnings():
+        # The products are small: several threads wait for each other more than they work, a hundred times more where
+        # a core is busy with something else.
+        with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
             # 300 steps leave the accuracy settled even where the weights still move; validation judges the result.
             warnings.simplefilter("ignore", ConvergenceWarning)
             classifier.fit(train[0].astype(np.float64), train[1])

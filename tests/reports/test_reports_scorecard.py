@@ -127,6 +127,7 @@ def on_mnist(values: dict[str, Any], **dataset: Any) -> Params:
     values["datasets"]["mnist"] = values["datasets"]["digits"] | MNIST | dataset
     for name in ("capsules", "vae"):
         values["runs"][f"{name}-mnist"] = values["runs"][f"{name}-digits"] | {"dataset": "mnist"}
+    values["sources"] = [*values["sources"], "mnist"]
     return parse_params(values)
 
 

@@ -1,0 +1,82 @@
+"""`python -m benchmarks`: its rows, and that later measurements take the place of earlier ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rows import Mark, Row, allowance, duration, merge, rate, table
+from pipeline.errors import UserError
+
+ROOT = Path(__file__).parents[1]
+ASKED = {"name", "value", "unit", "limit", "share_of_limit", "reference", "ratio"}
+
+
+def test_more_is_better_for_rates_and_less_for_durations() -> None:
+    fast = rate("a", 50.0, "images/s", Mark(200.0, "most"), Mark(25.0, "theirs"))
+    assert (fast.share_of_limit, fast.ratio) == (0.25, 2.0)
+    short = duration("b", 20.0, "ms", Mark(5.0, "least"), Mark(60.0, "theirs"))
+    assert (short.share_of_limit, short.ratio) == (0.25, 3.0)
+    used = allowance("c", 2.0, "%", Mark(5.0, "allowed"))
+    assert (used.share_of_limit, used.ratio) == (0.4, None)
+
+
+def test_merging_replaces_rows_of_the_same_name_and_device_only(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    merge(path, [rate("a", 1.0, "x"), rate("b", 2.0, "x")], "CPU", "this one", "abc")
+    merge(path, [rate("a", 3.0, "x")], "GPU", "that one", "abc")
+    merge(path, [rate("a", 5.0, "x"), rate("c", 6.0, "x")], "CPU", "this one", "def")
+    rows = json.loads(path.read_text())
+    assert [(row["name"], row["device"], row["value"]) for row in rows] == [
+        ("a", "CPU", 5.0), ("b", "CPU", 2.0), ("a", "GPU", 3.0), ("c", "CPU", 6.0),
+    ]  # fmt: skip
+    assert rows[0]["commit"] == "def"
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text('{"a": 1}')
+    with pytest.raises(UserError, match="does not hold rows"):
+        merge(path, [rate("a", 1.0, "x")], "CPU", "", "")
+    assert path.read_text() == '{"a": 1}'
+
+
+def test_the_table_says_what_limits_and_references_are() -> None:
+    text = table([Row("a", 2.0, "ms", 1.0, 0.5, 4.0, 2.0, "the least", "theirs", "how")])
+    assert "50.0%" in text
+    assert "2.00 x" in text
+    for words in ("the least", "theirs", "how"):
+        assert words in text
+
+
+@pytest.mark.slow
+def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--device", "cpu", "--output", str(path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # several threads wait for each other where others run, too
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(path.read_text())}
+    for row in rows.values():
+        assert row.keys() >= ASKED
+        assert math.isfinite(row["value"])
+        for share, to in (("share_of_limit", "limit"), ("ratio", "reference")):
+            assert (row[share] is None) == (row[to] is None)
+            if row[to] is not None:
+                assert row[f"{to}_is"], f"{row['name']}: what is its {to}?"
+        assert all(row[key] for key in ("unit", "device", "machine", "commit", "measured"))
+        assert row["name"] in done.stdout
+    step = rows["generative: training step"]
+    assert 0 < step["share_of_limit"] < 1
+    assert step["ratio"] > 0
+    for name in ("rendering", "encoder", "bound"):
+        assert 0 < rows[f"generative: share of {name}"]["value"] < 100
+    for name in ("renderer: forward and backward", "encoder: arithmetic", "machine: copy rate", "bound alone"):
+        assert any(name in each for each in rows)
+    assert 0 < rows["renderer: forward and backward"]["share_of_limit"] < 1

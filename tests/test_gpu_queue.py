@@ -1,0 +1,130 @@
+"""The way to a borrowed GPU machine and back, with everything heavy left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import gpu_queue  # noqa: E402
+import gpu_there  # noqa: E402
+
+RECORD = {"commit": "unknown", "dirty": True, "seeds": [0, 1]}
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working tree's copy with a packed folder, as it arrives over there."""
+    folder = tmp_path / "there"
+    for name in ("pipeline", "stages"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "code.py").write_text("x = 1\n")
+    for name in ("params.yaml", "profiles/paper/params.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        profile = "paper" if "paper" in name else "quick"
+        (folder / name).write_text(f"# about\nprofile: {profile}\n")
+    about = {"commit": "abc", "dirty": False, "code": gpu_there.code_hash(folder)}
+    (folder / ".gpu" / "data").mkdir(parents=True)
+    (folder / ".gpu" / "pack.json").write_text(json.dumps(about))
+    (folder / ".gpu" / "data" / "mnist.npz").write_bytes(b"digits")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def results_of(tree: Path) -> None:
+    """What a training leaves behind."""
+    for name, content in {
+        "reports/paper/metrics/evaluate/a.json": json.dumps({"provenance": [RECORD]}),
+        "models/a/weights.safetensors": "weights",
+        ".tracking/run/events.jsonl": json.dumps({"event": "start", "tags": {"commit": "unknown"}}) + "\nrest\n",
+    }.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(content)
+
+
+def test_every_command_is_short_enough_and_every_entry_is_on_the_page() -> None:
+    entries = gpu_queue.queue(gpu_queue.paper_params())
+    assert len({entry.name for entry in entries}) == len(entries)
+    text = (ROOT / "scripts" / "gpu_queue.md").read_text()
+    for entry in entries:
+        assert len(gpu_queue.command(entry)) <= 2000
+        name = entry.name if not entry.name.startswith("sweep-") else f"{entry.name.rpartition('-')[0]}-ANGLE"
+        assert f"| {name} |" in text, "python scripts/gpu_queue.py page"
+
+
+def test_unpacking_lays_out_a_tree_with_the_paper_parameters_and_data(copy: Path, capsys) -> None:
+    gpu_there.unpack(Path(".gpu"))
+    tree = copy / gpu_there.TREE
+    assert capsys.readouterr().out.strip() == str(copy / gpu_there.WORK / "site")
+    assert "profile: paper" in (tree / "params.yaml").read_text()
+    assert (tree / "data" / "processed" / "mnist.npz").read_bytes() == b"digits"
+
+
+def test_code_other_than_what_was_packed_is_refused(copy: Path) -> None:
+    (copy / "stages" / "code.py").write_text("x = 2\n")
+    with pytest.raises(SystemExit, match="pack again"):
+        gpu_there.unpack(Path(".gpu"))
+
+
+def test_results_come_back_in_pieces_with_the_commit_that_was_packed(copy: Path, tmp_path: Path, monkeypatch) -> None:
+    gpu_there.unpack(Path(".gpu"))
+    results_of(copy / gpu_there.TREE)
+    monkeypatch.setattr(gpu_there, "PIECE", 200)
+    monkeypatch.setattr(gpu_there, "MOST_PIECES", 99)
+    gpu_there.ship(Path(".gpu"), tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("results.tar.gz.*"))) > 1
+
+    here = tmp_path / "here"
+    taken = gpu_queue.collect(tmp_path / "out", here)
+    assert sorted(map(str, taken)) == [
+        ".tracking/run/events.jsonl",
+        "models/a/weights.safetensors",
+        "reports/paper/metrics/evaluate/a.json",
+    ]
+    metrics = json.loads((here / "reports/paper/metrics/evaluate/a.json").read_text())
+    assert metrics["provenance"] == [{"commit": "abc", "dirty": False, "seeds": [0, 1]}]
+    first, rest = (here / ".tracking/run/events.jsonl").read_text().splitlines()
+    assert json.loads(first)["tags"]["commit"] == "abc"
+    assert rest == "rest"
+    assert (here / "results" / "evaluate" / "a").is_dir()
+    assert "dvc commit --force evaluate@a" in gpu_queue.afterwards(taken)
+
+
+def test_an_entry_is_done_once_all_its_seeds_are_there(tmp_path: Path) -> None:
+    entry = gpu_queue.Entry("evaluate-a", "", ["true"], 1, {"evaluate/a.json": 5})
+    assert gpu_queue.state(entry, tmp_path) == "missing"
+    results_of(tmp_path)
+    assert gpu_queue.state(entry, tmp_path) == "2 of 5 seeds"
+    assert gpu_queue.state(gpu_queue.Entry("evaluate-a", "", ["true"], 1, {"evaluate/a.json": 2}), tmp_path) == "done"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+def test_a_command_that_outlasts_its_call_is_waited_for_by_the_next(copy: Path) -> None:
+    gpu_there.unpack(Path(".gpu"))
+    command = ["sleep 2; echo once >> made"]
+    assert gpu_there.wait(0.01, command) == gpu_there.UNFINISHED
+    assert gpu_there.wait(1, command) == 0
+    assert gpu_there.wait(1, command) == 0
+    assert (copy / gpu_there.TREE / "made").read_text() == "once\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+def test_a_command_that_fails_says_so_and_is_tried_again(copy: Path, capsys) -> None:
+    gpu_there.unpack(Path(".gpu"))
+    command = ["test -e made || { echo no luck; touch made; exit 3; }"]
+    assert gpu_there.wait(1, command) == 3
+    assert "no luck" in capsys.readouterr().out
+    assert gpu_there.wait(1, command) == 0
+
+
+def test_the_machine_side_needs_nothing_but_python(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "scripts" / "gpu_there.py", tmp_path)
+    isolated = [sys.executable, "-I", "-S", str(tmp_path / "gpu_there.py"), "wait", "--help"]
+    assert subprocess.run(isolated, capture_output=True, timeout=30, check=False).returncode == 0
