@@ -289,6 +289,8 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
 
     The copy over there had no Git, so the commit that was packed is put into every record that says "unknown".
     """
+    if not (folder / "pack.json").exists():
+        raise QueueError(f"{folder} has no pack.json: it is not what `ship` made")
     about = json.loads((folder / "pack.json").read_text(encoding="utf-8"))
     taken: list[Path] = []
     pieces = sorted(folder.glob("results.tar.gz.*"))
