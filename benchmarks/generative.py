@@ -107,7 +107,7 @@ def rendering(step: Step) -> Callable[[], None]:
     model = step.model
     with torch.no_grad():
         logits, found = model.encode_parts(step.images[0])
-        templates, presence = model.templates.sigmoid(), logits.sigmoid()
+        templates, presence = model.templates, logits.sigmoid()
     leaves = templates.requires_grad_(), found.requires_grad_(), presence.requires_grad_()
     upstream = torch.rand(step.batch, IMAGE, IMAGE, device=step.device)
 

@@ -35,6 +35,13 @@ from pipeline.layers.rendering import render
 from pipeline.models import Model
 from pipeline.params import GenerativeModelParams
 
+# Adam moves every parameter by about its step size, whatever the gradient. Logits of pixels have several units to go
+# where weights of a layer have hundredths, so templates are learnt as logits / gain: as plain logits they were still
+# noise when the encoder had settled for them (on digits the bound of 12 epochs is then that of 35 without the gain).
+TEMPLATE_GAIN = 20.0
+TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
+"""Logits that templates begin at, and the sd of the noise on them."""
+
 
 @dataclass(frozen=True)
 class Capsules:
@@ -88,7 +95,8 @@ class GenerativeModel(Model):
         # The generative parameters, in the document's symbols. First index of [P, 1 + O]: the part; of the second, 0
         # is the dummy parent.
         size = params.template_size
-        self.templates = nn.Parameter(torch.randn(P, 2, size, size) * 0.5)  # logits of intensity and opacity
+        begin = torch.tensor([TEMPLATE_INTENSITY, TEMPLATE_OPACITY]).view(2, 1, 1) / TEMPLATE_GAIN
+        self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
         self.log_rho = nn.Parameter(torch.zeros(P, O))
         self.gamma = nn.Parameter(torch.zeros(P, 1 + O))  # log odds
         self.M = nn.Parameter(poses.spread(P, params.template_scale).expand(O, P, POSE_SIZE).clone())  # offsets
@@ -118,6 +126,11 @@ class GenerativeModel(Model):
     # ---- the generative parameters in their natural form
 
     @property
+    def templates(self) -> Tensor:
+        """Intensity and opacity of the templates in [0, 1], `[P, 2, size, size]`."""
+        return (TEMPLATE_GAIN * self.template_weights).sigmoid()
+
+    @property
     def c(self) -> Tensor:
         """Sds c_ij of the parts' poses, `[P, 1 + O]`, the dummy's first."""
         c = self.params.pose_sd_floor + F.softplus(self.c_excess)
@@ -135,7 +148,7 @@ class GenerativeModel(Model):
 
     def generative_parameters(self) -> int:
         """How many numbers the generative model learns (the guide's not counted)."""
-        return sum(p.numel() for p in (self.templates, self.log_rho, self.gamma, self.M, self.c_excess))
+        return sum(p.numel() for p in (self.template_weights, self.log_rho, self.gamma, self.M, self.c_excess))
 
     # ---- the generative model
 
@@ -148,7 +161,7 @@ class GenerativeModel(Model):
 
     def draw(self, parts: Tensor) -> Tensor:
         """The picture `[B, S, S]` of part states `[B, P, 7]`."""
-        return render(self.templates.sigmoid(), parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
+        return render(self.templates, parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
 
     def model(self, images: Tensor | None, count: int, coupling: Tensor | float = 1.0) -> Tensor:
         """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed where given.
@@ -156,7 +169,7 @@ class GenerativeModel(Model):
         Returns:
             the rendered means `[count, S, S]`.
         """
-        O, like = self.params.objects, self.templates
+        O, like = self.params.objects, self.M
         with pyro.plate("images", count):
             p = torch.full((count, O), self.params.object_presence, dtype=like.dtype, device=like.device).logit()
             y0 = pyro.sample("y0", RelaxedPresence(p, self.params.temperature).to_event(1))
@@ -235,12 +248,13 @@ class GenerativeModel(Model):
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """At `seeding_epoch`, take the M_ij of each object from the part poses of one of `images [n >= O, 1, S, S]`.
+        """At `seeding_epoch`, take the M_ij of each object from the part poses of one of `images [n, 1, S, S]`.
 
-        Objects so begin as different arrangements that occur, as k-means begins with points of the data.
+        Objects so begin as different arrangements that occur, as k-means begins with points of the data. With fewer
+        images than objects, some share one.
         """
         if epoch == self.params.seeding_epoch:
-            found = self.encode(images[: self.params.objects])
+            found = self.encode(images[torch.arange(self.params.objects, device=images.device) % len(images)])
             own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
             frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
             part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
@@ -259,6 +273,7 @@ class BoundTrace:
     y0: Tensor  # (B, O)
     mean: Tensor  # (B, S, S), rendered
     error: Tensor  # (B,), squared error summed over the pixels
+    children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
 
     @property
     def bound(self) -> Tensor:
@@ -266,7 +281,13 @@ class BoundTrace:
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
     def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
-        """Per-image values of the bound's terms and of what shows a collapse."""
+        """Per-image values of the bound's terms and of what shows a collapse.
+
+        That is, over the batch: the mean number of children of the object that has most, and the perplexity of the
+        objects' shares in all children, from 1 (one object owns every part) to O.
+        """
+        children = self.children.mean(0)
+        share = children / children.sum()
         return {
             "bound": self.bound,
             "log_pixels": self.log_pixels,
@@ -276,6 +297,8 @@ class BoundTrace:
             "pixel_error": self.error,
             "parts_on": self.parts[..., 0].sigmoid().mean(-1),
             "objects_on": self.y0.sigmoid().mean(-1),
+            "most_children": children.max(),
+            "objects_in_use": (-torch.xlogy(share, share).sum()).exp(),
             "pose_sd": model.c[:, 1:].mean(),
         }
 
@@ -302,6 +325,8 @@ def trace_bound(
         trace.compute_log_prob()
     p, q = model_trace.nodes, guide_trace.nodes
     mean = p["_RETURN"]["value"]
+    with torch.no_grad():
+        parents = p["parts"]["fn"].parent_posterior(q["parts"]["value"])  # (B, P, 1 + O), the dummy first
     return BoundTrace(
         log_pixels=p["pixels"]["log_prob"],
         log_parts=p["parts"]["log_prob"],
@@ -311,4 +336,5 @@ def trace_bound(
         y0=q["y0"]["value"],
         mean=mean,
         error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
+        children=parents[..., 1:].sum(1),
     )

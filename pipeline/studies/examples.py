@@ -32,7 +32,7 @@ def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
 def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
     """The same pictures with each part in a colour of its own, `[B, S, S, 3]` in [0, 1]."""
     presence = (posterior.part_logits / model.params.temperature).sigmoid()[..., None, None]
-    colour, alpha = warp_templates(model.templates.sigmoid(), posterior.part_poses, model.image_size).unbind(2)
+    colour, alpha = warp_templates(model.templates, posterior.part_poses, model.image_size).unbind(2)
     tints = torch.from_numpy(part_colours(model.params.parts)).to(colour)
     channels = [composite(colour * tint[:, None, None], alpha * presence) for tint in tints.T]
     return torch.stack(channels, dim=-1)
@@ -59,7 +59,7 @@ def evaluation_examples(model: GenerativeModel, image: NDArray[np.uint8], seed: 
     angles = np.arange(-180, 180, 30, dtype=np.float32)
     images = turned(image, angles, device)
     posterior = model.encode(images)
-    templates = model.templates.sigmoid()
+    templates = model.templates
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         samples = model.model(None, 16)

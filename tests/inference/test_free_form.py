@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.inference.free_form import EVALUATION_SAMPLES, expected_bound, optimise
 from pipeline.layers.hierarchy import join
 from pipeline.layers.presences import logistic_noise
-from pipeline.models.generative import Capsules, GenerativeModel, trace_bound
+from pipeline.models.generative import TEMPLATE_GAIN, Capsules, GenerativeModel, trace_bound
 from pipeline.params import GenerativeModelParams
 
 COUNT = 5
@@ -139,12 +139,12 @@ def test_an_image_in_a_batch_fares_as_it_does_alone(
 
 
 def test_the_model_stays_as_it_is_and_can_be_trained_on(model: GenerativeModel, images: Tensor) -> None:
-    model.templates.requires_grad_(False)  # what was frozen before stays frozen
+    model.template_weights.requires_grad_(False)  # what was frozen before stays frozen
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
     optimise(model, images, 5, 0.1, generator())
     for name, value in model.named_parameters():
         assert torch.equal(value, before[name])
-        assert value.requires_grad == (name != "templates")
+        assert value.requires_grad == (name != "template_weights")
         assert value.grad is None, "no gradient of the model was computed, let alone kept"
     loss, _ = model(images, torch.zeros(COUNT, model.noise_size).double(), torch.tensor(9.0))
     loss.backward()
@@ -177,7 +177,7 @@ def test_poses_that_were_moved_away_are_found_again(monkeypatch: pytest.MonkeyPa
     params = GenerativeModelParams(**SMALL | {"pixel_sd": 0.05, "template_scale": 0.6})
     model = GenerativeModel(params, SIZE).double()
     with torch.no_grad():
-        model.templates.copy_(torch.randn_like(model.templates) * 3)
+        model.template_weights.copy_(torch.randn_like(model.template_weights) * 3 / TEMPLATE_GAIN)
     images_shown, parts, objects = 6, params.parts, params.objects
     A0 = torch.zeros(images_shown, objects, 6, dtype=torch.float64)
     A0[:, 0] = torch.randn(images_shown, 6, dtype=torch.float64) * 0.15

@@ -38,7 +38,9 @@ def test_gradient_equals_that_of_trace_enum_elbo(small_model, images, noise):
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["templates", "M", "c_excess", "gamma", "log_rho", "part_head.2.bias", "embed.weight"])
+@pytest.mark.parametrize(
+    "name", ["template_weights", "M", "c_excess", "gamma", "log_rho", "part_head.2.bias", "embed.weight"]
+)
 def test_gradients_agree_with_finite_differences(small_model, images, noise, name):
     values = dict(small_model.named_parameters())
     epoch = torch.tensor(100.0, dtype=torch.float64)
@@ -119,6 +121,31 @@ def test_seeding_sets_each_objects_arrangement_to_one_of_the_images(small_model)
     for i in range(3):
         votes = small_model.parts_given_objects(posterior.object_logits, posterior.object_poses).votes
         torch.testing.assert_close(votes[i, :, 1 + i], posterior.part_poses[i], rtol=1e-3, atol=1e-3)
+
+
+def test_seeding_with_fewer_images_than_objects_shares_them(small_model):
+    small_model.begin_epoch(1, torch.rand(2, 1, 12, 12, dtype=torch.float64))
+    assert small_model.M.isfinite().all()
+    assert not torch.allclose(small_model.M[0], small_model.M[1])
+
+
+def test_metrics_tell_an_object_that_owns_everything(small_model, images, noise):
+    """`objects_in_use` runs from 1, one owner, to the number of objects, an even share."""
+
+    def metrics():
+        return trace_bound(small_model, images, noise).metrics(small_model)
+
+    parts, objects = small_model.params.parts, small_model.params.objects
+    with torch.no_grad():
+        small_model.M.copy_(small_model.M[0].clone())
+        small_model.log_rho[:, 1] = 30.0
+        owned = metrics()
+        small_model.log_rho[:, 1] = 0.0
+        shared = metrics()
+    assert owned["objects_in_use"].item() == pytest.approx(1, abs=1e-3)
+    assert owned["most_children"].item() == pytest.approx(parts, abs=1e-2)
+    assert 1 < shared["objects_in_use"].item() <= objects
+    assert shared["most_children"] < owned["most_children"]
 
 
 def test_prior_samples_are_pictures_and_vary(small_model):
