@@ -14,7 +14,8 @@ def main(run: str) -> None:
         from tqdm import tqdm
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import AFFNIST_SIZE, build_affnist, load_dataset
+        from pipeline.data.datasets import build_affnist, load_dataset
+        from pipeline.data.formats import AFFNIST_SIZE
         from pipeline.files import sha256, write_arrays, write_json, write_text
         from pipeline.learning.runs import load_run
         from pipeline.models.generative import GenerativeModel

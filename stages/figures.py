@@ -17,8 +17,7 @@ def main() -> None:
         written = write_figures(workspace.figures_folder, results, workspace.params)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")
-        drawn = len(written.files) - 1  # the index is no figure
-        print(f"{drawn} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         if written.missing:
             print(f"not executed, so not drawn: {', '.join(written.missing)}")
 

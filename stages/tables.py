@@ -12,7 +12,7 @@ def main() -> None:
     with stage("tables") as workspace:
         from pipeline.files import write_json, write_text
         from pipeline.reports.claims import load_claims
-        from pipeline.reports.figures import Written
+        from pipeline.reports.figures import Written, draw_all
         from pipeline.reports.page import build_page, load_figures
         from pipeline.reports.results import Results
         from pipeline.reports.scorecard import build_scorecard
@@ -22,7 +22,8 @@ def main() -> None:
         written, claims = Written(), load_claims()
         tables = build_tables(results, params, written)
         rows = build_scorecard(claims, results, params)
-        page = build_page(rows, claims, params, load_figures(workspace.figures_folder), tables, written.missing)
+        figures = load_figures(workspace.figures_folder, draw_all(results, params, written))
+        page = build_page(rows, claims, params, figures, tables, written.missing)
 
         write_tables(workspace.tables_folder, tables, written)
         scorecard, index = workspace.reports_folder / "scorecard.json", workspace.reports_folder / "index.html"

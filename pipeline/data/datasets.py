@@ -25,8 +25,6 @@ from pipeline.params import DatasetParams
 
 PARTS = ("train", "validation", "test")
 
-AFFNIST_SIZE = 40
-"""Pixels a side of affNIST's images."""
 PUBLISHED_CANVAS = 28
 """Pixels a side of the images of every source."""
 

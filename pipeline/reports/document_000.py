@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from pipeline.data.formats import AFFNIST_SIZE
 from pipeline.params import GenerativeRun, Params
 from pipeline.reports.findings import NOT_THE_PAPERS_DATA, Evidence, Finding, Measure
 from pipeline.reports.results import Measured, Numbers, dataset_label
@@ -133,6 +134,9 @@ def _probe(features: str, test: str, variant: str) -> Measure:
                 continue
             images = _test_images(evidence.params, run)
             remarks = _remarks(evidence.params, run, seeds=accuracy.n, images=images)
+            canvas = evidence.params.datasets[evidence.params.runs[run].dataset].canvas
+            if affine and canvas != AFFNIST_SIZE:
+                remarks.append(f"{canvas}x{canvas} canvas (paper: {AFFNIST_SIZE}x{AFFNIST_SIZE})")
             if affine and official is None and _on_papers_data(evidence.params, run):
                 # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")

@@ -5,23 +5,22 @@ Runs, studies and the sweep are taken from the parameters, in their order; what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pipeline.files import write_bytes, write_json
+from pipeline.files import write_bytes
 from pipeline.params import Params
 from pipeline.reports import curves, pictures, style
 from pipeline.reports.claims import Claim, load_claims
 from pipeline.reports.document_000 import PAPER_DATASET, TABLE_1, sweep_item
 from pipeline.reports.results import Numbers, Record, ResultError, Results, dataset_label, merged_provenance
 from pipeline.reports.style import Kind, look
-
-INDEX = "figures.json"
 
 FEATURES_DRAWN = ("t0", "t0_A0", "mu_sigma")
 """The rows of Table 1; other features that were probed are in the tables."""
@@ -32,7 +31,7 @@ _STEPS = ("replica", "angle", "step", "bound", "pixel_error")
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and its words.
+    """A figure and its words. It is drawn when asked, so that the page can have the words of a figure on disk.
 
     Attributes:
         name: file name without its ending.
@@ -43,11 +42,15 @@ class Drawing:
 
     name: str
     kind: Kind
-    figure: Figure
+    figure: Callable[[], Figure]
     title: str
     caption: str
     alt: str
     records: list[Record]
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.{self.kind}"
 
 
 @dataclass
@@ -148,7 +151,7 @@ def _trained(results: Results, params: Params, written: Written) -> Iterator[Dra
         yield Drawing(
             f"learning-{run}",
             "svg",
-            curves.learning_curves(table),
+            partial(curves.learning_curves, table),
             f"Learning curves of {run}",
             "The bound should rise and the pixel error fall until both settle, with validation close to training; the "
             "vertical axis leaves out the steep start where it would flatten the rest.",
@@ -169,7 +172,8 @@ def _evaluated(results: Results, params: Params, written: Written) -> Iterator[D
         yield Drawing(
             f"arrangements-{run}",
             "png",
-            pictures.over_rotation(
+            partial(
+                pictures.over_rotation,
                 arrays["angles"],
                 [
                     ("input", arrays["images"]),
@@ -186,7 +190,7 @@ def _evaluated(results: Results, params: Params, written: Written) -> Iterator[D
         yield Drawing(
             f"templates-{run}",
             "png",
-            pictures.templates(arrays["templates"], arrays["alphas"]),
+            partial(pictures.templates, arrays["templates"], arrays["alphas"]),
             f"Templates learned by {run}",
             "Look for stroke-like templates, for parts that were never used (blank alpha), and for templates that are "
             "turned or stretched copies of each other (as in the paper's Figure 6).",
@@ -196,7 +200,7 @@ def _evaluated(results: Results, params: Params, written: Written) -> Iterator[D
         yield Drawing(
             f"prior-{run}",
             "png",
-            pictures.samples(arrays["prior_samples"]),
+            partial(pictures.samples, arrays["prior_samples"]),
             f"Samples from the prior of {run}",
             "Objects, then parts, then pixels drawn from the generative model alone: strokes that form digit-like "
             "figures show how much of a digit's geometry the objects hold.",
@@ -225,7 +229,7 @@ def _optimised(results: Results, params: Params, written: Written) -> Iterator[D
             yield Drawing(
                 f"reconstructions-{study}",
                 "png",
-                pictures.over_rotation(arrays["angles"], rows),
+                partial(pictures.over_rotation, arrays["angles"], rows),
                 f"Reconstructions before and after test-time optimisation, {study}",
                 f"Where the encoder's reconstruction fails for a turned digit, {settings.steps} steps on the same "
                 "bound should repair it (as in the paper's Figure 3).",
@@ -237,7 +241,7 @@ def _optimised(results: Results, params: Params, written: Written) -> Iterator[D
             yield Drawing(
                 f"optimisation-{study}",
                 "svg",
-                curves.optimisation_curves(steps),
+                partial(curves.optimisation_curves, steps),
                 f"The bound over steps of test-time optimisation, {study}",
                 "How fast free-form optimisation gains on the encoder's start (step 0), and whether wide rotations "
                 "catch up with upright digits.",
@@ -268,7 +272,7 @@ def _accuracy(results: Results, params: Params, written: Written) -> Iterator[Dr
         yield Drawing(
             f"accuracy-{group[0]}",
             "svg",
-            curves.accuracy_over_rotation(table, beside),
+            partial(curves.accuracy_over_rotation, table, beside),
             f"Probe accuracy over rotation, {' and '.join(group)}",
             "How fast each representation loses the class as test images turn further than any it was trained on, with "
             f"the probe refit (left, the paper's protocol) and kept (right); bars are one sd over seeds{stand_in}.",
@@ -288,7 +292,7 @@ def _swept(results: Results, params: Params, written: Written) -> Iterator[Drawi
         yield Drawing(
             f"sweep-{group[0]}",
             "svg",
-            curves.accuracy_over_training_range(table),
+            partial(curves.accuracy_over_training_range, table),
             f"Trained and tested on rotations, {' and '.join(group)}",
             "Whether training on wider rotations costs the capsules their specialisation, and whether they keep a lead "
             "over the VAE (the paper's Figure 4 says they do not); bars are one sd over seeds.",
@@ -299,31 +303,18 @@ def _swept(results: Results, params: Params, written: Written) -> Iterator[Drawi
 
 
 def write_figures(folder: Path, results: Results, params: Params) -> Written:
-    """Draw every figure into `folder`, with an index `figures.json`; figures that an earlier call left are removed.
+    """Draw every figure into `folder`; figures that an earlier call left are removed.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
         FileWriteError: a figure could not be written.
     """
     written = Written()
-    index = []
     for drawing in draw_all(results, params, written):
-        path = folder / f"{drawing.name}.{drawing.kind}"
-        write_bytes(path, style.to_bytes(drawing.figure, drawing.kind))
+        path = folder / drawing.file
+        write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.files.append(path)
-        index.append(
-            {
-                "file": path.name,
-                "title": drawing.title,
-                "caption": drawing.caption,
-                "alt": drawing.alt,
-                "dataset": dataset_label(drawing.records),
-                "provenance": merged_provenance(drawing.records),
-            }
-        )
     for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
         if path not in written.files:
             path.unlink()
-    write_json(folder / INDEX, index)
-    written.files.append(folder / INDEX)
     return written

@@ -8,10 +8,9 @@ else.
 from __future__ import annotations
 
 import base64
-import json
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.params import Params
 from pipeline.reports.claims import DOCUMENTS, Claim
-from pipeline.reports.figures import INDEX
+from pipeline.reports.figures import Drawing
 from pipeline.reports.findings import NOT_THE_PAPERS_DATA
 from pipeline.reports.results import ResultError, dataset_label, merged_provenance, unique
 from pipeline.reports.scorecard import VERDICTS, Row, Verdict, count_verdicts, dataset_and_remarks
@@ -45,52 +44,39 @@ _PIXELS_PER_INCH = 96  # what a CSS pixel means
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure as the page holds it: its entry of the index, its bytes as a data URI, its width in CSS pixels."""
+    """A figure as the page holds it: what was drawn, its bytes as a data URI, its width in CSS pixels."""
 
-    entry: dict[str, Any]
+    drawing: Drawing
     uri: str
     width: int
 
 
-def load_figures(folder: Path) -> list[Shown]:
-    """The figures that the index of `folder` lists; none where there is no index.
+def load_figures(folder: Path, drawings: Iterable[Drawing]) -> list[Shown]:
+    """The files in `folder` of the figures that there are.
 
     Raises:
-        ResultError: the index is corrupt, or a figure it lists is missing.
+        ResultError: a file is missing or corrupt; it is named.
     """
-    path = folder / INDEX
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        needed = {"file", "title", "caption", "alt", "dataset", "provenance"}
-        if not isinstance(entries, list) or not all(isinstance(each, dict) and needed <= set(each) for each in entries):
-            raise ResultError(f"{path} is corrupt: not a list of figures")
-    except FileNotFoundError:
-        return []
-    except (ValueError, OSError) as error:
-        raise ResultError(f"{path} is corrupt: {error}") from None
-    return [_load_figure(folder, entry) for entry in entries]
+    return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
 
 
-def _load_figure(folder: Path, entry: dict[str, Any]) -> Shown:
-    path = folder / Path(str(entry["file"])).name
+def _load_figure(path: Path, drawing: Drawing) -> Shown:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ResultError(
-            f"{path}, listed in {INDEX}, cannot be read: {error.strerror}. Draw the figures again."
-        ) from None
-    if path.suffix == ".png":
+        raise ResultError(f"{path} cannot be read: {error.strerror}. Draw the figures (again).") from None
+    if drawing.kind == "png":
         if len(content) < 24 or not content.startswith(b"\x89PNG"):
             raise ResultError(f"{path} is corrupt: not a PNG image. Draw the figures again.")
         width = struct.unpack(">I", content[16:20])[0] / DPI * _PIXELS_PER_INCH
-        kind = "png"
+        media = "png"
     else:
         points = re.search(rb'<svg[^>]* width="([\d.]+)pt"', content)
         if points is None:
             raise ResultError(f"{path} is corrupt: not an SVG image of a known width. Draw the figures again.")
         width = float(points[1]) / 72 * _PIXELS_PER_INCH
-        kind = "svg+xml"
-    return Shown(entry, f"data:image/{kind};base64,{base64.b64encode(content).decode()}", round(width))
+        media = "svg+xml"
+    return Shown(drawing, f"data:image/{media};base64,{base64.b64encode(content).decode()}", round(width))
 
 
 def build_page(
@@ -142,12 +128,14 @@ def build_page(
         claims=len(rows),
         figures=[
             {
-                "id": f"figure-{Path(each.entry['file']).stem}",
+                "id": f"figure-{each.drawing.name}",
                 "uri": each.uri,
                 "width": each.width,
-                "dataset": each.entry["dataset"],
-                "provenance": _provenance(each.entry["provenance"]),
-                **{name: each.entry[name] for name in ("title", "caption", "alt")},
+                "dataset": dataset_label(each.drawing.records),
+                "provenance": _provenance(merged_provenance(each.drawing.records)),
+                "title": each.drawing.title,
+                "caption": each.drawing.caption,
+                "alt": each.drawing.alt,
             }
             for each in figures
         ],

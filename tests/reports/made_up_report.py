@@ -9,7 +9,7 @@ from made_up import Writer
 
 from pipeline.params import Params
 from pipeline.reports.claims import Claim, load_claims
-from pipeline.reports.figures import write_figures
+from pipeline.reports.figures import draw_all, write_figures
 from pipeline.reports.page import build_page, load_figures
 from pipeline.reports.scorecard import build_scorecard
 from pipeline.reports.tables import build_tables
@@ -22,7 +22,9 @@ def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None
     written = write_figures(folder, writer.results, params)
     tables = build_tables(writer.results, params, written)
     rows = build_scorecard(claims, writer.results, params)
-    return build_page(rows, claims, params, load_figures(folder), tables, written.missing)
+    return build_page(
+        rows, claims, params, load_figures(folder, draw_all(writer.results, params, written)), tables, written.missing
+    )
 
 
 @dataclass(frozen=True)

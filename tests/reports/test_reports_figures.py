@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from typing import Any
 
@@ -19,7 +18,7 @@ from matplotlib.text import Text
 from pipeline.params import Params, parse_params
 from pipeline.reports import pictures, style
 from pipeline.reports.curves import in_order, name_of_test
-from pipeline.reports.figures import INDEX, Written, companions, draw_all, write_figures
+from pipeline.reports.figures import Written, companions, draw_all, write_figures
 from pipeline.reports.results import ResultError
 
 ALL = {
@@ -35,19 +34,16 @@ ALL = {
 }
 
 
-def test_every_figure_is_drawn_and_indexed(report: Report) -> None:
-    folder = report.figures
-    assert {path.name for path in folder.iterdir()} == ALL | {INDEX}
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    assert {entry["file"] for entry in index} == ALL
-    for entry in index:
-        assert entry["title"]
-        assert entry["alt"]
-        assert entry["caption"].endswith(".")
-        assert entry["caption"].count(". ") == 0  # one sentence
-        assert entry["dataset"] == "digits (scikit-learn)"
-        assert entry["provenance"]["items"]
-        assert entry["provenance"]["tracking_runs"]
+def test_every_figure_is_drawn_and_has_its_words(report: Report, full: Writer, params: Params) -> None:
+    assert {path.name for path in report.figures.iterdir()} == ALL
+    drawings = list(draw_all(full.results, params, Written()))
+    assert {drawing.file for drawing in drawings} == ALL
+    for drawing in drawings:
+        assert drawing.title
+        assert drawing.alt
+        assert drawing.caption.endswith(".")
+        assert drawing.caption.count(". ") == 0  # one sentence
+        assert drawing.records
 
 
 def test_the_same_results_give_the_same_bytes_and_leave_matplotlib_as_it_was(
@@ -55,8 +51,8 @@ def test_the_same_results_give_the_same_bytes_and_leave_matplotlib_as_it_was(
 ) -> None:
     before = dict(matplotlib.rcParams)
     for drawing in draw_all(full.results, params, Written()):
-        content = style.to_bytes(drawing.figure, drawing.kind)
-        assert content == (report.figures / f"{drawing.name}.{drawing.kind}").read_bytes()
+        content = style.to_bytes(drawing.figure(), drawing.kind)
+        assert content == (report.figures / drawing.file).read_bytes()
     assert dict(matplotlib.rcParams) == before
 
 
@@ -92,9 +88,10 @@ def undrawn_ticks(figure: Figure) -> set[int]:
 def test_no_words_overlap_or_leave_the_figure(full: Writer, params: Params) -> None:
     for drawing in draw_all(full.results, params, Written()):
         with matplotlib.rc_context(style.RC):
-            boxes = words(drawing.figure)
+            figure = drawing.figure()
+            boxes = words(figure)
         assert boxes, drawing.name
-        page = drawing.figure.bbox
+        page = figure.bbox
         for text, box in boxes:
             inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
             assert inside, f"{drawing.name}: '{text}' leaves the figure"
@@ -105,15 +102,16 @@ def test_no_words_overlap_or_leave_the_figure(full: Writer, params: Params) -> N
 
 def test_letters_are_legible_at_print_width(full: Writer, params: Params) -> None:
     for drawing in draw_all(full.results, params, Written()):
-        assert drawing.figure.get_size_inches()[0] <= style.WIDTH + 0.01
-        sizes = {text.get_fontsize() for text in drawing.figure.findobj(Text) if text.get_text().strip()}
+        figure = drawing.figure()
+        assert figure.get_size_inches()[0] <= style.WIDTH + 0.01
+        sizes = {text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()}
         assert min(sizes) >= 7
 
 
 def test_what_was_not_executed_is_left_out_and_named(writer: Writer, params: Params) -> None:
     writer.train("vae-digits")
     written = write_figures(writer.root / "figures", writer.results, params)
-    assert [path.name for path in written.files] == ["learning-vae-digits.svg", INDEX]
+    assert [path.name for path in written.files] == ["learning-vae-digits.svg"]
     assert written.missing == [
         "evaluate/capsules-digits",
         "evaluate/vae-digits",
@@ -133,7 +131,7 @@ def test_figures_of_runs_that_are_gone_are_removed(report: Report, full: Writer,
     del values["runs"]["vae-digits"]
     values["sweep"]["runs"] = ["capsules-digits"]
     write_figures(folder, full.results, parse_params(values))
-    assert {path.name for path in folder.iterdir()} == ALL - {"learning-vae-digits.svg"} | {INDEX}
+    assert {path.name for path in folder.iterdir()} == ALL - {"learning-vae-digits.svg"}
 
 
 def test_a_corrupt_file_stops_the_drawing_and_is_named(full: Writer, params: Params) -> None:
@@ -163,7 +161,8 @@ def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Pa
     table = full.results.table("train", "capsules-digits", columns)
     assert table is not None
     full.table("train", "capsules-digits", table[(table["replica"] == 0) | (table["epoch"] <= 25)])
-    figure = next(d.figure for d in draw_all(full.results, params, Written()) if d.name == "learning-capsules-digits")
+    drawings = draw_all(full.results, params, Written())
+    figure = next(each.figure() for each in drawings if each.name == "learning-capsules-digits")
     thick = max(figure.axes[0].get_lines()[:3], key=lambda line: line.get_linewidth())
     assert thick.get_xdata()[-1] == 25
     assert max(line.get_xdata()[-1] for line in figure.axes[0].get_lines()[:3]) == 40

@@ -142,7 +142,8 @@ def test_the_papers_data_set_answers_before_any_other(full: Writer, values: dict
     assert rows["000.t1.t0.0"]["ours"]["n"] == 5  # type: ignore[index]
     assert rows["000.t1.t0.0"]["provenance"]["items"] == ["train/capsules-mnist", "evaluate/capsules-mnist"]
     # affNIST's own files were not used, and the row says so.
-    assert dataset_and_remarks(rows["000.t1.t0.aff"])[1] == ["not the paper's data (affNIST's ranges, drawn anew)"]
+    drawn = "not the paper's data (affNIST's ranges, drawn anew)"
+    assert dataset_and_remarks(rows["000.t1.t0.aff"])[1] == [drawn, "28x28 canvas (paper: 40x40)"]
     # What MNIST has not answered is still answered by the other data set, marked.
     assert dataset_and_remarks(rows["000.t1.t0A0.0"])[0] == DATASET
     counts = count_verdicts(list(rows.values()))["at the paper's settings"]
@@ -174,6 +175,16 @@ def test_affine_rows_prefer_a_run_trained_on_shifted_images(full: Writer, values
     rows = scorecard(full, parse_params(values))
     assert "evaluate/capsules-shifted" in rows["000.t1.t0.aff"]["provenance"]["items"]
     assert "evaluate/capsules-digits" in rows["000.t1.t0.45"]["provenance"]["items"]
+
+
+def test_affine_rows_of_another_canvas_than_affnists_are_marked(full: Writer, values: dict[str, Any]) -> None:
+    remark = "28x28 canvas (paper: 40x40)"
+    rows = scorecard(full, parse_params(values))
+    assert remark in dataset_and_remarks(rows["000.t1.t0.aff"])[1]
+    assert remark not in dataset_and_remarks(rows["000.t1.t0.45"])[1]
+    values["datasets"]["digits"]["canvas"] = 40
+    rows = scorecard(full, parse_params(values))
+    assert remark not in dataset_and_remarks(rows["000.t1.t0.aff"])[1]
 
 
 @pytest.mark.parametrize(("count", "verdict"), [(29_999, "holds"), (30_000, "fails")])

@@ -53,7 +53,7 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
     journals = [path.read_text(encoding="utf-8") for path in (repository.root / ".tracking").glob("*/events.jsonl")]
     assert len(journals) == 2
     kept = "".join(journals)
-    for name in ("learning-vae-digits.svg", "figures.json", "scorecard.json", "index.html", "sweep.csv"):
+    for name in ("learning-vae-digits.svg", "scorecard.json", "index.html", "sweep.csv"):
         assert name in kept
 
 
