@@ -29,6 +29,7 @@ $(VENV)/installed: requirements.lock
 	@sh scripts/setup.sh $(VENV)
 
 repro: $(VENV)/installed
+	@python -m pipeline check
 	@python -m dvc repro $(ARGS)
 	@echo "done: open reports/$$(python -m pipeline profile current)/index.html"
 

@@ -98,6 +98,15 @@ def sync_mlflow() -> None:
 
 
 @app.command()
+def check() -> None:
+    """Check params.yaml, before DVC removes what a stage is about to write; exit code 2 where a value does not fit."""
+    from pipeline.params import load_params
+    from stages.workspace import find_root
+
+    load_params(find_root() / "params.yaml")
+
+
+@app.command()
 def doctor() -> None:
     """Look at this machine: one line for each thing, and what to do where something is wrong."""
     from pipeline.doctor import examine

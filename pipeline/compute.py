@@ -1,4 +1,4 @@
-"""Device, threads, memory, determinism."""
+"""Device, memory, precision."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Set up this process for long numerical work on `device`: repeatable, and without needless page faults."""
+    """Set up this process for long numerical work on `device`: full float32, no needless page faults."""
     import pyro
 
     # Pyro's checks branch on tensor values: they stall a GPU and do not run under vmap. The tests switch them on.
     pyro.enable_validation(False)
     torch.backends.cudnn.benchmark = False
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if device.type == "cpu":
         _keep_freed_memory()
 

@@ -54,7 +54,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     except OSError as error:
         cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
-        raise FileWriteError(f"cannot write {path}: {cause}. Earlier results are untouched.") from error
+        raise FileWriteError(f"cannot write {path}: {cause}. The file is as it was before.") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

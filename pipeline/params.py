@@ -7,7 +7,7 @@ all values, with no defaults hidden here, so that `dvc params diff` shows everyt
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -127,13 +127,6 @@ class _Run(Section):
     seed: int = Field(ge=0, description="seed of the first replica")
     augmentation: AugmentationParams
     training: TrainingParams
-
-    def swept(self, angle: float, sweep: SweepParams) -> Self:
-        """This run as the sweep trains it: on rotations within +-`angle`, with the sweep's replicas and epochs."""
-        augmentation = self.augmentation.model_copy(update={"rotation": float(angle)})
-        training = self.training.model_copy(update={"epochs": sweep.epochs})
-        changes = {"replicas": sweep.replicas, "augmentation": augmentation, "training": training}
-        return self.model_copy(update=changes)
 
 
 class GenerativeRun(_Run):

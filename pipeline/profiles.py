@@ -97,10 +97,13 @@ class Profiles:
             _put(self.folder / current / LOCK, _read(self.root / LOCK))
             unsaved = []
         if unsaved:
+            saved = [file for file in unsaved if (self.folder / current / file).exists()]
+            drop = [f"cp {' '.join(f'profiles/{current}/{file}' for file in saved)} ."] if saved else []
+            drop += [f"rm {file}" for file in unsaved if file not in saved]
             raise ProfileError(
                 f"{' and '.join(unsaved)} differ{'s' if len(unsaved) == 1 else ''} from profiles/{current}: switching "
                 f"would lose that. Keep it with `python -m pipeline profile save`, or drop it with "
-                f"`cp profiles/{current}/* .`, then switch."
+                f"`{' && '.join(drop)}`, then switch."
             )
         before = {file: _read(self.root / file) for file in FILES}
         try:

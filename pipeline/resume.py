@@ -23,9 +23,9 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(*packages: str) -> str:
-    """A hash of the library's own files in the given packages, such as "models"."""
+    """A hash of the library's own files in the given packages and modules, such as "models" and "compute"."""
     root = Path(__file__).parent
-    files = sorted(file for package in packages for file in (root / package).rglob("*.py"))
+    files = sorted(file for name in packages for file in [*root.glob(f"{name}.py"), *root.glob(f"{name}/**/*.py")])
     return json_sha256({str(file.relative_to(root)): sha256(file) for file in files})
 
 
@@ -38,7 +38,7 @@ class Checkpoint:
         interval: least seconds between two `save`s that are not forced: checkpoints should cost no noticeable time.
 
     Attributes:
-        tracked_run: the id of the tracked run that the training belongs to, kept with its state.
+        tracked_run: the id of the tracked run that saves from now on belong to, kept with the state.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
@@ -56,8 +56,15 @@ class Checkpoint:
         if not self.path.exists():
             return None
         tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
-        self.tracked_run = header["tracked_run"]
         return tensors, header["state"]
+
+    def written_by(self) -> str:
+        """The id of the tracked run that the state last saved belongs to; empty where there is none.
+
+        Raises:
+            CheckpointError: as `load`.
+        """
+        return load_tensors(self.path, {"fingerprint": self.key}, "cpu")[1]["tracked_run"] if self.path.exists() else ""
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
         """Keep `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""

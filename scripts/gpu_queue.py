@@ -315,7 +315,7 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
                 shutil.copy(path, target)
                 taken.append(name)
                 if name.parent.name == "evaluate" and path.suffix == ".json":  # DVC wants the folder, empty or not
-                    (root / "results" / "evaluate" / path.stem).mkdir(parents=True, exist_ok=True)
+                    (root / "results" / PROFILE / "evaluate" / path.stem).mkdir(parents=True, exist_ok=True)
     bench = folder / "bench.json"
     if bench.exists():
         rows = json.loads(bench.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ def main() -> None:
         from pipeline.reports.figures import write_figures
         from pipeline.reports.results import Results
 
-        results = Results(workspace.metrics_folder, workspace.root / "results")
+        results = Results(workspace.metrics_folder, workspace.arrays_folder)
         written = write_figures(workspace.figures_folder, results, workspace.params)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")

@@ -14,13 +14,13 @@ def main(run: str, angle: float) -> None:
         from pipeline.data.datasets import load_dataset
         from pipeline.files import sha256, write_json, write_text
         from pipeline.learning.replicas import load_replica
-        from pipeline.learning.runs import train_run
+        from pipeline.learning.runs import swept, train_run
         from pipeline.models import build_model
         from pipeline.studies.generalisation import rotation_probes
         from pipeline.studies.summary import flat, nest, spread, stack_replicas
 
         params = workspace.params
-        settings = params.runs[run].swept(angle, params.sweep)
+        settings = swept(params.runs[run], angle, params.sweep)
         device = choose_device(params.device)
         path = workspace.dataset_path(settings.dataset)
         dataset, digest = load_dataset(path), sha256(path)

@@ -18,7 +18,7 @@ def main() -> None:
         from pipeline.reports.scorecard import build_scorecard
         from pipeline.reports.tables import build_tables, write_tables
 
-        results, params = Results(workspace.metrics_folder, workspace.root / "results"), workspace.params
+        results, params = Results(workspace.metrics_folder, workspace.arrays_folder), workspace.params
         written, claims = Written(), load_claims()
         tables = build_tables(results, params, written)
         rows = build_scorecard(claims, results, params)

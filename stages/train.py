@@ -30,7 +30,7 @@ def main(run: str) -> None:
             workspace.label,
         )
         size = dataset.images.shape[-1]
-        save_run(workspace.model_folder(run), run, settings, size, trained)
+        save_run(workspace.model_folder(run), run, settings, size, digest, trained)
         provenance = workspace.provenance(
             dataset_label=dataset.label,
             data_sha256=digest,

@@ -90,6 +90,9 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
     def run(key: str) -> dict[str, Any]:
         return {"run": values["runs"][key], "dataset": values["datasets"][values["runs"][key]["dataset"]]}
 
+    def probe(*keys: str) -> dict[str, Any]:
+        return {key: values["evaluate"][key] for key in keys}
+
     match name:
         case "download":
             return {"source": item}
@@ -100,7 +103,8 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
         case "evaluate":
             return {**run(item), "evaluate": values["evaluate"]}
         case "optimise":
-            return {**run(values["optimise"][item]["run"]), "optimise": values["optimise"][item]}
+            study = values["optimise"][item]
+            return {**run(study["run"]), "optimise": study, "evaluate": probe("probe_images", "probe_strengths")}
         case "sweep":
             key, angle = next(
                 (key, angle)
@@ -109,7 +113,7 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
                 if f"{key}-{angle:g}" == item
             )
             sweep = {"angle": angle, "replicas": values["sweep"]["replicas"], "epochs": values["sweep"]["epochs"]}
-            return {**run(key), "sweep": sweep, "evaluate": values["evaluate"]}
+            return {**run(key), "sweep": sweep, "evaluate": probe("probe_images", "probe_strengths", "seed")}
     return values
 
 
@@ -160,7 +164,12 @@ class Workspace:
 
     def results_folder(self, stage: str, item: str) -> Path:
         """Arrays that figures are drawn from."""
-        return self.root / "results" / stage / item
+        return self.arrays_folder / stage / item
+
+    @property
+    def arrays_folder(self) -> Path:
+        """The arrays of this profile, which DVC keeps."""
+        return self.root / "results" / self.profile
 
     @property
     def reports_folder(self) -> Path:
@@ -279,7 +288,14 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise
-        _leave(f"{error.strerror}: {error.filename or root}. Earlier results are untouched.", 1)
+        _leave(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
+
+
+def _earlier_results() -> str:
+    """What became of the results before a stage that failed: DVC removes them before it starts one."""
+    if "DVC_STAGE" in os.environ:
+        return "DVC has set earlier results aside: `dvc checkout` and `git checkout reports` bring them back."
+    return "Earlier results are untouched."
 
 
 def git_state(root: Path) -> tuple[str, bool]:

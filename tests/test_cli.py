@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.cli import main
 from pipeline.errors import UserError
@@ -188,3 +189,15 @@ def test_the_repositorys_own_profiles_hold_good_parameters() -> None:
         path = ROOT / "profiles" / profile.name / "params.yaml"
         assert load_params(path).profile == profile.name
         assert profile.about, f"{path} should begin with a comment that says what it is for"
+
+
+def test_check_names_what_does_not_fit_and_changes_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = root / "params.yaml"
+    values = yaml.safe_load((Path(__file__).parents[1] / "profiles/quick/params.yaml").read_text(encoding="utf-8"))
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    assert pipeline(monkeypatch, "check") == 0
+    path.write_text(yaml.safe_dump({**values, "devise": "cpu"}), encoding="utf-8")
+    assert pipeline(monkeypatch, "check") == 2
+    assert "devise" in capsys.readouterr().err

@@ -294,7 +294,7 @@ def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
         shutil.rmtree(clone.folder / name)
     output = clone.run("dvc", "repro", CAPSULES_MLFLOW="on")
     assert executed(output) == []
-    assert (clone.folder / "results" / "evaluate" / CAPSULES / "examples.npz").exists()
+    assert (clone.folder / "results/quick/evaluate" / CAPSULES / "examples.npz").exists()
     assert clone.tracked() == before
     assert not (clone.folder / "mlflow.db").exists()
     assert clone.json("status") == {}

@@ -93,7 +93,7 @@ def test_results_come_back_in_pieces_with_the_commit_that_was_packed(copy: Path,
     first, rest = (here / ".tracking/run/events.jsonl").read_text().splitlines()
     assert json.loads(first)["tags"]["commit"] == "abc"
     assert rest == "rest"
-    assert (here / "results" / "evaluate" / "a").is_dir()
+    assert (here / "results/paper/evaluate/a").is_dir()
     assert "dvc commit --force evaluate@a" in gpu_queue.afterwards(taken)
 
 

@@ -293,6 +293,14 @@ def test_profiles_spell_out_the_same_parameters_as_the_current_one(path: Path) -
         assert other[section] == current[section]
 
 
+@pytest.mark.parametrize("path", [ROOT / "params.yaml", *PROFILES], ids=lambda path: path.parent.name)
+def test_parameters_are_written_out_without_aliases(path: Path) -> None:
+    """`dvc exp run -S` sets a value that two runs share by an alias in both of them, or in neither."""
+    tokens = [type(token).__name__ for token in yaml.scan(path.read_text(encoding="utf-8"))]
+    assert "ScalarToken" in tokens
+    assert not {"AnchorToken", "AliasToken"} & set(tokens)
+
+
 def test_every_parameter_is_described() -> None:
     """The description holds the unit or the meaning; there are no defaults in the code."""
     from pipeline import params as module

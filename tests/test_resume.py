@@ -49,8 +49,10 @@ def test_tensors_and_state_come_back_with_the_tracked_run(tmp_path: Path) -> Non
     assert loaded is not None
     assert loaded[0]["w"].tolist() == [1.5]
     assert loaded[1] == STATE
-    assert read.tracked_run == "20260101-train"
+    assert read.written_by() == "20260101-train"
+    assert read.tracked_run == "", "who goes on from here says for whom"
     assert Checkpoint(tmp_path, "abd").load("cpu") is None
+    assert Checkpoint(tmp_path, "abd").written_by() == ""
 
 
 def test_saves_are_spaced_unless_they_are_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class Trained:
 
 
 OnEpoch = Callable[[list[dict[str, float]]], None]
-"""Called after every epoch with that epoch's rows of the history."""
+"""Called with each epoch's rows of the history: after the epoch, and again where a checkpoint brings them back."""
 
 
 def group_replicas(count: int, device: torch.device) -> list[list[int]]:
@@ -292,7 +292,8 @@ class _Loop:
             "best_loss": self.best_loss,
             "best_epoch": self.best_epoch,
             "stopped": self.stopped,
-            "history": self.history,
+            # Where a replica stands among the seeds may be another when this is found again.
+            "history": [{**row, "replica": self.places.index(int(row["replica"]))} for row in self.history],
             "seconds": self.seconds,
         }
         self.checkpoint.save(tensors, state, force)
@@ -310,5 +311,9 @@ class _Loop:
                 "exp_avg": tensors[f"adam.exp_avg.{name}"],
                 "exp_avg_sq": tensors[f"adam.exp_avg_sq.{name}"],
             }
-        self.epoch, self.seconds, self.history = state["epoch"], state["seconds"], state["history"]
+        self.epoch, self.seconds = state["epoch"], state["seconds"]
+        self.history = [{**row, "replica": self.places[row["replica"]]} for row in state["history"]]
         self.best_loss, self.best_epoch, self.stopped = state["best_loss"], state["best_epoch"], state["stopped"]
+        if self.on_epoch:
+            for epoch in sorted({row["epoch"] for row in self.history}):
+                self.on_epoch([row for row in self.history if row["epoch"] == epoch])

@@ -13,14 +13,14 @@ from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Trained, group_replicas, train
 from pipeline.learning.replicas import load_replica
 from pipeline.models import Model, build_model
-from pipeline.params import Run
+from pipeline.params import Run, SweepParams
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors
 from pipeline.tracking import TrackedRun
 
 WEIGHTS = "weights.safetensors"
 
-_CODE = ("data", "layers", "learning", "models")
+_CODE = ("compute", "data", "layers", "learning", "models")
 
 
 def train_run(
@@ -57,9 +57,7 @@ def train_run(
     checkpoints = [
         Checkpoint(resume_folder, fingerprint(seeds=[seeds[place] for place in group], **depends)) for group in groups
     ]
-    begun = next((checkpoint for checkpoint in checkpoints if checkpoint.load(device)), None)
-    if begun is not None:
-        tracked.resume(begun.tracked_run)
+    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
@@ -84,6 +82,14 @@ def train_run(
     )
 
 
+def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
+    """A run as the sweep trains it: on rotations within +-`angle` degrees, with the sweep's replicas and epochs."""
+    augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
+    training = run.training.model_copy(update={"epochs": sweep.epochs})
+    changes = {"replicas": sweep.replicas, "augmentation": augmentation, "training": training}
+    return run.model_copy(update=changes)
+
+
 def _seeds(run: Run) -> list[int]:
     """One seed per replica."""
     return list(range(run.seed, run.seed + run.replicas))
@@ -100,12 +106,18 @@ def _identity(name: str, run: Run, image_size: int) -> dict[str, Any]:
     }
 
 
-def save_run(folder: Path, name: str, run: Run, image_size: int, trained: Trained) -> None:
-    """Write a trained run's weights, all replicas in one file, and a summary for people."""
+def save_run(folder: Path, name: str, run: Run, image_size: int, data_sha256: str, trained: Trained) -> None:
+    """Write a trained run's weights, all replicas in one file, and a summary for people.
+
+    The summary names the data set's file: what is measured with the weights on that data depends on both.
+    """
     identity = _identity(name, run, image_size)
     save_tensors(folder / WEIGHTS, trained.parameters, identity)
     shapes = {key: list(value.shape[1:]) for key, value in trained.parameters.items()}
-    write_json(folder / "model.json", {**identity, "best_epoch": trained.best_epoch, "shapes": shapes})
+    write_json(
+        folder / "model.json",
+        {**identity, "data_sha256": data_sha256, "best_epoch": trained.best_epoch, "shapes": shapes},
+    )
 
 
 def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.device) -> list[Model]:

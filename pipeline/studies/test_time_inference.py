@@ -24,7 +24,7 @@ EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 class Gains:
     """Attributes:
     by_angle: columns angle, bound_before, bound_after, pixel_error_before, pixel_error_after, accuracy_before,
-        accuracy_after (t0 probe fit on clean training images), images, seconds.
+        accuracy_after (t0 probe fit on what the encoder finds in clean training images), images.
     curve: columns angle, step, bound, pixel_error.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import os
 import secrets
@@ -80,7 +81,8 @@ class TrackedRun:
         Metrics of steps that the earlier process had already logged are not logged twice.
 
         Returns:
-            False where that run's journal is gone or another process still writes it: the new run stays.
+            False where there is nothing to continue: that run is finished, is of another name or other parameters, its
+            journal is gone, or another process still writes it. Then the new run stays.
         """
         if self._started:
             raise RuntimeError("resume comes before anything is logged")
@@ -90,11 +92,15 @@ class TrackedRun:
         lock = FileLock(journal.folder / "writer.lock")
         if not lock.acquire():
             return False
+        logged: dict[str, int] = {}
         for event, _ in journal.read():
+            if (event["event"] == "start" and not self._same(event)) or event.get("status") == "FINISHED":
+                lock.release()
+                return False
             if event["event"] == "metrics":
                 for key in event["values"]:
-                    self._logged[key] = max(self._logged.get(key, -1), event["step"])
-        self.id, self._journal, self._lock = run_id, journal, lock
+                    logged[key] = max(logged.get(key, -1), event["step"])
+        self.id, self._journal, self._lock, self._logged = run_id, journal, lock, logged
         self._open("resume")
         return True
 
@@ -148,6 +154,10 @@ class TrackedRun:
         except OSError as error:
             _logger.warning("warning: cannot start the process that feeds MLflow: %s. The run goes on.", error.strerror)
             return None
+
+    def _same(self, start: Mapping[str, Any]) -> bool:
+        """Whether an earlier run's first event is of the same work as this run."""
+        return all(start.get(key) == json.loads(json.dumps(self._start[key])) for key in ("name", "params"))
 
     def _ensure_started(self) -> None:
         if not self._started:

@@ -39,7 +39,7 @@ def trained(folder: Path, run: GenerativeRun | VAERun) -> Trained:
 def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, variant: str) -> None:
     run, data = small_run(variant), squares()
     found = trained(tmp_path, run)
-    save_run(tmp_path / "model", "mine", run, SIZE, found)
+    save_run(tmp_path / "model", "mine", run, SIZE, "0123", found)
     models = load_run(tmp_path / "model", "mine", run, SIZE, CPU)
     assert len(models) == 2
     images = torch.from_numpy(data.part("validation")[0]).float() / 255
@@ -62,7 +62,7 @@ class TestForeignWeights:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
         run = small_run("vae", training=training(epochs=1).model_dump())
-        save_run(tmp_path, "mine", run, SIZE, trained(tmp_path, run))
+        save_run(tmp_path, "mine", run, SIZE, "0123", trained(tmp_path, run))
         return tmp_path
 
     def refused(self, folder: Path, name: str, run: Any, size: int = SIZE) -> str:
@@ -122,6 +122,25 @@ def test_a_changed_parameter_data_set_or_seed_finds_no_old_checkpoint(tmp_path: 
     assert len(checkpoints(run.model_copy(update={"seed": 4}))) == 4
     # One more replica goes on from what is there: seed 3 and seed 4 were trained alone.
     assert len(checkpoints(run.model_copy(update={"replicas": 2}))) == 4
+
+
+def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path: Path) -> None:
+    def finished(run: Any) -> Trained:
+        tracked = TrackedRun(tmp_path / "tracking", experiment="e", name="n")
+        found = train_run(run, squares(), "0123", CPU, tmp_path / "resume", tracked)
+        tracked.finish()
+        return found
+
+    run = small_run("vae", replicas=2, training=training(epochs=1).model_dump())
+    moved = run.model_copy(update={"seed": run.seed + 1})
+    first, again = finished(run), finished(moved)
+    assert again.history["replica"].tolist() == [0, 1]
+    same = [name for name in again.history.columns if name.startswith("validation_")]
+    assert again.history[same].iloc[0].tolist() == first.history[same].iloc[1].tolist()
+    assert summarise(again, moved, SIZE, {})["best_epoch"]["n"] == 2
+    journals = [path.read_text().splitlines() for path in (tmp_path / "tracking").glob("*/events.jsonl")]
+    counts = sorted(sum(json.loads(line)["event"] == "metrics" for line in lines) for lines in journals)
+    assert counts == [2, 2], "each run holds the epochs of both its replicas"
 
 
 def test_a_damaged_checkpoint_stops_a_run_by_name(tmp_path: Path) -> None:

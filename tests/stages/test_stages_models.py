@@ -112,10 +112,10 @@ def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
     table = pd.read_csv(metrics / "vae.csv")
     assert table.columns.tolist() == ["replica", "features", "protocol", "test", "strength", "accuracy"]
     assert len(table) == 2 * 2 * 3
-    with np.load(done / "results/evaluate/capsules/examples.npz", allow_pickle=False) as arrays:
+    with np.load(done / "results/small/evaluate/capsules/examples.npz", allow_pickle=False) as arrays:
         assert set(arrays) >= {"templates", "alphas", "images", "reconstructions", "arrangements", "angles"}
         assert "prior_samples" in arrays
-    assert (done / "results/evaluate/vae").is_dir()
+    assert (done / "results/small/evaluate/vae").is_dir()
 
 
 def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
@@ -129,7 +129,7 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
         assert each["bound_after"]["mean"] >= each["bound_before"]["mean"]
     curves = pd.read_csv(done / "reports/small/metrics/optimise/capsules.csv")
     assert set(curves.columns) == {"replica", "angle", "step", "bound", "pixel_error"}
-    with np.load(done / "results/optimise/capsules/examples.npz", allow_pickle=False) as arrays:
+    with np.load(done / "results/small/optimise/capsules/examples.npz", allow_pickle=False) as arrays:
         assert {"angles", "images", "before", "after", "arrangements_before", "arrangements_after"} == set(arrays)
 
 

@@ -279,3 +279,27 @@ def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
     sweeps = {("sweep", item) for item in items(before, "sweep") or [] if item.startswith("vae-digits-")}
     assert moved == {("train", "vae-digits"), ("evaluate", "vae-digits"), *sweeps}
     assert changed("tables", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "stages"),
+    [
+        ("probe_images", 33, {"evaluate", "optimise", "sweep"}),
+        ("seed", 9, {"evaluate", "sweep"}),
+        ("affine_versions", 2, {"evaluate"}),
+    ],
+)
+def test_items_depend_on_what_they_use_of_the_probes_settings(
+    root: Path, key: str, value: int, stages: set[str]
+) -> None:
+    before = load_params(root / "params.yaml")
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    edit(root, evaluate={**values["evaluate"], key: value})
+    after = load_params(root / "params.yaml")
+    moved = {
+        name
+        for name in ("train", "evaluate", "optimise", "sweep")
+        for item in items(before, name) or []
+        if params_hash(parameters_of(before, name, item)) != params_hash(parameters_of(after, name, item))
+    }
+    assert moved == stages

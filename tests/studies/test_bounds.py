@@ -6,7 +6,7 @@ from small import SIZE, small_run
 
 from pipeline.data.datasets import Dataset
 from pipeline.models import build_model
-from pipeline.models.generative import GenerativeModel
+from pipeline.models.generative import BATCH_STATISTICS, GenerativeModel
 from pipeline.studies import bounds
 from pipeline.studies.bounds import bound_metrics
 
@@ -24,6 +24,8 @@ def test_metrics_are_means_over_all_test_images(
     noise = torch.cat([capsules.draw_noise((count,), generator, CPU) for count in (10, 10, 5)])
     _, expected = capsules(images, noise, torch.tensor(1e9))
     for name, value in expected.items():
+        if name in BATCH_STATISTICS:
+            continue
         assert found[name] == pytest.approx(value.item(), rel=1e-4), name
     assert found["bound"] == pytest.approx(
         found["log_pixels"] + found["log_parts"] + found["log_objects"] + found["entropy"], rel=1e-4

@@ -84,6 +84,24 @@ def test_resume_leaves_alone_what_is_gone_or_still_written(tmp_path: Path) -> No
         other.resume(running.id)
 
 
+def test_resume_leaves_alone_what_is_finished_or_of_other_work(tmp_path: Path) -> None:
+    """A finished run's weights may serve another stage; its record stays what it was."""
+    done, killed = new_run(tmp_path), new_run(tmp_path)
+    for run in (done, killed):
+        run.log_metrics({"bound": 0.0}, 0)
+    done.finish("FINISHED")
+    killed.finish("KILLED")
+    before = events(done)
+    fresh = new_run(tmp_path)
+    assert not fresh.resume(done.id)
+    assert events(done) == before
+    fresh.log_metrics({"bound": 1.0}, 0)
+    assert [event["step"] for event in events(fresh) if event["event"] == "metrics"] == [0]
+    other = TrackedRun(tmp_path, experiment="e", name="another", params={})
+    assert not other.resume(killed.id)
+    assert new_run(tmp_path).resume(killed.id)
+
+
 def test_a_line_cut_off_by_a_kill_costs_only_itself(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append("metrics", step=0, values={})
