@@ -85,7 +85,7 @@ class Writer:
     def __init__(self, root: Path, profile: str = "quick") -> None:
         self.root = root
         self.metrics = root / "reports" / profile / "metrics"
-        self.arrays = root / "results"
+        self.arrays = root / "results" / profile
         self.results = Results(self.metrics, self.arrays)
 
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:

@@ -43,8 +43,13 @@ def journal(root: Path) -> list[dict[str, Any]]:
 
 
 def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[str]:
-    """A Python process in `root` that runs `body` inside a stage."""
-    code = f"import sys, time\nfrom stages.workspace import stage\nwith stage('train', '{RUN}') as w:\n    {body}"
+    """A Python process in `root` that runs `body` inside a stage.
+
+    It takes Ctrl-C as from a terminal: tests that were started in the background hand down that it is to be ignored.
+    """
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    entered = f"from stages.workspace import stage\nwith stage('train', '{RUN}') as w:\n    {body}"
+    code = f"import signal, sys, time\n{heard}\n{entered}"
     return subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=root,
