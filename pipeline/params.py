@@ -76,6 +76,7 @@ class GenerativeModelParams(Section):
     inactive_pose: Literal["initial", "zero"] = Field(
         description="centre of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
     )
+    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of the objects: learned from 1, or kept at 1")
     dummy_affinity: float = Field(gt=0, le=10, description="rho_0j of the always-on dummy parent; others start at 1")
     dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of the pose of a part without a parent")
     object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")

@@ -132,6 +132,10 @@ class ChildrenGivenParents(TorchDistribution):
         """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`, the dummy first."""
         return self.joint_log_prob(value).softmax(dim=-1)
 
+    def expected_children(self, value: Tensor) -> Tensor:
+        """How many children each parent has under `parent_posterior`, `[..., n]`: the dummy's are not counted."""
+        return self.parent_posterior(value)[..., 1:].sum(dim=-2)
+
     def log_normaliser(self, y: Tensor) -> Tensor:
         """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density."""
         t = y.sigmoid().unsqueeze(-1)

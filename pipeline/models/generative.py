@@ -101,7 +101,12 @@ class GenerativeModel(Model):
         size = params.template_size
         begin = torch.tensor([TEMPLATE_INTENSITY, TEMPLATE_OPACITY]).view(2, 1, 1) / TEMPLATE_GAIN
         self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
-        self.log_rho = nn.Parameter(torch.zeros(P, O))
+        # Learned affinities can tie each part to an object of its own at no cost: presences then say nothing.
+        self.log_rho: Tensor
+        if params.affinities == "learned":
+            self.log_rho = nn.Parameter(torch.zeros(P, O))
+        else:
+            self.register_buffer("log_rho", torch.zeros(P, O), persistent=False)
         self.gamma = nn.Parameter(torch.zeros(P, 1 + O))  # log odds
         self.M = nn.Parameter(poses.spread(P, params.template_scale).expand(O, P, POSE_SIZE).clone())  # offsets
         excess = torch.tensor(params.pose_sd_start - params.pose_sd_floor)
@@ -152,7 +157,8 @@ class GenerativeModel(Model):
 
     def generative_parameters(self) -> int:
         """How many numbers the generative model learns (the guide's not counted)."""
-        return sum(p.numel() for p in (self.template_weights, self.log_rho, self.gamma, self.M, self.c_excess))
+        learned = (self.template_weights, self.log_rho, self.gamma, self.M, self.c_excess)
+        return sum(p.numel() for p in learned if isinstance(p, nn.Parameter))
 
     # ---- the generative model
 
@@ -330,7 +336,7 @@ def trace_bound(
     p, q = model_trace.nodes, guide_trace.nodes
     mean = p["_RETURN"]["value"]
     with torch.no_grad():
-        parents = p["parts"]["fn"].parent_posterior(q["parts"]["value"])  # (B, P, 1 + O), the dummy first
+        children = p["parts"]["fn"].expected_children(q["parts"]["value"])
     return BoundTrace(
         log_pixels=p["pixels"]["log_prob"],
         log_parts=p["parts"]["log_prob"],
@@ -340,5 +346,5 @@ def trace_bound(
         y0=q["y0"]["value"],
         mean=mean,
         error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
-        children=parents[..., 1:].sum(1),
+        children=children,
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.layers.hierarchy import join
-from pipeline.layers.rendering import composite, warp_templates
+from pipeline.layers.rendering import render
 from pipeline.models.generative import Capsules, GenerativeModel
 
 Arrays = dict[str, NDArray[np.float32]]
@@ -31,10 +31,11 @@ def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
 
 def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
     """The same pictures with each part in a colour of its own, `[B, S, S, 3]` in [0, 1]."""
-    presence = (posterior.part_logits / model.params.temperature).sigmoid()[..., None, None]
-    colour, alpha = warp_templates(model.templates, posterior.part_poses, model.image_size).unbind(2)
+    presence = (posterior.part_logits / model.params.temperature).sigmoid()
+    colour, alpha = model.templates.unbind(1)  # (P, h, w)
     tints = torch.from_numpy(part_colours(model.params.parts)).to(colour)
-    channels = [composite(colour * tint[:, None, None], alpha * presence) for tint in tints.T]
+    tinted = [torch.stack([colour * tint[:, None, None], alpha], dim=1) for tint in tints.T]  # by channel
+    channels = [render(templates, posterior.part_poses, presence, model.image_size) for templates in tinted]
     return torch.stack(channels, dim=-1)
 
 

@@ -30,8 +30,8 @@ def generative_features(model: GenerativeModel, posterior: Capsules) -> dict[str
     t0, A0, temperature = posterior.object_logits, posterior.object_poses, model.params.temperature
     # The states without noise, (log odds + noise) / temperature
     layer = model.parts_given_objects(t0 / temperature, A0)
-    parents = layer.parent_posterior(join(posterior.part_logits / temperature, posterior.part_poses))  # (B, P, 1 + O)
-    return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": parents[..., 1:].sum(1)}
+    children = layer.expected_children(join(posterior.part_logits / temperature, posterior.part_poses))
+    return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
 
 def encode(model: Model, images: Tensor) -> dict[str, Tensor]:

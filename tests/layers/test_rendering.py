@@ -174,4 +174,6 @@ def test_every_channel_is_warped_alike_and_composited_by_the_over_formula() -> N
     expected = torch.zeros(2, SIZE, SIZE, dtype=torch.float64)
     for j in range(3):
         expected = colour[:, j] * alpha[:, j] + expected * (1 - alpha[:, j])
-    torch.testing.assert_close(composite(colour, alpha), expected)
+    torch.testing.assert_close(composite(drawn), expected)
+    own = warp_templates(templates.expand(2, 3, 2, 5, 6), A, SIZE)  # one template for each image
+    torch.testing.assert_close(own, drawn)

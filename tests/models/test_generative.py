@@ -186,3 +186,15 @@ def test_vae_like_sites_carry_pyro_names(small_model, images, noise):
     trace = poutine.trace(poutine.condition(small_model.model, {})).get_trace(images, 5)
     assert {"y0", "A0", "parts", "pixels"} <= set(trace.nodes)
     assert isinstance(trace.nodes["pixels"]["fn"].base_dist, dist.Normal)
+
+
+def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decides(small_params, images, noise):
+    torch.manual_seed(0)
+    model = GenerativeModel(small_params.model_copy(update={"affinities": "uniform"}), 12).double()
+    learned = GenerativeModel(small_params, 12)
+    assert "log_rho" not in dict(model.named_parameters())
+    assert learned.generative_parameters() - model.generative_parameters() == small_params.parts * small_params.objects
+    y0 = torch.tensor([[8.0, -8.0, -8.0]], dtype=torch.float64)
+    pi = model.parts_given_objects(y0, torch.zeros(1, 3, 6, dtype=torch.float64)).log_pi.exp()
+    torch.testing.assert_close(pi[0, :, 1], torch.full((4,), 1 / 1.05, dtype=torch.float64), rtol=1e-3, atol=0)
+    assert trace_bound(model, images, noise).bound.isfinite().all()
