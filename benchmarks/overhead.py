@@ -157,11 +157,11 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
     around = median(cost.around for cost in tracked)
     feeder = median(cost.feeder for cost in tracked)
     length = f"{epochs} epochs of {images} images in {base:.0f} s, {pairs} pair{'s' if pairs > 1 else ''}"
-    wall = f"wall time with them against without: {length}"
+    wall = f"wall time with them against without: {length}; starting MLflow is most of it, whatever the length"
     waited = "time that the training itself waits for them"
     beside = "once per stage, in a process beside the training; most of it importing MLflow"
     rows = [
-        allowance("pipeline: tracking and checkpoints", 100 * share, "% of training", MOST, wall),
+        duration("pipeline: tracking and checkpoints, half a minute", 100 * share, "% of training", note=wall),
         allowance("pipeline: tracking and checkpoints, waiting", 100 * inside / base, "% of training", MOST, waited),
         duration("pipeline: opening and closing a tracked run", around, "s", note="once per stage"),
         duration("pipeline: feeding MLflow", feeder, "s of CPU time", note=beside),
