@@ -162,14 +162,56 @@ class EvaluateParams(Section):
     seed: int = Field(ge=0, description="seed of the test warps")
 
 
+class _Engine(Section):
+    steps: int = Field(ge=1, le=100_000, description="gradient evaluations of an image, at most")
+    tolerance: float = Field(
+        gt=0,
+        description="nats: an image whose bound rises by less over some evaluations has converged; a sampled bound is "
+        "too noisy to tell, and takes all steps",
+    )
+
+
+class AdamEngine(_Engine):
+    """Adam on the variational parameters, as in document 000, section 2.4."""
+
+    method: Literal["adam"]
+    bound: Literal["sampled", "analytic"] = Field(
+        description="what is raised: one fresh sample of the presences at each step, or their noise integrated out"
+    )
+    learning_rate: float = Field(gt=0, le=1, description="first step size; falls to a tenth along a cosine")
+
+
+class LBFGSEngine(_Engine):
+    """Limited-memory BFGS on the analytic bound, a line search for each image."""
+
+    method: Literal["l-bfgs"]
+    memory: int = Field(ge=1, le=100, description="moves that the curvature is read off")
+
+
+class GaussNewtonEngine(_Engine):
+    """Damped Gauss-Newton steps (Levenberg-Marquardt) on the analytic bound."""
+
+    method: Literal["gauss-newton"]
+    restarts: int = Field(
+        ge=0, le=100, description="climbs from a little off the best found, which often find a better"
+    )
+
+
+Engine = Annotated[AdamEngine | LBFGSEngine | GaussNewtonEngine, Field(discriminator="method")]
+
+
 class OptimiseParams(Section):
     """One study of free-form variational optimisation, document 000, section 2.4."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     angles: list[Angle] = Field(min_length=1, description="rotations of the images: uniform within each of these")
     images: int = Field(ge=1, description="test images per angle, optimised as one batch")
-    steps: int = Field(ge=1, le=100_000, description="Adam steps on the variational parameters")
-    learning_rate: float = Field(gt=0, le=1, description="Adam's step size")
+    refit_images: int = Field(
+        ge=10, description="training images (the first ones) optimised too, for a probe fit on what that finds"
+    )
+    engines: dict[Name, Engine] = Field(
+        min_length=1, description="engines compared; the first one's posteriors are drawn and probed"
+    )
     seed: int = Field(ge=0, description="seed of the rotations and of the presence noise")
 
 
@@ -228,8 +270,9 @@ def _range(place: tuple[str | int, ...]) -> str:
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
     place = error["loc"]
-    # pydantic puts the variant behind a run's name: runs, <name>, generative, training, ...
-    written = (*place[:2], *place[3:]) if place[:1] == ("runs",) else place
+    # pydantic puts what decides the form behind a name: runs, <name>, generative, training, ...
+    tag = {"runs": 2, "optimise": 4}.get(str(place[0]) if place else "", len(place))
+    written = (*place[:tag], *place[tag + 1 :])
     where = ".".join(str(part) for part in written) or "params.yaml"
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown parameter"

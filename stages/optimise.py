@@ -12,7 +12,6 @@ def main(study: str) -> None:
     with stage("optimise", study) as workspace:
         import time
 
-        import pandas as pd
         from tqdm import tqdm
 
         from pipeline.compute import choose_device
@@ -39,28 +38,31 @@ def main(study: str) -> None:
         bar = tqdm(models, desc=workspace.label, unit="seed")
         gains = [optimisation_gains(model, dataset, settings, workspace.params.evaluate, device) for model in bar]
         seconds = time.monotonic() - start
-        before_and_after = stack_replicas([gain.by_angle for gain in gains])
-        angles = before_and_after.assign(angle=before_and_after["angle"].map("{:g}".format))
-        measured = angles.melt(id_vars=["replica", "angle", "images"], var_name="metric")
+        measured = stack_replicas([gain.by_angle for gain in gains])
+        measured["angle"] = measured["angle"].map("{:g}".format)
+        long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric").dropna()
         curves = stack_replicas([gain.curve for gain in gains])
-
-        by_angle = nest(measured, ["angle", "metric"], "value")
-        for numbers in by_angle.values():
-            numbers["images"] = min(settings.images, len(dataset.split["test"]))
         provenance = workspace.provenance(
             dataset_label=dataset.label,
             data_sha256=digest,
             seeds=range(trained.seed, trained.seed + trained.replicas),
         )
-        metrics = {"angle": by_angle, "seconds": round(seconds, 2), "provenance": [provenance]}
+        metrics = {
+            "engine": nest(long, ["engine", "angle", "metric"], "value"),
+            "images": min(settings.images, len(dataset.split["test"])),
+            "seconds": round(seconds, 2),
+            "provenance": [provenance],
+        }
         write_text(workspace.metrics_path("optimise", study, ".csv"), curves.to_csv(index=False, float_format="%.7g"))
         write_json(workspace.metrics_path("optimise", study), metrics)
         examples = example_gains(models[0], dataset, settings, device)
         write_arrays(workspace.results_folder("optimise", study) / "examples.npz", examples)
-        for step, rows in curves.groupby("step"):
-            values = {f"bound/{angle:g}": value for angle, value in rows.groupby("angle")["bound"].mean().items()}
-            workspace.run.log_metrics(values, step=int(pd.to_numeric(step)))
-        workspace.run.log_metrics(flat(metrics), step=settings.steps)
+        for (engine, step), rows in curves.groupby(["engine", "round"]):
+            values = {
+                f"bound/{engine}/{angle:g}": each for angle, each in rows.groupby("angle")["bound"].mean().items()
+            }
+            workspace.run.log_metrics(values, step=int(str(step)))
+        workspace.run.log_metrics(flat(metrics), step=0)
 
 
 if __name__ == "__main__":

@@ -120,8 +120,8 @@ class ChildrenGivenParents(TorchDistribution):
         value = scale_gradient(value, self.coupling)
         y, A = value[..., 0], value[..., 1:]
         t = y.sigmoid().unsqueeze(-1)
-        active = _gaussian(((A.unsqueeze(-2) - self.votes) ** 2).sum(-1), self.c)
-        inactive = _gaussian(((A - self.inactive_pose) ** 2).sum(-1), torch.full_like(y, self.inactive_sd))
+        active = gaussian_log_density(((A.unsqueeze(-2) - self.votes) ** 2).sum(-1), self.c)
+        inactive = gaussian_log_density(((A - self.inactive_pose) ** 2).sum(-1), torch.full_like(y, self.inactive_sd))
         present = presence_log_prob(y.unsqueeze(-1), self.gamma, self.temperature)
         return self.log_pi + present + t * active + (1 - t) * inactive.unsqueeze(-1)
 
@@ -162,6 +162,6 @@ class ChildrenGivenParents(TorchDistribution):
             return join(y, mean + torch.randn_like(mean) / precision.sqrt())
 
 
-def _gaussian(squared_distance: Tensor, sd: Tensor) -> Tensor:
+def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:
     """Log density of an isotropic Gaussian pose, given the squared distance to its mean, in nats."""
     return -0.5 * squared_distance / sd**2 - POSE_SIZE * (sd.log() + 0.5 * _LOG_2PI)

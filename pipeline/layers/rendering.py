@@ -9,14 +9,26 @@ from torch import Tensor
 from pipeline.layers import poses
 
 
-def _sampling_points(A: Tensor, size: int) -> Tensor:
+def pixel_centres(like: Tensor, size: int) -> Tensor:
+    """Homogeneous coordinates (x, y, 1) of the centres of all pixels, row by row, `[size * size, 3]`."""
+    ticks = _ticks(like, size)
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    return torch.stack([x, y, torch.ones_like(x)], dim=-1).flatten(0, 1)
+
+
+def _ticks(like: Tensor, size: int) -> Tensor:
+    """Coordinates of the pixels' centres along one side, `[size]`."""
+    return (torch.arange(size, dtype=like.dtype, device=like.device) * 2 + 1) / size - 1
+
+
+def sampling_points(A: Tensor, size: int) -> Tensor:
     """Where each pixel of each drawing falls in its template's frame, `[B, P, size, size, 2]`: (I + A)^-1 x.
 
     A column's share and a row's are worked out apart and added, in one pass over the result: as one product of all
     pixels with matrices of three rows it takes twice as long on a CPU.
     """
     inverse = poses.invert(poses.to_matrix(A)).unsqueeze(-3)  # (B, P, 1, 2, 3)
-    ticks = ((torch.arange(size, dtype=A.dtype, device=A.device) * 2 + 1) / size - 1).unsqueeze(-1)  # pixel centres
+    ticks = _ticks(A, size).unsqueeze(-1)
     columns = ticks * inverse[..., 0]  # (B, P, size, 2)
     rows = ticks * inverse[..., 1] + inverse[..., 2]
     return rows.unsqueeze(-2) + columns.unsqueeze(-3)
@@ -35,12 +47,16 @@ def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
     Returns:
         `[B, P, C, size, size]`.
     """
-    points = _sampling_points(A, size)
-    source = templates.expand(*A.shape[:2], *templates.shape[-3:])
+    return sample_templates(templates, sampling_points(A, size))
+
+
+def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
+    """The templates' values at `points [B, P, H, W, 2]` of their own frames, `[B, P, C, H, W]`."""
+    source = templates.expand(*points.shape[:2], *templates.shape[-3:])
     drawn = F.grid_sample(
         source.flatten(0, 1), points.flatten(0, 1), mode="bilinear", padding_mode="zeros", align_corners=False
     )
-    return drawn.unflatten(0, A.shape[:2])
+    return drawn.unflatten(0, points.shape[:2])
 
 
 def composite(layers: Tensor) -> Tensor:

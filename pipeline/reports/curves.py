@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,7 +13,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.reports.style import FAINT, INK, TRAIN, VALIDATION, Look, in_house_style, look, panels
+from pipeline.reports.style import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    TRAIN,
+    VALIDATION,
+    VERMILLION,
+    Look,
+    in_house_style,
+    look,
+    panels,
+)
 
 BOUND = "bound (nats per image)"
 PIXEL_ERROR = "pixel error (per image)"
@@ -68,29 +82,44 @@ def learning_curves(table: pd.DataFrame) -> Figure:
     return figure
 
 
+ENGINE_LOOKS: tuple[tuple[str, str], ...] = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))
+
+
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
-    """The bound and the pixel error over steps of test-time optimisation, one colour per range of rotation.
+    """The bound against work, in gradient evaluations and in seconds: a colour and marker per engine, the narrowest and
+    the widest range of rotation.
 
     Args:
-        table: columns replica, angle (degrees), step, bound, pixel_error, one row per replica, angle and step.
+        table: columns replica, engine, angle (degrees), round, evaluations, seconds, bound; means over images.
     """
-    angles = sorted(table["angle"].unique())
-    # The range is ordered, so its colour is too: dark to light on a map that is even in grey and for colour-blind eyes.
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.65, len(angles)))
-    dashes: Any = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
-    figure, (left, right) = panels(2, 2.3)
-    handles = []
-    for i, angle in enumerate(angles):
-        chosen = table[table["angle"] == angle]
-        colour = matplotlib.colors.to_hex(colours[i])
-        for axes, metric in ((left, "bound"), (right, "pixel_error")):
-            _thin_and_mean(axes, chosen, "step", metric, colour, dashes[i % len(dashes)])
-        label = "upright" if angle == 0 else f"within ±{angle:g}°"
-        handles.append(Line2D([], [], color=colour, linestyle=dashes[i % len(dashes)], label=label))
-    left.set(xlabel="step", ylabel=BOUND)
-    right.set(xlabel="step", ylabel=PIXEL_ERROR)
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
+    angles = sorted({table["angle"].min(), table["angle"].max()})
+    engines = list(dict.fromkeys(table["engine"]))
+    dashes: list[Any] = ["-", (0, (4, 1.5))]
+    figure, axes = panels(2, 2.6, sharey=True)
+    for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False):
+        for angle, dash in zip(angles, dashes, strict=False):
+            chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
+            means = chosen.groupby("round")[["evaluations", "seconds", "bound"]].mean()
+            for each, x in zip(axes, ("evaluations", "seconds"), strict=True):
+                each.plot(
+                    means[x], means["bound"], color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2
+                )
+    axes[0].set(xscale="log", xlabel="gradient evaluations per image", ylabel=BOUND)
+    axes[1].set(xscale="log", xlabel="seconds for all images")
+    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
+    start = table[table["round"] == 0]["bound"]
+    low = start.mean() if len(start) else last.min()
+    axes[0].set_ylim(low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low))
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=3, label=engine)
+        for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False)
+    ]
+    handles += [
+        Line2D([], [], color=INK, linestyle=dash, label="upright" if angle == 0 else f"within ±{angle:g}°")
+        for angle, dash in zip(angles, dashes, strict=False)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), columnspacing=1.2)
     return figure
 
 
