@@ -68,7 +68,13 @@ class GenerativeModelParams(Section):
     parts: int = Field(ge=1, le=256, description="capsules of the bottom layer (k = 1), one template each")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
     template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
-    temperature: float = Field(gt=0, le=10, description="of the relaxed presences")
+    temperature: float = Field(gt=0, le=10, description="of the relaxed presences, at the start of training")
+    final_temperature: float = Field(
+        gt=0, le=10, description="temperature after temperature_epochs and whenever the model is evaluated"
+    )
+    temperature_epochs: int = Field(
+        ge=0, description="epochs over which the temperature goes from the first to the last, by equal factors"
+    )
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
     pose_sd_floor: float = Field(gt=0, le=10, description="least sd c_ij of a part's pose around its parent's vote")
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
@@ -76,10 +82,17 @@ class GenerativeModelParams(Section):
     inactive_pose: Literal["initial", "zero"] = Field(
         description="centre of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
     )
+    slots: Literal["own", "any"] = Field(
+        description="place of a part in its parent: its own, as published, or any of the parts' places, summed out"
+    )
     affinities: Literal["learned", "uniform"] = Field(description="rho_ij of the objects: learned from 1, or kept at 1")
     dummy_affinity: float = Field(gt=0, le=10, description="rho_0j of the always-on dummy parent; others start at 1")
     dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of the pose of a part without a parent")
     object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")
+    pose_posterior: Literal["delta", "gaussian"] = Field(
+        description="the guide's poses: points, or Gaussians with sds from the encoder (section 2.3)"
+    )
+    pose_posterior_sd_start: float = Field(gt=0, le=10, description="sd of each number of a Gaussian pose at the start")
 
     channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
     part_features: int = Field(ge=1, le=1024, description="features pooled by attention for each part")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -32,6 +33,16 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
             # A failed write is told in words only, with the system's number in brackets.
             number = re.search(r"os error (\d+)", str(error))
             raise OSError(int(number[1]) if number else 0, str(error)) from error
+
+
+def tensors_sha256(tensors: dict[str, Tensor]) -> str:
+    """A hash that is equal exactly where names, types, shapes and values are."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = tensors[name].detach().cpu().contiguous().numpy()
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def load_tensors(

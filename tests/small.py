@@ -15,7 +15,9 @@ SIZE = 12
 """Pixels a side of the small images."""
 
 SMALL = {
-    "objects": 3, "parts": 4, "template_size": 5, "template_scale": 0.5, "temperature": 0.8, "pixel_sd": 0.2,
+    "objects": 3, "parts": 4, "template_size": 5, "template_scale": 0.5, "temperature": 0.8,
+    "final_temperature": 0.8, "temperature_epochs": 0, "slots": "own", "pose_posterior": "delta",
+    "pose_posterior_sd_start": 0.05, "pixel_sd": 0.2,
     "pose_sd_floor": 0.1, "pose_sd_start": 0.4, "inactive_pose_sd": 0.3, "inactive_pose": "initial",
     "affinities": "learned", "dummy_affinity": 0.05, "dummy_pose_sd": 1.0, "object_presence": 0.2, "channels": 4,
     "part_features": 5,

@@ -24,10 +24,11 @@ def logistic_noise(shape: tuple[int, ...], generator: Generator | None, device: 
     return uniform.log() - (-uniform).log1p()
 
 
-def presence_log_prob(y: Tensor, logits: Tensor, temperature: float) -> Tensor:
+def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) -> Tensor:
     """Log density of relaxed-presence logits `y` of presences with log odds `logits`; elementwise, in nats."""
     shift = logits - temperature * y
-    return shift - 2 * F.softplus(shift) + math.log(temperature)
+    log_temperature = temperature.log() if isinstance(temperature, Tensor) else math.log(temperature)
+    return shift - 2 * F.softplus(shift) + log_temperature
 
 
 class RelaxedPresence(TorchDistribution):
@@ -35,7 +36,7 @@ class RelaxedPresence(TorchDistribution):
 
     Args:
         logits: log odds of being present, any shape (the batch shape).
-        temperature: positive; smaller is closer to 0 or 1.
+        temperature: positive, a number or a scalar tensor; smaller is closer to 0 or 1.
         noise: standard logistic noise that `rsample` uses, of the shape of `logits`. Drawn by the caller, it lets seeds
             trained side by side see what they would see alone. None: drawn at each call.
     """
@@ -44,7 +45,7 @@ class RelaxedPresence(TorchDistribution):
     support = constraints.real
     has_rsample = True
 
-    def __init__(self, logits: Tensor, temperature: float, noise: Tensor | None = None) -> None:
+    def __init__(self, logits: Tensor, temperature: Tensor | float, noise: Tensor | None = None) -> None:
         self.logits, self.temperature, self.noise = logits, temperature, noise
         super().__init__(logits.shape, validate_args=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from pipeline.data import warps
 from pipeline.errors import UserError
-from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms
+from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
 from pipeline.models import Model
 from pipeline.params import AugmentationParams, TrainingParams
 from pipeline.resume import Checkpoint
@@ -76,6 +76,8 @@ def train(
     checkpoints: Sequence[Checkpoint] | None = None,
     on_epoch: OnEpoch | None = None,
     title: str = "train",
+    start: Stacked | None = None,
+    frozen: Collection[str] = (),
 ) -> Trained:
     """Train one replica per seed.
 
@@ -86,6 +88,8 @@ def train(
         checkpoints: one per group; None: not resumable.
         on_epoch: told of each epoch's metrics.
         title: shown beside the progress bar.
+        start: values to begin at, one row per seed, in place of those of a fresh model; of any of the parameters.
+        frozen: names of parameters that are not trained.
 
     Raises:
         DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
@@ -97,7 +101,7 @@ def train(
     for index, group in enumerate(groups):
         chosen = [seeds[place] for place in group]
         loop = _Loop(
-            Replicas(build, chosen, device),
+            Replicas(build, chosen, device, take_rows(start, group) if start else None, frozen),
             list(group),
             training,
             augmentation,
@@ -152,7 +156,7 @@ class _Loop:
         self.train_set, self.validation_set = train_set, validation_set
         self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         n = len(replicas)
-        self.optimiser = torch.optim.Adam(list(replicas.parameters.values()), lr=training.learning_rate)
+        self.optimiser = torch.optim.Adam(list(replicas.trained.values()), lr=training.learning_rate)
         self.best = {name: value.clone() for name, value in replicas.parameters.items()}
         self.best_loss = [math.inf] * n
         self.best_epoch = [0] * n
@@ -224,7 +228,7 @@ class _Loop:
             gradients, metrics = replicas.gradients(images, noise[:, step], times[step])
             norms = gradient_norms(gradients)
             clip(gradients, norms, self.training.gradient_clip)
-            for name, parameter in replicas.parameters.items():
+            for name, parameter in replicas.trained.items():
                 parameter.grad = gradients[name]
             metrics["gradient_norm"] = norms
             # A copy, made before the step: a metric may be a view of a parameter.
@@ -284,7 +288,7 @@ class _Loop:
             return
         tensors = {f"now.{name}": value for name, value in self.replicas.parameters.items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        for name, parameter in self.replicas.parameters.items():
+        for name, parameter in self.replicas.trained.items():
             for key, value in self.optimiser.state[parameter].items():
                 tensors[f"adam.{key}.{name}"] = value
         state: dict[str, Any] = {
@@ -306,6 +310,7 @@ class _Loop:
         for name, parameter in self.replicas.parameters.items():
             parameter.copy_(tensors[f"now.{name}"])
             self.best[name].copy_(tensors[f"best.{name}"])
+        for name, parameter in self.replicas.trained.items():
             self.optimiser.state[parameter] = {
                 "step": tensors[f"adam.step.{name}"].cpu(),
                 "exp_avg": tensors[f"adam.exp_avg.{name}"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,18 @@ class Replicas:
         seeds: one per replica. A replica's initial values, batches and noise depend on its own seed alone, so that it
             learns the same beside others and by itself.
         device: where they live.
+        start: values `[n, ...]` that replace the initial ones, of any of the parameters.
+        frozen: names of parameters that keep their values: they get no gradient, and no turn before an epoch.
     """
 
-    def __init__(self, build: Callable[[], Model], seeds: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Model],
+        seeds: Sequence[int],
+        device: torch.device,
+        start: Stacked | None = None,
+        frozen: Collection[str] = (),
+    ) -> None:
         models = []
         with torch.random.fork_rng(devices=[]):
             for seed in seeds:
@@ -36,6 +45,17 @@ class Replicas:
             name: torch.stack([dict(model.named_parameters())[name].detach() for model in models]).to(device)
             for name, _ in self.skeleton.named_parameters()
         }
+        unknown = sorted({*(start or {}), *frozen} - self.parameters.keys())
+        if unknown:
+            raise ValueError(f"the model has no parameter {', '.join(unknown)}")
+        for name, value in (start or {}).items():
+            self.parameters[name].copy_(value)
+        self.frozen = frozenset(frozen)
+
+    @property
+    def trained(self) -> Stacked:
+        """The parameters that training changes."""
+        return {name: value for name, value in self.parameters.items() if name not in self.frozen}
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -53,25 +73,34 @@ class Replicas:
             epoch: scalar.
 
         Returns:
-            gradients, stacked like the parameters, and the loss and other metrics `[n]` by name.
+            gradients of what is trained, stacked like the parameters, and the loss and other metrics `[n]` by name.
         """
         if len(self) == 1:
             # Plain autograd: `grad` costs a third more time on a CPU, and gives the same.
-            own = {name: value.requires_grad_() for name, value in _squeeze(self.parameters).items()}
-            loss, metrics = self._loss(own, images[0], noise[0], epoch)
+            own = {name: value.requires_grad_() for name, value in _squeeze(self.trained).items()}
+            loss, metrics = self._loss({**_squeeze(self.parameters), **own}, images[0], noise[0], epoch)
             gradients = dict(zip(own, torch.autograd.grad(loss, list(own.values())), strict=True))
             return _unsqueeze(gradients), _unsqueeze(metrics)
-        step = grad_and_value(self._loss, has_aux=True)
-        gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, None))(self.parameters, images, noise, epoch)
+
+        def loss_of(trained: Stacked, kept: Stacked, *inputs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            return self._loss({**kept, **trained}, *inputs)
+
+        kept = {name: self.parameters[name] for name in self.frozen}
+        step = grad_and_value(loss_of, has_aux=True)
+        gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, 0, None))(self.trained, kept, images, noise, epoch)
         return gradients, metrics
 
     @torch.no_grad()
     def metrics(self, images: Tensor, noise: Tensor, epoch: Tensor) -> dict[str, Tensor]:
-        """Metrics `[n]` of every replica on the same `images [B, C, H, W]` and `noise [B, K]`."""
-        if len(self) == 1:
-            return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch)[1])
-        _, metrics = vmap(self._loss, in_dims=(0, None, None, None))(self.parameters, images, noise, epoch)
-        return metrics
+        """Metrics `[n]` of every replica, in evaluation mode, on the same `images [B, C, H, W]` and `noise [B, K]`."""
+        self.skeleton.eval()
+        try:
+            if len(self) == 1:
+                return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch)[1])
+            _, metrics = vmap(self._loss, in_dims=(0, None, None, None))(self.parameters, images, noise, epoch)
+            return metrics
+        finally:
+            self.skeleton.train()
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Give every model its turn before an epoch, with some of its own training images `[n, B, C, H, W]`."""
@@ -79,7 +108,8 @@ class Replicas:
             model = self.model(index)
             model.begin_epoch(epoch, images[index])
             for name, parameter in model.named_parameters():
-                self.parameters[name][index] = parameter.detach()
+                if name not in self.frozen:
+                    self.parameters[name][index] = parameter.detach()
 
     def model(self, index: int, parameters: Stacked | None = None) -> Model:
         """One replica as a module of its own, with a copy of its parameters (or of those given)."""
@@ -94,6 +124,11 @@ def load_replica(skeleton: Model, parameters: Stacked, index: int) -> Model:
     state = {name: value[index] for name, value in parameters.items()}
     model.load_state_dict(state)
     return model.eval()
+
+
+def take_rows(stacked: Stacked, places: Sequence[int]) -> Stacked:
+    """The replicas at `places`, in that order."""
+    return {name: value[list(places)] for name, value in stacked.items()}
 
 
 def _squeeze(stacked: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Trained, group_replicas, train
-from pipeline.learning.replicas import load_replica
+from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.models import Model, build_model
 from pipeline.params import Run, SweepParams
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
-from pipeline.tensors import CheckpointError, load_tensors, save_tensors
+from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import TrackedRun
 
 WEIGHTS = "weights.safetensors"
@@ -31,13 +32,20 @@ def train_run(
     resume_folder: Path,
     tracked: TrackedRun,
     title: str = "train",
+    start: Stacked | None = None,
+    frozen: Collection[str] = (),
+    prefix: str = "",
 ) -> Trained:
     """Train all replicas of a run, going on from a checkpoint where an equal training was cut.
 
     Args:
         data_sha256: of the data set's file, part of what a checkpoint depends on.
         resume_folder: where checkpoints lie.
-        tracked: told of the data set and of every epoch; it continues the run that wrote a checkpoint found.
+        tracked: told of the data set and of every epoch; it continues the run that wrote a checkpoint found, unless
+            something was logged already.
+        start: values `[replicas, ...]` to begin at in place of a fresh model's; of any of the parameters.
+        frozen: names of parameters that are not trained.
+        prefix: of the metrics' names, where one tracked run is told of several trainings.
 
     Raises:
         DivergedError: training produced a number that is not finite.
@@ -54,17 +62,23 @@ def train_run(
     }
     seeds = _seeds(run)
     groups = group_replicas(len(seeds), device)
-    checkpoints = [
-        Checkpoint(resume_folder, fingerprint(seeds=[seeds[place] for place in group], **depends)) for group in groups
-    ]
-    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
+
+    def checkpoint_of(group: list[int]) -> Checkpoint:
+        of_group = {**depends, "seeds": [seeds[place] for place in group]}
+        if start or frozen:
+            of_group |= {"start": tensors_sha256(take_rows(start or {}, group)), "frozen": sorted(frozen)}
+        return Checkpoint(resume_folder, fingerprint(**of_group))
+
+    checkpoints = [checkpoint_of(group) for group in groups]
+    if not tracked.started:
+        any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(rows: list[dict[str, float]]) -> None:
         for row in rows:
-            values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
+            values = {f"{prefix}{name}/{row['replica']:.0f}": value for name, value in row.items()}
             tracked.log_metrics(values, step=int(row["epoch"]))
 
     return train(
@@ -79,6 +93,8 @@ def train_run(
         checkpoints,
         on_epoch,
         title,
+        start,
+        frozen,
     )
 
 

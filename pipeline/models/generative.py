@@ -6,8 +6,8 @@
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
 Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`.
-The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses. The bound
-is the difference of Pyro's traces of model and guide.
+The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses while the
+model is learnt, or Gaussian ones (section 2.3). The bound is the difference of Pyro's traces of model and guide.
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import pyro
@@ -29,6 +30,7 @@ from torch import Generator, Tensor, nn
 from pipeline.layers import poses
 from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransformer
 from pipeline.layers.hierarchy import ChildrenGivenParents, join, log_affinities, scale_gradient, votes
+from pipeline.layers.pose_posteriors import GaussianPoses
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.presences import RelaxedPresence, logistic_noise
 from pipeline.layers.rendering import render
@@ -58,28 +60,35 @@ class Capsules:
 
 
 class PartPosterior(dist.TorchDistribution):
-    """q(y1, A1): relaxed presences and delta poses of the parts, event shape `[P, 7]`."""
+    """q(y1, A1): relaxed presences and poses of the parts, event shape `[P, 7]`.
+
+    Args:
+        A: delta poses `[B, P, 6]`, or Gaussian ones.
+    """
 
     arg_constraints: ClassVar[dict[str, object]] = {}
     has_rsample = True
 
-    def __init__(self, presence: RelaxedPresence, A: Tensor) -> None:
+    def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses) -> None:
         self.presence, self.A = presence, A
-        super().__init__(A.shape[:-2], torch.Size([A.shape[-2], 1 + POSE_SIZE]), validate_args=False)
+        shape = presence.batch_shape
+        super().__init__(shape[:-1], torch.Size([shape[-1], 1 + POSE_SIZE]), validate_args=False)
 
     def expand(self, batch_shape: torch.Size, _instance: object = None) -> PartPosterior:
-        parts = self.A.shape[-2]
-        return PartPosterior(
-            self.presence.expand(torch.Size([*batch_shape, parts])), self.A.expand(*batch_shape, parts, POSE_SIZE)
-        )
+        shape = torch.Size([*batch_shape, self.event_shape[0]])
+        with_poses = torch.Size([*shape, POSE_SIZE])
+        A = self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.expand(shape)
+        return PartPosterior(self.presence.expand(shape), A)
 
     def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
         y = self.presence.rsample(sample_shape)
-        return join(y, self.A.expand(*y.shape, POSE_SIZE))
+        with_poses = torch.Size([*y.shape, POSE_SIZE])
+        return join(y, self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Of the presences alone: a delta pose has no density, and contributes none."""
-        return self.presence.log_prob(value[..., 0]).sum(-1)
+        """Of presences and Gaussian poses; of the presences alone where poses are deltas, which have no density."""
+        presences = self.presence.log_prob(value[..., 0]).sum(-1)
+        return presences if isinstance(self.A, Tensor) else presences + self.A.log_prob(value[..., 1:]).sum(-1)
 
 
 class GenerativeModel(Model):
@@ -94,7 +103,8 @@ class GenerativeModel(Model):
         super().__init__()
         self.params, self.image_size = params, image_size
         O, P = params.objects, params.parts
-        self.noise_size = P + O
+        self.gaussian = params.pose_posterior == "gaussian"
+        self.noise_size = (P + O) * (1 + POSE_SIZE if self.gaussian else 1)
 
         # The generative parameters, in the document's symbols. First index of [P, 1 + O]: the part; of the second, 0
         # is the dummy parent.
@@ -131,6 +141,24 @@ class GenerativeModel(Model):
             params.hidden, params.heads, params.inducing, params.blocks, outputs=O, code=params.code
         )
         self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
+        if self.gaussian:
+            # Last, so that a seed begins with the same weights everywhere else whatever its poses are. Heads begin
+            # at zero: every sd is then pose_posterior_sd_start.
+            self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
+            self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature that the model is evaluated at: the one it has at the end of training."""
+        return self.params.final_temperature
+
+    def temperature_at(self, epoch: Tensor) -> Tensor | float:
+        """The temperature at a time in training; in evaluation mode the last one, whatever the time."""
+        first, last = self.params.temperature, self.params.final_temperature
+        if first == last or not self.training:
+            return last
+        fallen = (epoch / max(self.params.temperature_epochs, 1e-6)).clamp(0, 1)
+        return first * (last / first) ** fallen
 
     # ---- the generative parameters in their natural form
 
@@ -157,34 +185,51 @@ class GenerativeModel(Model):
 
     def generative_parameters(self) -> int:
         """How many numbers the generative model learns (the guide's not counted)."""
-        learned = (self.template_weights, self.log_rho, self.gamma, self.M, self.c_excess)
-        return sum(p.numel() for p in learned if isinstance(p, nn.Parameter))
+        return sum(getattr(self, name).numel() for name in self.generative_names())
+
+    def generative_names(self) -> list[str]:
+        """Names of the parameters of p(x, y1, A1, y0, A0); the others are the guide's."""
+        names = ("template_weights", "log_rho", "gamma", "M", "c_excess")
+        return [name for name in names if isinstance(getattr(self, name), nn.Parameter)]
 
     # ---- the generative model
 
-    def parts_given_objects(self, y0: Tensor, A0: Tensor, coupling: Tensor | float = 1.0) -> ChildrenGivenParents:
+    def parts_given_objects(
+        self, y0: Tensor, A0: Tensor, coupling: Tensor | float = 1.0, temperature: Tensor | float | None = None
+    ) -> ChildrenGivenParents:
         """p(y1, A1 | y0, A0): the parts given objects of presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
         return ChildrenGivenParents(
             log_affinities(y0, self.log_affinity), self.gamma, votes(A0, self.M, self.initial_pose), self.c,
-            self.inactive_pose, self.params.inactive_pose_sd, self.params.temperature, coupling,
+            self.inactive_pose, self.params.inactive_pose_sd, self.temperature if temperature is None else temperature,
+            coupling, self.params.slots,
         )  # fmt: skip
 
     def draw(self, parts: Tensor) -> Tensor:
         """The picture `[B, S, S]` of part states `[B, P, 7]`."""
         return render(self.templates, parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
 
-    def model(self, images: Tensor | None, count: int, coupling: Tensor | float = 1.0) -> Tensor:
+    def model(
+        self,
+        images: Tensor | None,
+        count: int,
+        coupling: Tensor | float = 1.0,
+        temperature: Tensor | float | None = None,
+    ) -> Tensor:
         """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed where given.
+
+        Args:
+            temperature: of the relaxed presences; that of evaluation where None, here and in the guide.
 
         Returns:
             the rendered means `[count, S, S]`.
         """
         O, like = self.params.objects, self.M
+        temperature = self.temperature if temperature is None else temperature
         with pyro.plate("images", count):
             p = torch.full((count, O), self.params.object_presence, dtype=like.dtype, device=like.device).logit()
-            y0 = pyro.sample("y0", RelaxedPresence(p, self.params.temperature).to_event(1))
+            y0 = pyro.sample("y0", RelaxedPresence(p, temperature).to_event(1))
             A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), 1.0).to_event(2))
-            parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling))
+            parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
             mean = self.draw(parts)
             observed = None if images is None else images[:, 0]
             pyro.sample("pixels", dist.Normal(mean, self.params.pixel_sd).to_event(2), obs=observed)
@@ -193,43 +238,85 @@ class GenerativeModel(Model):
     # ---- the guide
 
     def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]`."""
-        state = self.part_head(self.pooling(self.convolutions(images)))
+        """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]`, means where they are Gaussian."""
+        return self._read_parts(self._part_features(images))
+
+    def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
+        """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]`, means where they are Gaussian."""
+        return self._read_objects(self._object_codes(y1, A1))
+
+    def _part_features(self, images: Tensor) -> Tensor:
+        return self.pooling(self.convolutions(images))  # (B, P, part_features)
+
+    def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.part_head(features)
         # Parts begin present: an absent one gets no gradient from the pixels.
         return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
 
-    def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
-        """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]`."""
+    def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
         # Poses as deviations from where the part starts, brought to the size of the presences: what differs between
         # images must not drown in what differs between parts.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
-        state = self.object_head(self.set_transformer(elements))
+        return self.set_transformer(elements)  # (B, O, code)
+
+    def _read_objects(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.object_head(codes)
         return state[..., 0], state[..., 1:]
 
-    def guide(self, images: Tensor, noise: Tensor | None = None, coupling: Tensor | float = 1.0) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, P + O]` is standard logistic, drawn here where None."""
-        P, temperature = self.params.parts, self.params.temperature
-        part_noise, object_noise = (None, None) if noise is None else (noise[:, :P], noise[:, P:])
+    def pose_sd(self, raw: Tensor) -> Tensor:
+        """Sds of Gaussian poses from what a head says of them; 0 gives `pose_posterior_sd_start`."""
+        return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
+
+    def guide(
+        self,
+        images: Tensor,
+        noise: Tensor | None = None,
+        coupling: Tensor | float = 1.0,
+        temperature: Tensor | float | None = None,
+    ) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`, drawn where None."""
+        P, O = self.params.parts, self.params.objects
+        temperature = self.temperature if temperature is None else temperature
+        y1_noise = y0_noise = A1_noise = A0_noise = None
+        if noise is not None:
+            y1_noise, y0_noise = noise[:, :P], noise[:, P : P + O]
+            if self.gaussian:
+                A1_noise, A0_noise = noise[:, P + O :].unflatten(1, (P + O, POSE_SIZE)).split([P, O], dim=1)
         with pyro.plate("images", images.shape[0]):
-            y1, A1 = self.encode_parts(images)
-            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, part_noise), A1))
+            features = self._part_features(images)
+            y1, A1 = self._read_parts(features)
+            if self.gaussian:
+                A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), A1_noise)
+            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, y1_noise), A1))
             seen = scale_gradient(parts, coupling)
-            y0, A0 = self.encode_objects(seen[..., 0], seen[..., 1:])
-            pyro.sample("y0", RelaxedPresence(y0, temperature, object_noise).to_event(1))
-            pyro.sample("A0", dist.Delta(A0, event_dim=2))
+            codes = self._object_codes(seen[..., 0], seen[..., 1:])
+            y0, A0 = self._read_objects(codes)
+            pyro.sample("y0", RelaxedPresence(y0, temperature, y0_noise).to_event(1))
+            if self.gaussian:
+                q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), A0_noise).to_event(1)
+            else:
+                q = dist.Delta(A0, event_dim=2)
+            pyro.sample("A0", q)
 
     def encode(self, images: Tensor) -> Capsules:
         """The posterior's parameters, the objects' given the parts at their means (no noise)."""
         y1, A1 = self.encode_parts(images)
-        y0, A0 = self.encode_objects(y1 / self.params.temperature, A1)
+        y0, A0 = self.encode_objects(y1 / self.temperature, A1)
         return Capsules(y1, A1, y0, A0)
 
     # ---- what training needs
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise for `shape` images, `[*shape, noise_size]`."""
-        return logistic_noise((*shape, self.noise_size), generator, device)
+        """Noise for `shape` images, `[*shape, noise_size]`: standard logistic for the presences of parts, then of
+        objects; where poses are Gaussian, standard normal for those of parts, then of objects.
+        """
+        presences = self.params.parts + self.params.objects
+        noise = logistic_noise((*shape, presences), generator, device)
+        if not self.gaussian:
+            return noise
+        normal = torch.randn((*shape, presences * POSE_SIZE), generator=generator, device=device)
+        return torch.cat([noise, normal], dim=-1)
 
     def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
@@ -246,7 +333,7 @@ class GenerativeModel(Model):
         Returns:
             the negative bound per image, in nats, and metrics: scalar tensors, means over the batch.
         """
-        trace = trace_bound(self, images, noise, self.coupling(epoch))
+        trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
         return -trace.bound.mean(), metrics
 
@@ -269,6 +356,11 @@ class GenerativeModel(Model):
             frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
             part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
             self.M.copy_(poses.to_offset(part_in_object))
+
+
+def inverse_softplus(value: float) -> float:
+    """The number whose softplus is `value`, which is positive."""
+    return math.log(math.expm1(value))
 
 
 @dataclass(frozen=True)
@@ -319,6 +411,7 @@ def trace_bound(
     noise: Tensor | None,
     coupling: Tensor | float = 1.0,
     guide: Callable[..., None] | None = None,
+    temperature: Tensor | float | None = None,
 ) -> BoundTrace:
     """One-sample evidence lower bound of each image, from the traces of guide and model.
 
@@ -326,11 +419,13 @@ def trace_bound(
     under `torch.func.vmap`.
 
     Args:
-        guide: a callable like `model.guide`; that one where None.
+        guide: a callable of images, noise and coupling, like `model.guide`; that one where None.
+        temperature: of the model and of its own guide; that of evaluation where None. Another guide knows its own.
     """
-    guide_trace = poutine.trace(guide or model.guide).get_trace(images, noise, coupling)
+    guide = guide or partial(model.guide, temperature=temperature)
+    guide_trace = poutine.trace(guide).get_trace(images, noise, coupling)
     replayed = poutine.replay(model.model, trace=guide_trace)
-    model_trace = poutine.trace(replayed).get_trace(images, images.shape[0], coupling)
+    model_trace = poutine.trace(replayed).get_trace(images, images.shape[0], coupling, temperature)
     for trace in (guide_trace, model_trace):
         trace.compute_log_prob()
     p, q = model_trace.nodes, guide_trace.nodes

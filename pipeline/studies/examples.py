@@ -26,12 +26,12 @@ def part_colours(count: int) -> NDArray[np.float32]:
 
 def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
     """The pictures `[B, S, S]` of parts at their posterior means."""
-    return model.draw(join(posterior.part_logits / model.params.temperature, posterior.part_poses))
+    return model.draw(join(posterior.part_logits / model.temperature, posterior.part_poses))
 
 
 def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
     """The same pictures with each part in a colour of its own, `[B, S, S, 3]` in [0, 1]."""
-    presence = (posterior.part_logits / model.params.temperature).sigmoid()
+    presence = (posterior.part_logits / model.temperature).sigmoid()
     colour, alpha = model.templates.unbind(1)  # (P, h, w)
     tints = torch.from_numpy(part_colours(model.params.parts)).to(colour)
     tinted = [torch.stack([colour * tint[:, None, None], alpha], dim=1) for tint in tints.T]  # by channel

@@ -27,7 +27,7 @@ Features = dict[str, NDArray[np.float32]]
 
 def generative_features(model: GenerativeModel, posterior: Capsules) -> dict[str, Tensor]:
     """Features of a batch from its posterior: t0 (logits), t0_A0, children (expected, by object)."""
-    t0, A0, temperature = posterior.object_logits, posterior.object_poses, model.params.temperature
+    t0, A0, temperature = posterior.object_logits, posterior.object_poses, model.temperature
     # The states without noise, (log odds + noise) / temperature
     layer = model.parts_given_objects(t0 / temperature, A0)
     children = layer.expected_children(join(posterior.part_logits / temperature, posterior.part_poses))

@@ -75,6 +75,11 @@ class TrackedRun:
         """The folder of this run's journal."""
         return self._journal.folder
 
+    @property
+    def started(self) -> bool:
+        """Whether anything has been logged yet, or an earlier run is being continued."""
+        return self._started
+
     def resume(self, run_id: str) -> bool:
         """Continue the earlier run `run_id` instead of opening a new one; call it before anything is logged.
 
