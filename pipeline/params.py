@@ -228,6 +228,21 @@ class OptimiseParams(Section):
     seed: int = Field(ge=0, description="seed of the rotations and of the presence noise")
 
 
+class PosteriorParams(Section):
+    """One study of the full variational posterior over poses, document 000, section 2.3."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
+    replicas: int = Field(ge=1, le=1000, description="of the run's, the first ones")
+    epochs: int = Field(ge=1, le=10_000, description="epochs the encoder is trained further with Gaussian poses")
+    images: int = Field(ge=1, description="test images that bounds are measured on (the first ones)")
+    samples: int = Field(ge=1, le=100_000, description="samples K of each image's bounds")
+    sd_grid: list[Annotated[float, Field(gt=0)]] = Field(
+        min_length=1, description="sds of parts and of objects tried around delta poses; validation chooses"
+    )
+    grid_samples: int = Field(ge=1, le=10_000, description="samples of each validation image for each pair of sds")
+    seed: int = Field(ge=0, description="seed of the samples")
+
+
 class Params(Section):
     """Everything in `params.yaml`."""
 
@@ -238,6 +253,7 @@ class Params(Section):
     runs: dict[Name, Run]
     evaluate: EvaluateParams
     optimise: dict[Name, OptimiseParams]
+    posterior: dict[Name, PosteriorParams]
     sweep: SweepParams
 
     @model_validator(mode="after")
@@ -255,6 +271,12 @@ class Params(Section):
             if run_of_study is None or run_of_study.variant != "generative":
                 generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
                 raise ValueError(f"optimise.{name}.run: '{study.run}' is not one of {generative}")
+        for name, posterior in self.posterior.items():
+            start = self.runs.get(posterior.run)
+            if start is None or start.variant != "generative" or start.model.pose_posterior != "delta":
+                raise ValueError(f"posterior.{name}.run: '{posterior.run}' is no generative run with delta poses")
+            if posterior.replicas > start.replicas:
+                raise ValueError(f"posterior.{name}.replicas: '{posterior.run}' has {start.replicas}")
         for name in self.sweep.runs:
             if name not in self.runs:
                 raise ValueError(f"sweep.runs: '{name}' is not one of {sorted(self.runs)}")

@@ -76,6 +76,8 @@ def items(params: Params, name: str) -> list[str] | None:
             return sorted(params.runs)
         case "optimise":
             return sorted(params.optimise)
+        case "posterior":
+            return sorted(params.posterior)
         case "sweep":
             return [f"{run}-{angle:g}" for run in params.sweep.runs for angle in params.sweep.angles]
     return None
@@ -105,6 +107,10 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
         case "optimise":
             study = values["optimise"][item]
             return {**run(study["run"]), "optimise": study, "evaluate": probe("probe_images", "probe_strengths")}
+        case "posterior":
+            study = values["posterior"][item]
+            probes = probe("probe_images", "probe_strengths", "seed")
+            return {**run(study["run"]), "posterior": study, "evaluate": probes}
         case "sweep":
             key, angle = next(
                 (key, angle)

@@ -88,6 +88,12 @@ EVALUATE = EvaluateParams(
 )
 
 
+POSTERIOR = {
+    "replicas": 1, "epochs": 1, "images": 6, "samples": 3, "sd_grid": [0.02, 0.1], "grid_samples": 2, "seed": 0,
+}  # fmt: skip
+"""A study of Gaussian poses, without its run."""
+
+
 def small_params(**runs: GenerativeRun | VAERun) -> dict[str, Any]:
     """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
     chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
@@ -103,6 +109,7 @@ def small_params(**runs: GenerativeRun | VAERun) -> dict[str, Any]:
         "runs": {name: run.model_dump(mode="json") for name, run in chosen.items()},
         "evaluate": EVALUATE.model_dump(mode="json"),
         "optimise": {name: {"run": name, **study} for name in generative},
+        "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
         "sweep": {"angles": [0.0, 45.0], "runs": list(chosen), "replicas": 1, "epochs": 1},
     }
 
