@@ -6,6 +6,7 @@ nothing with the code under test.
 
 import math
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from torch import Tensor
 from pipeline.layers import poses
 from pipeline.layers.hierarchy import ChildrenGivenParents, join, log_affinities, scale_gradient, votes
 
+Slots = Literal["own", "any"]
+SLOTS: list[Slots] = ["own", "any"]
 N, M = 2, 3
 """Parents (without the dummy) and children."""
 TEMPERATURE, OFF_SD = 0.8, 0.3
@@ -41,11 +44,11 @@ class Example:
         self.off_pose = normal(M, 6) * spread
         self.value = join(normal(batch, M) * 1.5, normal(batch, M, 6) * spread)
 
-    def layer(self, coupling: Tensor | float = 1.0) -> ChildrenGivenParents:
+    def layer(self, coupling: Tensor | float = 1.0, slots: Slots = "own") -> ChildrenGivenParents:
         log_pi = log_affinities(self.y0, self.log_rho)
         where = votes(self.A0, self.M, self.dummy)
         return ChildrenGivenParents(
-            log_pi, self.gamma, where, self.c, self.off_pose, OFF_SD, TEMPERATURE, coupling
+            log_pi, self.gamma, where, self.c, self.off_pose, OFF_SD, TEMPERATURE, coupling, slots
         )  # fmt: skip
 
     def pi(self, image: int) -> np.ndarray:
@@ -65,14 +68,24 @@ class Example:
         matrix = full(self.A0[image, i - 1]) @ full(self.M[i - 1, j])
         return (matrix[:2] - np.eye(2, 3)).ravel()
 
-    def child_log_prob(self, image: int, i: int, j: int) -> float:
-        """log p(y_j, A_j | s_j = i) of the image's value, without the choice of i."""
+    def child_log_prob(self, image: int, i: int, j: int, place: int | None = None) -> float:
+        """log p(y_j, A_j | s_j = i) of the image's value, without the choice of i; in place j unless one is given."""
+        k = j if place is None else place
         y, A = self.value[image, j, 0].item(), self.value[image, j, 1:].numpy()
         t = expit(y)
-        present = stats.logistic.logpdf(y, self.gamma[j, i].item() / TEMPERATURE, 1 / TEMPERATURE)
-        on = stats.norm.logpdf(A, self.vote(image, i, j), self.c[j, i].item()).sum()
-        off = stats.norm.logpdf(A, self.off_pose[j].numpy(), OFF_SD).sum()
+        present = stats.logistic.logpdf(y, self.gamma[k, i].item() / TEMPERATURE, 1 / TEMPERATURE)
+        on = stats.norm.logpdf(A, self.vote(image, i, k), self.c[k, i].item()).sum()
+        off = stats.norm.logpdf(A, self.off_pose[k].numpy(), OFF_SD).sum()
         return float(present + t * on + (1 - t) * off)
+
+    def joint(self, image: int, j: int, slots: Slots) -> np.ndarray:
+        """p(child j, place k, parent i), `[M, 1 + N]`; all in its own place where that is the only one."""
+        pi = self.pi(image)
+        places = range(M) if slots == "any" else [j]
+        table = np.zeros((M, 1 + N))
+        for k, i in product(places, range(1 + N)):
+            table[k, i] = pi[k, i] / len(places) * math.exp(self.child_log_prob(image, i, j, k))
+        return table
 
 
 def test_log_prob_is_the_sum_over_all_assignments_of_all_children() -> None:
@@ -105,6 +118,79 @@ def test_parent_posterior_is_bayes_over_joint_assignments() -> None:
         for j in range(M):
             marginal = joint.sum(axis=tuple(other for other in range(M) if other != j))
             np.testing.assert_allclose(ours[image, j].numpy(), marginal, rtol=1e-9)
+
+
+# ---- places of children
+
+
+def test_any_place_is_the_sum_over_all_assignments_of_places_and_parents() -> None:
+    """sum over (k, s) in ({0..m-1} x {0..n})^m of prod_j pi(s_j | k_j) / m * p(child j | k_j, s_j)."""
+    example = Example()
+    ours = example.layer(slots="any").log_prob(example.value)
+    assert ours.shape == (2,)
+    for image in range(2):
+        tables = [example.joint(image, j, "any").ravel() for j in range(M)]
+        total = sum(math.prod(terms) for terms in product(*tables))
+        assert ours[image].item() == pytest.approx(math.log(total), rel=1e-10)
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+def test_routing_sums_the_places_out(slots: Slots) -> None:
+    example = Example()
+    layer = example.layer(slots=slots)
+    ours, joint = layer.parent_posterior(example.value), layer.joint_log_prob(example.value)
+    assert ours.shape == joint.shape == (2, M, 1 + N)
+    for image, j in product(range(2), range(M)):
+        of_parents = example.joint(image, j, slots).sum(0)
+        np.testing.assert_allclose(joint[image, j].exp().numpy(), of_parents, rtol=1e-9)
+        np.testing.assert_allclose(ours[image, j].numpy(), of_parents / of_parents.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+def test_expected_children_of_all_objects_and_of_the_dummy_are_all_children(slots: Slots) -> None:
+    """Appendix D, by counting: the mean number of children of each parent over every assignment, weighted by Bayes."""
+    example = Example()
+    ours = example.layer(slots=slots).expected_children(example.value)
+    assert ours.shape == (2, N)
+    for image in range(2):
+        tables = [example.joint(image, j, slots).sum(0) for j in range(M)]
+        counts, total = np.zeros(1 + N), 0.0
+        for assignment in product(range(1 + N), repeat=M):
+            weight = math.prod(tables[j][i] for j, i in enumerate(assignment))
+            counts += weight * np.bincount(assignment, minlength=1 + N)
+            total += weight
+        counts /= total
+        np.testing.assert_allclose(ours[image].numpy(), counts[1:], rtol=1e-9)
+        assert ours[image].sum().item() + counts[0] == pytest.approx(M, rel=1e-9)
+
+
+def test_exchanging_children_changes_nothing_only_where_any_place_is_free() -> None:
+    example = Example()
+    for order in ([1, 0, 2], [2, 0, 1]):
+        exchanged = example.value[:, order]
+        own, free = example.layer(), example.layer(slots="any")
+        torch.testing.assert_close(free.log_prob(exchanged), free.log_prob(example.value), rtol=1e-12, atol=1e-12)
+        moved = free.parent_posterior(example.value)[:, order]
+        torch.testing.assert_close(free.parent_posterior(exchanged), moved, rtol=1e-12, atol=1e-12)
+        assert (own.log_prob(exchanged) - own.log_prob(example.value)).abs().max() > 1
+
+
+def test_single_precision_loses_little_in_the_expanded_square() -> None:
+    """Children near a vote, where the squares of poses of size one cancel most, at the smallest sd."""
+    example = Example(batch=50, spread=1.0)
+    example.c[:] = 0.1
+    example.value[..., 1:] = example.layer().votes[:, :, 1] + 0.1 * example.value[..., 1:]
+    names = ("y0", "A0", "log_rho", "gamma", "M", "dummy", "c", "off_pose", "value")
+    for name in names:
+        setattr(example, name, getattr(example, name).float())
+    rounded = example.layer(slots="any").joint_log_prob(example.value)
+    for name in names:
+        setattr(example, name, getattr(example, name).double())
+    exact = example.layer(slots="any").joint_log_prob(example.value)
+    assert rounded.dtype == torch.float32
+    near = exact > -50
+    assert near.sum() > 50
+    assert (rounded - exact)[near].abs().max() < 1e-3
 
 
 def test_affinities_are_equation_3_and_sum_to_one() -> None:
@@ -152,6 +238,15 @@ def test_log_normaliser_is_the_integral_over_the_pose() -> None:
             off = stats.norm.logpdf(grid, example.off_pose[j, k].item(), OFF_SD)
             total += math.log(np.trapezoid(np.exp(t * on + (1 - t) * off), grid))
         assert ours[0, j, i].item() == pytest.approx(total, abs=1e-6)
+
+
+def test_log_normaliser_in_any_place_is_that_of_each_place() -> None:
+    example = Example(batch=1)
+    y = torch.tensor([[-3.0, 0.2, 4.0]], dtype=torch.float64)
+    ours = example.layer(slots="any").log_normaliser(y)
+    assert ours.shape == (1, M, M, 1 + N)
+    for j in range(M):
+        torch.testing.assert_close(ours[:, j], example.layer().log_normaliser(y[:, [j] * M]))
 
 
 def test_log_normaliser_is_never_positive_and_vanishes_for_certain_presences() -> None:
@@ -223,6 +318,24 @@ def test_the_routing_of_samples_averages_to_the_affinities(drawn: tuple[Children
     close_in_mean(posterior.mean(0), layer.log_pi[0].exp(), posterior.std(0) / DRAWS**0.5)
 
 
+def test_samples_in_any_place_are_alike_and_have_the_moments_of_the_mixture() -> None:
+    """Every child's share of present ones and mean pose are those of the mixture over places and parents."""
+    torch.manual_seed(3)
+    example = Example(batch=1)
+    layer = example.layer(slots="any")
+    value = layer.sample(torch.Size([DRAWS]))[:, 0]
+    assert layer.log_prob(value).isfinite().all()
+    mixture = torch.from_numpy(example.pi(0)) / M  # (M places, 1 + N)
+    present = (mixture * layer.gamma.sigmoid()).sum()
+    share = (value[..., 0] > 0).double().mean(0)
+    close_in_mean(share, present, (present * (1 - present) / DRAWS).sqrt().expand(M))
+    # Where presences are nearly certain, poses are at the votes.
+    example.gamma[:] = 40.0
+    A = example.layer(slots="any").sample(torch.Size([DRAWS]))[:, 0, :, 1:]
+    mean = (mixture[..., None] * layer.votes[0]).sum((0, 1))
+    close_in_mean(A.mean(0), mean.expand(M, 6), A.std(0) / DRAWS**0.5)
+
+
 def test_present_and_absent_samples_stand_where_they_should() -> None:
     """With one possible parent and presences near 0 or 1: poses around the vote with sd c, or the inactive pose."""
     torch.manual_seed(2)
@@ -241,13 +354,15 @@ def test_present_and_absent_samples_stand_where_they_should() -> None:
         close_in_mean(pooled.std(1), 1.0, torch.tensor((2 * count) ** -0.5))
 
 
-def test_samples_come_in_the_shape_asked_for_and_can_be_scored() -> None:
-    layer = Example(batch=2).layer()
+@pytest.mark.parametrize("slots", SLOTS)
+def test_samples_come_in_the_shape_asked_for_and_can_be_scored(slots: Slots) -> None:
+    layer = Example(batch=2).layer(slots=slots)
     assert layer.sample().shape == (2, M, 7)
     several = layer.sample(torch.Size([4, 5]))
     assert several.shape == (4, 5, 2, M, 7)
     assert layer.log_prob(several).shape == (4, 5, 2)
-    expanded = Example(batch=1).layer().expand(torch.Size([6]))
+    expanded = Example(batch=1).layer(slots=slots).expand(torch.Size([6]))
+    assert expanded.slots == slots
     assert expanded.sample().shape == (6, M, 7)
 
 
@@ -273,14 +388,15 @@ def test_coupling_scales_the_gradient_into_the_value_and_nothing_else() -> None:
     torch.testing.assert_close(half[1], full[1])
 
 
+@pytest.mark.parametrize("slots", SLOTS)
 @pytest.mark.parametrize("name", ["y0", "A0", "log_rho", "gamma", "M", "c", "value"])
-def test_gradients_agree_with_finite_differences(name: str) -> None:
+def test_gradients_agree_with_finite_differences(name: str, slots: Slots) -> None:
     example = Example()
     before = getattr(example, name).clone().requires_grad_()
 
     def log_prob(value: Tensor) -> Tensor:
         setattr(example, name, value)
-        return example.layer().log_prob(example.value)
+        return example.layer(slots=slots).log_prob(example.value)
 
     assert torch.autograd.gradcheck(log_prob, (before,), eps=1e-6, atol=1e-5, rtol=1e-4)
 
