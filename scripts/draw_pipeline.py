@@ -34,6 +34,7 @@ DOES = {
     "train": "all seeds",
     "evaluate": "probes",
     "optimise": "at test time",
+    "posterior": "Gaussian poses",
     "sweep": "rotation ranges",
     "figures": "draw",
     "tables": "scorecard, page",
@@ -41,7 +42,7 @@ DOES = {
 """What a stage does; one that is not here yet is drawn without."""
 
 
-ITEMS = {"sources": "source", "datasets": "data set", "runs": "run", "optimise": "study"}
+ITEMS = {"sources": "source", "datasets": "data set", "runs": "run", "optimise": "study", "posterior": "study"}
 """What one entry of a section of the parameters is called."""
 
 

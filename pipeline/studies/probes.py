@@ -22,7 +22,8 @@ class Probe:
 
     def accuracy(self, features: Array, labels: NDArray[np.int64]) -> float:
         """Share of `features [N, d]` classified as in `labels [N]`."""
-        return float(self.classifier.score(features, labels))
+        # As it was fit: the sd of a feature that is next to nothing would be zero in single precision.
+        return float(self.classifier.score(features.astype(np.float64), labels))
 
 
 def fit_probe(

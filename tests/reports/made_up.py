@@ -33,6 +33,9 @@ def made_up_values() -> dict[str, Any]:
         "datasets": {"digits": dataset | {"source": "digits", "train": 1200, "validation": 237, "test": 360}},
         "runs": {"capsules-digits": capsules, "vae-digits": of_variant["vae"] | settings},
         "optimise": {"capsules-digits": study | {"run": "capsules-digits", "images": 64, "steps": 100}},
+        "posterior": {
+            "capsules-digits": next(iter(values["posterior"].values())) | {"run": "capsules-digits", "replicas": 2}
+        },
         "sweep": values["sweep"] | {"angles": [0.0, 45.0, 180.0], "runs": ["capsules-digits", "vae-digits"]},
     }
 
@@ -213,6 +216,20 @@ class Writer:
             arrangements_after=parts,
         )
 
+    def posterior(self, study: str, **provenance: Any) -> None:
+        guides = {
+            "delta": (310.0, 330.0, 15.0, 0.930, 0.960),
+            "refined": (345.0, 352.0, 13.5, 0.925, 0.963),
+            "scratch": (320.0, 331.0, 14.5, 0.900, 0.940),
+        }
+        names = ("elbo", "iwae", "pixel_error", "t0", "t0_A0")
+        guide = {
+            key: {name: spread(value, 0.01 if value < 1 else 2.0) for name, value in zip(names, values, strict=True)}
+            for key, values in guides.items()
+        }
+        delta_sd = {"parts": spread(0.05, 0), "objects": spread(0.1, 0)}
+        self.numbers("posterior", study, {"guide": guide, "delta_sd": delta_sd}, **provenance)
+
     def sweep(self, run: str, values: dict[str, dict[float, float]], n: int = 1, **provenance: Any) -> None:
         for angle in next(iter(values.values())):
             probe = {name: spread(by_angle[angle], 0.0 if n == 1 else 0.015, n) for name, by_angle in values.items()}
@@ -227,6 +244,7 @@ class Writer:
         self.evaluate("vae-digits", ["mu_sigma"])
         self.pictures("capsules-digits")
         self.optimise("capsules-digits")
+        self.posterior("capsules-digits")
         self.sweep(
             "capsules-digits",
             {"t0": {0: 0.93, 45: 0.74, 180: 0.47}, "t0_A0": {0: 0.96, 45: 0.9, 180: 0.81}},
