@@ -96,7 +96,8 @@ def restored(output: str) -> list[str]:
 
 
 def cut(values: dict[str, Any]) -> None:
-    """Every stage stays, on as little as there can be."""
+    """Every stage stays, with one run of each variant and on as little as there can be."""
+    values["runs"] = {name: values["runs"][name] for name in (CAPSULES, VAE)}
     values["datasets"]["digits"] |= {"train": 64, "validation": 32, "test": 32}
     for run in values["runs"].values():
         run["replicas"] = 1
@@ -104,7 +105,8 @@ def cut(values: dict[str, Any]) -> None:
     values["runs"][CAPSULES]["model"] |= SMALL_MODEL
     values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
     values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}
-    values["sweep"] |= {"angles": [45], "replicas": 1, "epochs": 1}
+    values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
+    values["sweep"] |= {"angles": [45], "runs": [CAPSULES, VAE], "replicas": 1, "epochs": 1}
 
 
 STAGES = [
@@ -115,6 +117,7 @@ STAGES = [
     f"evaluate@{CAPSULES}",
     f"evaluate@{VAE}",
     f"optimise@{CAPSULES}",
+    f"posterior@{CAPSULES}",
     f"sweep@{CAPSULES}-45",
     f"sweep@{VAE}-45",
     "figures",
@@ -124,6 +127,7 @@ CHANGED = {
     f"train@{CAPSULES}",
     f"evaluate@{CAPSULES}",
     f"optimise@{CAPSULES}",
+    f"posterior@{CAPSULES}",
     f"sweep@{CAPSULES}-45",
     "figures",
     "tables",
@@ -194,6 +198,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
             f"evaluate/{CAPSULES}",
             f"evaluate/{VAE}",
             f"optimise/{CAPSULES}",
+            f"posterior/{CAPSULES}",
             f"sweep/{CAPSULES}-45",
             f"sweep/{VAE}-45",
         )

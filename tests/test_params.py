@@ -69,6 +69,10 @@ RUN, VAE = "runs.capsules-digits", "runs.vae-digits"
         (f"{RUN}.model.object_presence", 1.0, "above 0 and below 1"),
         (f"{RUN}.model.objects", 0, "at least 1 and at most 256"),
         (f"{RUN}.model.early_coupling", 1.1, "at least 0 and at most 1"),
+        (f"{RUN}.model.final_temperature", 0.0, "above 0 and at most 10"),
+        (f"{RUN}.model.pose_posterior_sd_start", 11.0, "above 0 and at most 10"),
+        ("posterior.capsules-digits.samples", 0, "at least 1 and at most 100000"),
+        ("posterior.capsules-digits.sd_grid", [0.0], "above 0"),
         (f"{VAE}.model.pixel_sd", 0.0, "above 0 and at most 1"),
         (f"{VAE}.replicas", 0, "at least 1 and at most 1000"),
         (f"{VAE}.seed", -1, "at least 0"),
@@ -204,14 +208,29 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "optimise.capsules-digits.run",
             "vae-digits",
-            "optimise.capsules-digits.run: 'vae-digits' is not one of ['capsules-digits']",
+            "optimise.capsules-digits.run: 'vae-digits' is not one of ['capsules-digits', 'capsules-digits-slots']",
         ),
         (
             "optimise.capsules-digits.run",
             "capsules",
-            "optimise.capsules-digits.run: 'capsules' is not one of ['capsules-digits']",
+            "optimise.capsules-digits.run: 'capsules' is not one of ['capsules-digits', 'capsules-digits-slots']",
         ),
-        ("sweep.runs", ["nothing"], "sweep.runs: 'nothing' is not one of ['capsules-digits', 'vae-digits']"),
+        (
+            "sweep.runs",
+            ["nothing"],
+            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'capsules-digits-slots', 'vae-digits']",
+        ),
+        (
+            "posterior.capsules-digits.run",
+            "vae-digits",
+            "posterior.capsules-digits.run: 'vae-digits' is no generative run with delta poses",
+        ),
+        (
+            f"{RUN}.model.pose_posterior",
+            "gaussian",
+            "posterior.capsules-digits.run: 'capsules-digits' is no generative run with delta poses",
+        ),
+        ("posterior.capsules-digits.replicas", 3, "posterior.capsules-digits.replicas: 'capsules-digits' has 2"),
         ("evaluate.official_affnist", True, "evaluate.official_affnist: 'affnist' is not one of sources ['digits']"),
     ],
 )
@@ -308,9 +327,10 @@ def test_every_parameter_is_described() -> None:
     sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
     assert len(sections) > 8
     nested = (module.AugmentationParams, module.TrainingParams, module.GenerativeModelParams, module.VAEModelParams)
+    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep")
     for section in sections:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"
-            structural = field.annotation in nested or name in ("datasets", "runs", "evaluate", "optimise", "sweep")
+            structural = field.annotation in nested or name in top
             described = field.description or name == "variant"
             assert structural or described, f"{section.__name__}.{name} has no description"

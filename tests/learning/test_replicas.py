@@ -170,3 +170,44 @@ def test_every_replica_is_given_its_own_images_before_an_epoch() -> None:
     assert seen == [(4, 0.25), (4, 0.75)]
     assert replicas.parameters["w"].flatten().tolist() == [0.25, 0.75]
     assert math.isfinite(replicas.gradients(images, torch.zeros(2, 2, 1), torch.tensor(4.0))[1]["loss"].sum())
+
+
+# ---- a start given, and parameters kept
+
+
+FROZEN = ["M", "gamma", "template_weights"]
+
+
+def continued(groups: list[list[int]], start: dict[str, Tensor] | None) -> Trained:
+    run, data = small_run(), squares()
+    images, validation = data.part("train")[0], data.part("validation")[0]
+    return train(
+        lambda: build_model(run, SIZE), training(epochs=2), AugmentationParams(rotation=0, shift=0), images, validation,
+        [3, 4], CPU, groups, start=start, frozen=FROZEN,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("groups", [[[0], [1]], [[0, 1]]])
+def test_training_starts_where_it_is_told_and_leaves_what_is_frozen(groups: list[list[int]], in_double: None) -> None:
+    """Seeding of the objects, which sets M before the second epoch, counts as training."""
+    first = Replicas(lambda: build_model(small_run(), SIZE), [3, 4], CPU).parameters
+    start = {name: value + 0.01 for name, value in first.items() if name != "embed.weight"}
+    found = continued(groups, start).parameters
+    for name, value in found.items():
+        if name in FROZEN:
+            assert torch.equal(value, start[name]), name
+    for name in ("part_head.2.bias", "embed.weight", "c_excess"):
+        assert not torch.equal(found[name], start.get(name, first[name]))
+    replicas = Replicas(lambda: build_model(small_run(), SIZE), [3, 4], CPU, start)
+    assert torch.equal(replicas.parameters["M"], start["M"])
+    assert torch.equal(replicas.parameters["embed.weight"], first["embed.weight"])
+
+
+def test_stacked_and_apart_agree_with_frozen_parameters_too(in_double: None) -> None:
+    together, apart = continued([[0, 1]], None), continued([[0], [1]], None)
+    torch.testing.assert_close(together.parameters, apart.parameters, rtol=1e-8, atol=1e-8)
+
+
+def test_a_start_or_a_frozen_name_that_the_model_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="no parameter nothing, v"):
+        Replicas(Line, [0], CPU, {"v": torch.zeros(1, 1)}, ["nothing", "w"])

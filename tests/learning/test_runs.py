@@ -16,10 +16,12 @@ import torch
 from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
-from pipeline.learning.gradient import Trained
+from pipeline.learning.gradient import Trained, train
 from pipeline.learning.runs import WEIGHTS, load_run, save_run, train_run
 from pipeline.learning.summary import summarise, write_history
+from pipeline.models import build_model
 from pipeline.params import GenerativeRun, VAERun
+from pipeline.resume import Checkpoint
 from pipeline.tensors import CheckpointError
 from pipeline.tracking import TrackedRun
 from stages import train as train_stage
@@ -122,6 +124,49 @@ def test_a_changed_parameter_data_set_or_seed_finds_no_old_checkpoint(tmp_path: 
     assert len(checkpoints(run.model_copy(update={"seed": 4}))) == 4
     # One more replica goes on from what is there: seed 3 and seed 4 were trained alone.
     assert len(checkpoints(run.model_copy(update={"replicas": 2}))) == 4
+
+
+def test_another_start_or_other_frozen_parameters_find_no_old_checkpoint(tmp_path: Path) -> None:
+    run = small_run("vae", replicas=2, training=training(epochs=1).model_dump())
+
+    def checkpoints(**changes: Any) -> int:
+        tracked = TrackedRun(tmp_path / "tracking", experiment="e", name="n")
+        train_run(run, squares(), "0123", CPU, tmp_path / "resume", tracked, **changes)
+        tracked.finish()
+        return len(list((tmp_path / "resume").glob("*/checkpoint.safetensors")))
+
+    start = {"encoder.1.bias": torch.zeros(2, 8)}
+    moved = {"encoder.1.bias": torch.tensor([[0.0] * 8, [0.1] * 8])}
+    assert checkpoints() == 2
+    assert checkpoints(start=start) == 4
+    assert checkpoints(start=start) == 4
+    assert checkpoints(start=moved) == 5, "the first replica starts as before"
+    assert checkpoints(start=start, frozen=["encoder.1.bias"]) == 7
+
+
+def test_a_training_with_frozen_parameters_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    run = small_run(replicas=1, training=training(epochs=3).model_dump())
+
+    def found(folder: str, last: int) -> Trained:
+        data = squares()
+        checkpoint = Checkpoint(tmp_path / folder, "k", interval=0)
+        return train(
+            lambda: build_model(run, SIZE), run.training, run.augmentation, data.part("train")[0],
+            data.part("validation")[0], [3], CPU, [[0]], [checkpoint], stop_after(last), frozen=["M"],
+        )  # fmt: skip
+
+    def stop_after(epochs: int) -> Any:
+        def told(rows: list[dict[str, float]]) -> None:
+            if rows[0]["epoch"] == epochs:
+                raise KeyboardInterrupt
+
+        return told
+
+    with pytest.raises(KeyboardInterrupt):
+        found("cut", 2)
+    whole, resumed = found("whole", 99), found("cut", 99)
+    for name, value in whole.parameters.items():
+        assert torch.equal(value, resumed.parameters[name])
 
 
 def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path: Path) -> None:

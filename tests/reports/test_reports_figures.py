@@ -126,6 +126,36 @@ def test_what_was_not_executed_is_left_out_and_named(writer: Writer, params: Par
     ]
 
 
+def with_slots(values: dict[str, Any]) -> Params:
+    """The made-up parameters with a second capsule run, whose parts stand in any slot, trained and swept."""
+    run = values["runs"]["capsules-digits"]
+    slots = run | {"model": run["model"] | {"slots": "any"}}
+    sweep = values["sweep"] | {"runs": [*values["sweep"]["runs"], "capsules-slots"]}
+    return parse_params(values | {"runs": values["runs"] | {"capsules-slots": slots}, "sweep": sweep})
+
+
+def test_a_run_with_parts_in_any_slot_is_drawn_beside_the_one_it_differs_from(
+    full: Writer, values: dict[str, Any]
+) -> None:
+    params = with_slots(values)
+    assert not [each for each in draw_all(full.results, params, Written()) if each.name.startswith("beyond")]
+    full.sweep("capsules-slots", {"t0": {0: 0.9, 45: 0.8, 180: 0.6}, "t0_A0": {0: 0.9, 45: 0.9, 180: 0.7}})
+    drawings = {each.name: each for each in draw_all(full.results, params, Written())}
+    drawing = drawings["beyond-capsules-slots"]
+    assert {record["item"] for record in drawing.records} == {
+        f"{run}-{angle}" for run in ("capsules-digits", "capsules-slots") for angle in (0, 45, 180)
+    }
+    (axes,) = drawing.figure().axes
+    lines = {tuple(line.get_ydata()) for line in axes.get_lines() if len(line.get_ydata()) == 3}
+    assert lines == {(93.0, 74.0, 47.0), (90.0, 80.0, 60.0)}
+    assert "sweep-capsules-slots" in drawings
+    values["runs"]["capsules-digits"]["model"] |= {"pixel_sd": 0.3}  # then they differ in more than the slots
+    changed = params.model_copy(
+        update={"runs": params.runs | {"capsules-digits": parse_params(values).runs["capsules-digits"]}}
+    )
+    assert not [each for each in draw_all(full.results, changed, Written()) if each.name.startswith("beyond")]
+
+
 def test_figures_of_runs_that_are_gone_are_removed(report: Report, full: Writer, values: dict[str, Any]) -> None:
     folder = shutil.copytree(report.figures, full.root / "figures")
     del values["runs"]["vae-digits"]

@@ -10,7 +10,7 @@ from made_up import DATASET, TESTS, Writer, record, spread
 
 from pipeline.params import Params, parse_params
 from pipeline.reports.claims import Claim, ClaimsError, load_claims
-from pipeline.reports.document_000 import falls
+from pipeline.reports.document_000 import beyond_paper, candidates, falls, swept
 from pipeline.reports.findings import Finding
 from pipeline.reports.results import Measured, ResultError, merged_provenance
 from pipeline.reports.scorecard import (
@@ -221,6 +221,51 @@ def test_the_gain_in_accuracy_is_read_upright_in_points(full: Writer, params: Pa
     row = scorecard(full, params)["000.freeform.acc"]
     assert row["ours"]["value"] == pytest.approx(0.5)  # type: ignore[index]
     assert row["verdict"] == "within"
+
+
+def guides(**refined: float) -> dict[str, Any]:
+    delta = {"elbo": 300.0, "t0": 0.930, "t0_A0": 0.960}
+    of = {"delta": delta, "refined": delta | {"elbo": 340.0} | refined, "scratch": delta | {"elbo": 320.0}}
+    return {
+        "guide": {guide: {name: spread(value, 0.002) for name, value in each.items()} for guide, each in of.items()}
+    }
+
+
+@pytest.mark.parametrize(
+    ("refined", "bound", "probes", "moved"),
+    [
+        ({"t0": 0.915}, "holds", "holds", -1.5),
+        ({"elbo": 319.0, "t0": 0.945}, "fails", "holds", 1.5),
+        ({"t0": 0.909}, "holds", "fails", -2.1),  # the paper's sd of t0 is 1
+        ({"t0": 0.915, "t0_A0": 0.948}, "holds", "fails", -1.2),  # and 0.5 of t0 and A0: the larger move in sds
+    ],
+)
+def test_the_full_posterior_is_compared_with_scratch_and_with_the_delta_probes(
+    full: Writer, params: Params, refined: dict[str, float], bound: str, probes: str, moved: float
+) -> None:
+    full.numbers("posterior", "capsules-digits", guides(**refined))
+    rows = scorecard(full, params)
+    assert (rows["000.full.elbo"]["verdict"], rows["000.full.acc"]["verdict"]) == (bound, probes)
+    assert rows["000.full.elbo"]["ours"]["value"] == pytest.approx(refined.get("elbo", 340.0) - 320)  # type: ignore[index]
+    assert rows["000.full.acc"]["ours"]["value"] == pytest.approx(moved)  # type: ignore[index]
+
+
+def test_our_own_spread_counts_where_it_is_larger_than_the_papers(full: Writer, params: Params) -> None:
+    numbers = guides(t0=0.90)
+    numbers["guide"]["delta"]["t0"] = spread(0.93, 0.02)
+    full.numbers("posterior", "capsules-digits", numbers)
+    assert scorecard(full, params)["000.full.acc"]["verdict"] == "holds"
+
+
+def test_a_run_beyond_the_paper_answers_no_claim_that_another_can(values: dict[str, Any]) -> None:
+    run = values["runs"]["capsules-digits"]
+    slots = run | {"model": run["model"] | {"slots": "any"}}
+    values["runs"] = {"capsules-slots": slots, **values["runs"]}
+    values["sweep"] = values["sweep"] | {"runs": ["capsules-slots", *values["sweep"]["runs"]]}
+    params = parse_params(values)
+    assert candidates(params, "generative") == swept(params, "generative") == ["capsules-digits", "capsules-slots"]
+    assert beyond_paper(params, "capsules-digits") == beyond_paper(params, "vae-digits") == []
+    assert beyond_paper(params, "capsules-slots") == ["parts in any slot (paper: their own)"]
 
 
 def test_falling_allows_a_rise_within_the_noise_of_a_step() -> None:

@@ -19,7 +19,7 @@ import yaml
 from small import small_params, write_root
 
 from pipeline.files import sha256
-from stages import evaluate, optimise, sweep, train
+from stages import evaluate, optimise, posterior, sweep, train
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
@@ -28,6 +28,7 @@ STAGES = {
     "train": ["capsules"],
     "evaluate": ["capsules"],
     "optimise": ["capsules"],
+    "posterior": ["capsules"],
     "sweep": ["capsules", "45"],
     "figures": [],
     "tables": [],
@@ -69,6 +70,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train.main(run)
             evaluate.main(run)
         optimise.main("capsules")
+        posterior.main("capsules")
         sweep.main("vae", 45.0)
     return folder
 
@@ -133,6 +135,52 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
         assert {"angles", "images", "before", "after", "arrangements_before", "arrangements_after"} == set(arrays)
 
 
+def test_the_posterior_study_leaves_bounds_and_probes_of_three_guides(done: Path) -> None:
+    numbers = read(done / "reports/small/metrics/posterior/capsules.json")
+    assert numbers["guide"].keys() == {"delta", "refined", "scratch"}
+    for each in numbers["guide"].values():
+        assert each.keys() == {"elbo", "iwae", "pixel_error", "t0", "t0_A0", "children"}
+        assert each["iwae"]["mean"] > each["elbo"]["mean"]
+        assert each["elbo"]["n"] == 1
+    assert {numbers["delta_sd"][name]["mean"] for name in ("parts", "objects")} <= {0.02, 0.1}
+    table = pd.read_csv(done / "reports/small/metrics/posterior/capsules.csv")
+    assert set(table.columns) == {"replica", "guide", "metric", "value"}
+    assert len(table) == 3 * 6
+    (record,) = numbers["provenance"]
+    events = [json.loads(line) for line in (done / ".tracking" / record["tracking_run"] / "events.jsonl").open()]
+    steps = [(name, event["step"]) for event in events if event["event"] == "metrics" for name in event["values"]]
+    trained = {
+        guide: max(step for name, step in steps if name.startswith(f"{guide}/")) for guide in ("refined", "scratch")
+    }
+    assert trained == {"refined": 1, "scratch": 3}, "epochs of the study; those of the run and of the study"
+
+
+def test_a_posterior_study_cut_in_its_second_training_goes_on_in_the_same_run(
+    root: Path, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSULES_MLFLOW", "off")
+    shutil.copytree(done / "models", root / "models")
+    from pipeline.learning import runs
+
+    whole, trainings = runs.train, []
+
+    def cut(*arguments: Any) -> Any:
+        trainings.append(arguments)
+        if len(trainings) == 2:
+            raise RuntimeError("cut")
+        return whole(*arguments)
+
+    monkeypatch.setattr(runs, "train", cut)
+    with pytest.raises(RuntimeError, match="cut"):
+        posterior.main("capsules")
+    monkeypatch.setattr(runs, "train", whole)
+    posterior.main("capsules")
+    (journal,) = (root / ".tracking").iterdir()
+    ours, theirs = (read(folder / "reports/small/metrics/posterior/capsules.json") for folder in (root, done))
+    assert ours["guide"] == theirs["guide"], "to the bit"
+    assert ours["provenance"][0]["tracking_run"] == journal.name
+
+
 def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
     numbers = read(done / "reports/small/metrics/sweep/vae-45.json")
     assert numbers["probe"]["mu_sigma"]["n"] == 1
@@ -141,13 +189,15 @@ def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
     assert table.columns.tolist() == ["replica", "features", "strength", "accuracy"]
 
 
-@pytest.mark.parametrize("item", ["train/vae", "evaluate/vae", "optimise/capsules", "sweep/vae-45"])
+@pytest.mark.parametrize(
+    "item", ["train/vae", "evaluate/vae", "optimise/capsules", "posterior/capsules", "sweep/vae-45"]
+)
 def test_every_number_says_where_it_comes_from(done: Path, item: str) -> None:
     (record,) = read(done / f"reports/small/metrics/{item}.json")["provenance"]
     assert (record["stage"], record["item"]) == tuple(item.split("/"))
     assert record["dataset"] == "squares"
     assert record["data_sha256"] == sha256(done / "data/processed/squares.npz")
-    assert record["seeds"] == ([3] if item.startswith("sweep") else [3, 4])
+    assert record["seeds"] == ([3] if item.startswith(("posterior", "sweep")) else [3, 4])
     assert record["device"].startswith("CPU (")
     assert record["seconds"] > 0
     assert (done / ".tracking" / record["tracking_run"]).is_dir()
@@ -186,7 +236,9 @@ def refused(capsys: pytest.CaptureFixture[str], stage: Any, *arguments: Any) -> 
     return next(line for line in errors.splitlines() if line.startswith("error: "))
 
 
-@pytest.mark.parametrize(("stage", "arguments"), [(evaluate, ["capsules"]), (optimise, ["capsules"])])
+@pytest.mark.parametrize(
+    ("stage", "arguments"), [(evaluate, ["capsules"]), (optimise, ["capsules"]), (posterior, ["capsules"])]
+)
 def test_missing_weights_are_named(
     root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[str]
 ) -> None:
@@ -216,7 +268,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
 
 @pytest.mark.parametrize(
     ("stage", "arguments"),
-    [(train, ["vae"]), (evaluate, ["vae"]), (optimise, ["capsules"]), (sweep, ["vae", 0.0])],
+    [(train, ["vae"]), (evaluate, ["vae"]), (optimise, ["capsules"]), (posterior, ["capsules"]), (sweep, ["vae", 0.0])],
 )
 def test_a_missing_data_set_is_named(
     root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[Any]

@@ -24,6 +24,15 @@ def test_separable_features_are_read_without_error() -> None:
     assert probe.accuracy(features, np.where(np.arange(100) < 25, labels, -1)) == 0.25
 
 
+def test_a_feature_next_to_nothing_does_no_harm() -> None:
+    """Expected children of an object that owns none: an sd below the least single-precision number, and not zero."""
+    features, labels = clusters(400)
+    faint = np.zeros((400, 1), np.float32)
+    faint[0] = 1e-45
+    with_faint = np.concatenate([features, faint], axis=1)
+    assert fit_probe((with_faint, labels), (with_faint, labels), [1.0]).accuracy(with_faint, labels) == 1.0
+
+
 def test_features_that_say_nothing_give_chance() -> None:
     """Fails by chance in fewer than 1 of 10,000 runs (4 sd of a share of 2,000)."""
 
