@@ -147,7 +147,8 @@ def test_the_posterior_study_leaves_bounds_and_probes_of_three_guides(done: Path
     assert set(table.columns) == {"replica", "guide", "metric", "value"}
     assert len(table) == 3 * 6
     (record,) = numbers["provenance"]
-    events = [json.loads(line) for line in (done / ".tracking" / record["tracking_run"] / "events.jsonl").open()]
+    journal = done / ".tracking" / record["tracking_run"] / "events.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
     steps = [(name, event["step"]) for event in events if event["event"] == "metrics" for name in event["values"]]
     trained = {
         guide: max(step for name, step in steps if name.startswith(f"{guide}/")) for guide in ("refined", "scratch")
