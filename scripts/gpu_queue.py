@@ -148,6 +148,19 @@ def queue(params: dict[str, Any]) -> list[Entry]:
                 (f"train-{settings['run']}",),
             )
         )
+    for study, settings in params["posterior"].items():
+        run, replicas = settings["run"], settings["replicas"]
+        training = steps(run, runs[run]["training"]["epochs"] + 2 * settings["epochs"])
+        entries.append(
+            Entry(
+                f"posterior-{study}",
+                "section 2.3: Gaussian poses, from the delta solution and from scratch",
+                [f"python3 -m stages.posterior {study}"],
+                STARTING + training + probes(run, 3, replicas),
+                {f"posterior/{study}.json": replicas},
+                (f"train-{run}",),
+            )
+        )
     for angle in sweep["angles"]:
         for run in sweep["runs"]:
             minutes = steps(run, sweep["epochs"]) + probes(run, 1, sweep["replicas"])
