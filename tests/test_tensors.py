@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from pipeline.files import FileWriteError
-from pipeline.tensors import CheckpointError, load_tensors, save_tensors
+from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 
 ROOT = Path(__file__).parents[1]
 
@@ -133,3 +133,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FileWriteError, match=r"cannot write .*weights\.safetensors: a folder of its path is a file"):
         save_tensors(tmp_path / "file" / "weights.safetensors", {"a": torch.zeros(1)}, {})
+
+
+def test_the_hash_of_tensors_tells_names_types_shapes_and_values_apart() -> None:
+    first = {"a": torch.zeros(2, 3), "b": torch.ones(1)}
+    assert tensors_sha256(first) == tensors_sha256({"b": torch.ones(1), "a": torch.zeros(2, 3)})
+    others = [
+        {"a": torch.zeros(3, 2), "b": torch.ones(1)},
+        {"a": torch.zeros(2, 3), "c": torch.ones(1)},
+        {"a": torch.zeros(2, 3), "b": torch.ones(1, dtype=torch.float64)},
+        {"a": torch.full((2, 3), 1e-7), "b": torch.ones(1)},
+        {"a": torch.zeros(2, 3)},
+    ]
+    assert len({tensors_sha256(each) for each in (first, *others)}) == 6
