@@ -81,7 +81,9 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (images + images // 5, 1, IMAGE, IMAGE), dtype=np.uint8)
     rates = {"learning_rate": 1e-3, "final_learning_rate": 1e-4}
-    training = TrainingParams(epochs=epochs, batch_size=BATCH, gradient_clip=1e3, patience=epochs, **rates)
+    training = TrainingParams(
+        epochs=epochs, batch_size=BATCH, optimiser="adam", gradient_clip=1e3, patience=epochs, **rates
+    )
     still = AugmentationParams(rotation=0.0, shift=0.0)
     params = paper_sizes()
 

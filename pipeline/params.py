@@ -55,7 +55,10 @@ class TrainingParams(Section):
 
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
     batch_size: int = Field(ge=1, le=65_536, description="images per step")
-    learning_rate: float = Field(gt=0, le=1, description="Adam's step size")
+    optimiser: Literal["adam", "rmsprop"] = Field(
+        description="adam, or rmsprop as TensorFlow 1 has it, with momentum: what SCAE was published with"
+    )
+    learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
     gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
     patience: int = Field(ge=1, description="epochs without a better validation loss before a replica stops")
@@ -126,13 +129,38 @@ class VAEModelParams(Section):
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the reconstruction, images in [0, 1]")
 
 
+class SCAEModelParams(Section):
+    """The stacked capsule autoencoder (Kosiorek et al. 2019) that document 000, Figure 4 compares with."""
+
+    objects: int = Field(ge=1, le=256, description="object capsules")
+    parts: int = Field(ge=1, le=256, description="part capsules, one template each")
+    template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
+    part_features: int = Field(ge=1, le=1024, description="features of a part: its colour, and what objects see of it")
+    channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
+    hidden: int = Field(ge=1, le=4096, description="width of the set transformer's blocks")
+    blocks: int = Field(ge=1, le=32, description="self-attention blocks")
+    attention: Literal["published", "presence"] = Field(
+        description="how presences mask attention: (1 - d) 1e32 off the scores as published, or log d added to them"
+    )
+    code: int = Field(ge=1, le=4096, description="features per object after the set transformer")
+    object_features: int = Field(ge=1, le=1024, description="features per object that all else is predicted from")
+    presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
+    deformation: float = Field(ge=0, description="weight of half the squared deformations")
+    posterior_within: float = Field(ge=0, description="weight of the entropy of the objects' shares within an image")
+    posterior_between: float = Field(ge=0, description="weight of the same over the batch, subtracted")
+    prior_within: float = Field(ge=0, description="weight of the squared distance of the presences' sum to prior_sum")
+    prior_between: float = Field(ge=0, description="weight of the same for each object's sum over the batch")
+    prior_sum: float = Field(gt=0, description="objects present in an image, aimed at")
+    classes: int = Field(ge=1, description="an object is to be present in one of so many images")
+
+
 class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
     angles: list[Angle] = Field(min_length=1, description="trained and tested on rotations within each of these")
     runs: list[Name] = Field(min_length=1, description="keys of `runs` that the sweep starts from")
     replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
 
 
 class _Run(Section):
@@ -157,7 +185,14 @@ class VAERun(_Run):
     model: VAEModelParams
 
 
-Run = Annotated[GenerativeRun | VAERun, Field(discriminator="variant")]
+class SCAERun(_Run):
+    """A run of the stacked capsule autoencoder."""
+
+    variant: Literal["scae"]
+    model: SCAEModelParams
+
+
+Run = Annotated[GenerativeRun | VAERun | SCAERun, Field(discriminator="variant")]
 
 
 class EvaluateParams(Section):

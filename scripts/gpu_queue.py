@@ -46,7 +46,7 @@ FROM_TORCH = {
 }  # fmt: skip
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
 
-MS_PER_STEP = {"generative": 20.0, "vae": 3.0}
+MS_PER_STEP = {"generative": 20.0, "vae": 3.0, "scae": 20.0}
 """Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked."""
 MINUTES_PER_PROBE = 0.05
 STARTING = 1.5
@@ -163,7 +163,9 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         )
     for angle in sweep["angles"]:
         for run in sweep["runs"]:
-            minutes = steps(run, sweep["epochs"]) + probes(run, 1, sweep["replicas"])
+            minutes = steps(run, runs[run]["training"]["epochs"] * sweep["training_share"]) + probes(
+                run, 1, sweep["replicas"]
+            )
             entries.append(
                 Entry(
                     f"sweep-{run}-{angle:g}",

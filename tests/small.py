@@ -9,10 +9,12 @@ import numpy as np
 import yaml
 
 from pipeline.data.datasets import Dataset, save_dataset
-from pipeline.params import AugmentationParams, EvaluateParams, GenerativeRun, TrainingParams, VAERun
+from pipeline.params import AugmentationParams, EvaluateParams, GenerativeRun, Run, SCAERun, TrainingParams, VAERun
 
 SIZE = 12
 """Pixels a side of the small images."""
+SCAE_SIZE = 23
+"""The least that the stacked capsule autoencoder's four convolutions leave something of."""
 
 SMALL = {
     "objects": 3, "parts": 4, "template_size": 5, "template_scale": 0.5, "temperature": 0.8,
@@ -28,6 +30,13 @@ SMALL = {
 
 SMALL_VAE = {"latent": 3, "hidden": 8, "pixel_sd": 0.2}
 
+SMALL_SCAE = {
+    "objects": 3, "parts": 4, "template_size": 5, "part_features": 2, "channels": 4, "hidden": 4, "blocks": 1,
+    "attention": "presence", "code": 5, "object_features": 4, "presence_noise": 2.0, "deformation": 10.0,
+    "posterior_within": 0.7, "posterior_between": 0.2, "prior_within": 2.0, "prior_between": 0.35, "prior_sum": 1.2,
+    "classes": 3,
+}  # fmt: skip
+
 STILL = AugmentationParams(rotation=0.0, shift=0.0)
 
 
@@ -36,6 +45,7 @@ def training(**changes: Any) -> TrainingParams:
     values = {
         "epochs": 2,
         "batch_size": 10,
+        "optimiser": "adam",
         "learning_rate": 0.01,
         "final_learning_rate": 0.001,
         "gradient_clip": 1000.0,
@@ -44,9 +54,10 @@ def training(**changes: Any) -> TrainingParams:
     return TrainingParams.model_validate({**values, **changes})
 
 
-def small_run(variant: str = "generative", **changes: Any) -> GenerativeRun | VAERun:
+def small_run(variant: str = "generative", **changes: Any) -> Run:
     """A run on the small data set; `changes` replace its entries."""
-    kind, model = (GenerativeRun, SMALL) if variant == "generative" else (VAERun, SMALL_VAE)
+    kinds = {"generative": (GenerativeRun, SMALL), "vae": (VAERun, SMALL_VAE), "scae": (SCAERun, SMALL_SCAE)}
+    kind, model = kinds[variant]
     values = {
         "variant": variant,
         "dataset": "squares",
@@ -94,7 +105,7 @@ POSTERIOR = {
 """A study of Gaussian poses, without its run."""
 
 
-def small_params(**runs: GenerativeRun | VAERun) -> dict[str, Any]:
+def small_params(**runs: Run) -> dict[str, Any]:
     """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
     chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
     generative = [name for name, run in chosen.items() if run.variant == "generative"]
@@ -110,13 +121,13 @@ def small_params(**runs: GenerativeRun | VAERun) -> dict[str, Any]:
         "evaluate": EVALUATE.model_dump(mode="json"),
         "optimise": {name: {"run": name, **study} for name in generative},
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
-        "sweep": {"angles": [0.0, 45.0], "runs": list(chosen), "replicas": 1, "epochs": 1},
+        "sweep": {"angles": [0.0, 45.0], "runs": list(chosen), "replicas": 1, "training_share": 0.5},
     }
 
 
-def write_root(folder: Path, values: dict[str, Any] | None = None) -> Path:
+def write_root(folder: Path, values: dict[str, Any] | None = None, size: int = SIZE) -> Path:
     """A repository's folder as stages need it: params.yaml, and the small data set as preprocess leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(yaml.safe_dump(small_params() if values is None else values, sort_keys=False))
-    save_dataset(folder / "data" / "processed" / "squares.npz", squares())
+    save_dataset(folder / "data" / "processed" / "squares.npz", squares(size=size))
     return folder

@@ -106,7 +106,7 @@ def cut(values: dict[str, Any]) -> None:
     values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
     values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
-    values["sweep"] |= {"angles": [45], "runs": [CAPSULES, VAE], "replicas": 1, "epochs": 1}
+    values["sweep"] |= {"angles": [45], "runs": [CAPSULES, VAE], "replicas": 1}
 
 
 STAGES = [

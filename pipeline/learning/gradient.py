@@ -1,4 +1,4 @@
-"""The one loop for everything trained by gradient: Adam, any number of seeds, resumable, never blocking per step.
+"""The one loop for everything trained by gradient: any number of seeds, resumable, never blocking per step.
 
 One epoch: draw order, warps and noise from (seed, epoch) alone; step through the batches with all results left on the
 device; read them once; validate; keep the best parameters of each replica; save a checkpoint. A training cut at any
@@ -22,12 +22,12 @@ from tqdm import tqdm
 
 from pipeline.data import warps
 from pipeline.errors import UserError
+from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
 from pipeline.models import Model
 from pipeline.params import AugmentationParams, TrainingParams
 from pipeline.resume import Checkpoint
 
-VALIDATION_BATCH = 500
 _VALIDATION_SEED = 2**31 - 1
 
 
@@ -156,7 +156,7 @@ class _Loop:
         self.train_set, self.validation_set = train_set, validation_set
         self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         n = len(replicas)
-        self.optimiser = torch.optim.Adam(list(replicas.trained.values()), lr=training.learning_rate)
+        self.optimiser = build_optimiser(training, list(replicas.trained.values()))
         self.best = {name: value.clone() for name, value in replicas.parameters.items()}
         self.best_loss = [math.inf] * n
         self.best_epoch = [0] * n
@@ -266,8 +266,10 @@ class _Loop:
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
         sums: dict[str, Tensor] = {}
-        for start in range(0, len(images), VALIDATION_BATCH):
-            part = slice(start, start + VALIDATION_BATCH)
+        # A loss may speak of its whole batch: only batches of the training's size give losses to compare with its own.
+        batch = self.training.batch_size
+        for start in range(0, len(images), batch):
+            part = slice(start, start + batch)
             for name, value in replicas.metrics(images[part], noise[part], time_now).items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
@@ -290,7 +292,7 @@ class _Loop:
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         for name, parameter in self.replicas.trained.items():
             for key, value in self.optimiser.state[parameter].items():
-                tensors[f"adam.{key}.{name}"] = value
+                tensors[f"optimiser.{key}.{name}"] = value
         state: dict[str, Any] = {
             "epoch": self.epoch,
             "best_loss": self.best_loss,
@@ -310,12 +312,12 @@ class _Loop:
         for name, parameter in self.replicas.parameters.items():
             parameter.copy_(tensors[f"now.{name}"])
             self.best[name].copy_(tensors[f"best.{name}"])
-        for name, parameter in self.replicas.trained.items():
-            self.optimiser.state[parameter] = {
-                "step": tensors[f"adam.step.{name}"].cpu(),
-                "exp_avg": tensors[f"adam.exp_avg.{name}"],
-                "exp_avg_sq": tensors[f"adam.exp_avg_sq.{name}"],
-            }
+        for stored, value in tensors.items():
+            kind, _, rest = stored.partition(".")
+            if kind == "optimiser":
+                key, _, name = rest.partition(".")
+                # Adam counts its steps on the CPU, in the only tensor that has no axis for the replicas.
+                self.optimiser.state[self.replicas.trained[name]][key] = value.cpu() if value.dim() == 0 else value
         self.epoch, self.seconds = state["epoch"], state["seconds"]
         self.history = [{**row, "replica": self.places[row["replica"]]} for row in state["history"]]
         self.best_loss, self.best_epoch, self.stopped = state["best_loss"], state["best_epoch"], state["stopped"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,11 @@ def train_run(
 
 
 def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
-    """A run as the sweep trains it: on rotations within +-`angle` degrees, with the sweep's replicas and epochs."""
+    """A run as the sweep trains it: on rotations within +-`angle` degrees, with the sweep's replicas and its share of
+    the run's own epochs: systems differ in how long they have to learn.
+    """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
-    training = run.training.model_copy(update={"epochs": sweep.epochs})
+    training = run.training.model_copy(update={"epochs": math.ceil(run.training.epochs * sweep.training_share)})
     changes = {"replicas": sweep.replicas, "augmentation": augmentation, "training": training}
     return run.model_copy(update=changes)
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import Generator, Tensor, device, nn
 
-from pipeline.params import GenerativeRun, VAERun
+from pipeline.params import GenerativeRun, Run, SCAERun
 
 
 class Model(nn.Module):
@@ -37,7 +37,7 @@ class Model(nn.Module):
         """How many numbers the generative side learns, the encoder's not counted."""
 
 
-def build_model(run: GenerativeRun | VAERun, image_size: int) -> Model:
+def build_model(run: Run, image_size: int) -> Model:
     """A freshly initialised model of a run's variant, for square images of `image_size` pixels a side.
 
     Its initial values come from torch's global random state.
@@ -46,6 +46,10 @@ def build_model(run: GenerativeRun | VAERun, image_size: int) -> Model:
         from pipeline.models.generative import GenerativeModel
 
         return GenerativeModel(run.model, image_size)
+    if isinstance(run, SCAERun):
+        from pipeline.models.scae import SCAE
+
+        return SCAE(run.model, image_size)
     from pipeline.models.vae import VAE
 
     return VAE(run.model, image_size)

@@ -1,7 +1,8 @@
 """What a trained model says about images, as plain arrays: the features that probes are fit on.
 
 Document 000, section 5.1: the logits of q(t0); these with the mean of A0; for the VAE mu and sigma. Appendix D: the
-expected number of children of each object under the exact posterior over parents.
+expected number of children of each object under the exact posterior over parents; for the stacked capsule autoencoder
+the prior and the posterior presences of its objects.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pipeline.data import warps
 from pipeline.layers.hierarchy import join
 from pipeline.models import Model
 from pipeline.models.generative import Capsules, GenerativeModel
+from pipeline.models.scae import SCAE
 from pipeline.models.vae import VAE
 
 BATCH = 500
@@ -34,6 +36,14 @@ def generative_features(model: GenerativeModel, posterior: Capsules) -> dict[str
     return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
 
+def scae_features(model: SCAE, images: Tensor) -> dict[str, Tensor]:
+    """Features of a batch, without noise: prior (presences a_k max_m a_km), posterior (parts explained), by object."""
+    parts = model.encode_parts(images)
+    objects = model.encode_objects(parts)
+    posterior = model.posterior_presence(model.part_explanations(parts, objects))
+    return {"prior": objects.presence, "posterior": posterior}
+
+
 def encode(model: Model, images: Tensor) -> dict[str, Tensor]:
     """Features `[B, d]` by name of a batch of images `[B, 1, S, S]` in [0, 1]."""
     if isinstance(model, GenerativeModel):
@@ -41,6 +51,8 @@ def encode(model: Model, images: Tensor) -> dict[str, Tensor]:
     if isinstance(model, VAE):
         code = model.encode(images)
         return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
+    if isinstance(model, SCAE):
+        return scae_features(model, images)
     raise TypeError(f"no features are defined for {type(model).__name__}")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from line import Line, train_line
-from small import SIZE, small_run, squares, training
+from small import SCAE_SIZE, SIZE, small_run, squares, training
 
 from pipeline.data import warps
 from pipeline.learning import gradient
@@ -118,9 +118,10 @@ def test_one_replica_of_a_stack_is_enough_to_stop() -> None:
 
 def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> None:
     """The last step of an epoch can spoil the weights: no checkpoint may keep them as if they were good."""
+    # Three validation images in batches of two: only validation ever sees one image alone.
     checkpoint = Checkpoint(tmp_path, "abc", interval=0)
     with pytest.raises(DivergedError, match=r"epoch 2, validation: .*bad_term"):
-        train_line([0], epochs=5, checkpoints=[checkpoint], model=lambda: Line(bad_from=2.0, bad_for=3))
+        train_line([0], epochs=5, checkpoints=[checkpoint], model=lambda: Line(bad_from=2.0, bad_for=1))
     loaded = checkpoint.load("cpu")
     assert loaded is not None
     assert loaded[1]["epoch"] == 1
@@ -144,17 +145,22 @@ def test_a_real_model_that_diverges_says_so() -> None:
 # ---- resuming
 
 
+@pytest.mark.parametrize(
+    ("variant", "optimiser"), [("generative", "adam"), ("generative", "rmsprop"), ("scae", "rmsprop")]
+)
 def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, optimiser: str
 ) -> None:
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
-    run, data = small_run(), squares()
+    size = SCAE_SIZE if variant == "scae" else SIZE
+    run, data = small_run(variant), squares(size=size)
     images, validation = data.part("train")[0], data.part("validation")[0]
     augmentation = AugmentationParams(rotation=30.0, shift=1.0)
+    settings = training(epochs=4, optimiser=optimiser)
 
     def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> gradient.Trained:
         return train(
-            lambda: build_model(run, SIZE), training(epochs=4), augmentation, images, validation, [3], CPU,
+            lambda: build_model(run, size), settings, augmentation, images, validation, [3], CPU,
             checkpoints=None if checkpoint is None else [checkpoint], on_epoch=on_epoch,
         )  # fmt: skip
 
@@ -179,7 +185,7 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     # ... and a finished one is not done again.
     monkeypatch.setattr(gradient._Loop, "_one_epoch", lambda loop: pytest.fail("nothing is left to do"))
     again = go(Checkpoint(tmp_path, "k"))
-    assert torch.equal(again.parameters["M"], whole.parameters["M"])
+    assert all(torch.equal(again.parameters[name], weights) for name, weights in whole.parameters.items())
 
 
 def test_early_stops_survive_an_interruption(tmp_path: Path) -> None:
@@ -230,18 +236,17 @@ def test_shifts_stay_within_their_bounds_on_each_axis(monkeypatch: pytest.Monkey
     assert seen[0].max(0).values.min() > 1.4
 
 
-def test_validation_sees_the_same_images_and_noise_at_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More images than a validation batch, of uneven size: their mean is over images, not over batches."""
-    monkeypatch.setattr(gradient, "VALIDATION_BATCH", 5)
+def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
+    """More images than a batch, of uneven size: their mean is over images, not over batches."""
     run, data = small_run("vae"), squares()
     images, validation = data.part("train")[0], data.part("validation")[0]
-    frozen = training(epochs=3, learning_rate=1e-30, final_learning_rate=1e-30)
+    frozen = training(epochs=3, batch_size=5, learning_rate=1e-30, final_learning_rate=1e-30)
     augmentation = AugmentationParams(rotation=45.0, shift=1.0)
     small_batches = train(lambda: build_model(run, SIZE), frozen, augmentation, images, validation, [0], CPU)
     assert small_batches.history["validation_loss"].nunique() == 1
     assert small_batches.history["train_loss"].nunique() == 3
-    monkeypatch.setattr(gradient, "VALIDATION_BATCH", 500)
-    at_once = train(lambda: build_model(run, SIZE), frozen, augmentation, images, validation, [0], CPU)
+    whole = frozen.model_copy(update={"batch_size": len(validation)})
+    at_once = train(lambda: build_model(run, SIZE), whole, augmentation, images, validation, [0], CPU)
     assert at_once.history["validation_loss"][0] == pytest.approx(small_batches.history["validation_loss"][0], rel=1e-5)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from line import Line, train_line
-from small import SIZE, small_run, squares, training
+from small import SCAE_SIZE, SIZE, small_run, squares, training
 from torch import Tensor
 
 from pipeline.learning import gradient
@@ -21,16 +21,17 @@ CPU = torch.device("cpu")
 
 # A constant added to every score before a softmax changes nothing: these parameters have no gradient but rounding
 # errors, which Adam blows up to steps of full size. They are the biases of attention pooling's scores and of the keys.
-WITHOUT_EFFECT = ("pooling.project.bias", "key_value.bias")
+WITHOUT_EFFECT = ("pooling.project.bias", "key_value.bias", "key.bias")
 
 
 def trained(variant: str, seeds: list[int], groups: list[list[int]], rotation: float = 0.0) -> Trained:
     """Three epochs of a small model, past the generative one's seeding of its objects."""
-    run, data = small_run(variant), squares()
+    size = SCAE_SIZE if variant == "scae" else SIZE
+    run, data = small_run(variant), squares(size=size)
     augmentation = AugmentationParams(rotation=rotation, shift=1.0 if rotation else 0.0)
     images, validation = data.part("train")[0], data.part("validation")[0]
     return train(
-        lambda: build_model(run, SIZE), training(epochs=3), augmentation, images, validation, seeds, CPU, groups
+        lambda: build_model(run, size), training(epochs=3), augmentation, images, validation, seeds, CPU, groups
     )
 
 
@@ -50,20 +51,20 @@ def of_history(result: Trained, column: str = "validation_loss") -> Tensor:
 
 
 @pytest.mark.parametrize("rotation", [0.0, 45.0])
-@pytest.mark.parametrize("variant", ["generative", "vae"])
+@pytest.mark.parametrize("variant", ["generative", "vae", "scae"])
 def test_stacked_and_one_after_another_give_the_same_weights(variant: str, rotation: float, in_double: None) -> None:
     together = trained(variant, [3, 4, 5], [[0, 1, 2]], rotation)
     apart = trained(variant, [3, 4, 5], [[0], [1], [2]], rotation)
     torch.testing.assert_close(together.parameters, apart.parameters, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(of_history(together), of_history(apart))
     assert together.best_epoch == apart.best_epoch
-    for name in ("M", "encoder.1.weight"):
+    for name in ("M", "encoder.1.weight", "seeds"):
         if name in together.parameters:
             first, second, _ = together.parameters[name]
             assert (first - second).abs().max() > 1e-3, "the seeds differ"
 
 
-@pytest.mark.parametrize("variant", ["generative", "vae"])
+@pytest.mark.parametrize("variant", ["generative", "vae", "scae"])
 def test_so_they_do_in_single_precision_within_its_tolerance(variant: str) -> None:
     together = trained(variant, [3, 4], [[0, 1]], 45.0)
     apart = trained(variant, [3, 4], [[0], [1]], 45.0)

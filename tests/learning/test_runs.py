@@ -20,7 +20,7 @@ from pipeline.learning.gradient import Trained, train
 from pipeline.learning.runs import WEIGHTS, load_run, save_run, train_run
 from pipeline.learning.summary import summarise, write_history
 from pipeline.models import build_model
-from pipeline.params import GenerativeRun, VAERun
+from pipeline.params import Run
 from pipeline.resume import Checkpoint
 from pipeline.tensors import CheckpointError
 from pipeline.tracking import TrackedRun
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 
 
-def trained(folder: Path, run: GenerativeRun | VAERun) -> Trained:
+def trained(folder: Path, run: Run) -> Trained:
     tracked = TrackedRun(folder / "tracking", experiment="e", name="n")
     found = train_run(run, squares(), "0123", CPU, folder / "resume", tracked)
     tracked.finish()
