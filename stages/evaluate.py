@@ -20,6 +20,7 @@ def main(run: str) -> None:
         from pipeline.learning.runs import load_run
         from pipeline.models.generative import GenerativeModel
         from pipeline.studies.bounds import bound_metrics
+        from pipeline.studies.clusters import cluster_accuracies
         from pipeline.studies.examples import evaluation_examples
         from pipeline.studies.generalisation import probe_accuracies
         from pipeline.studies.summary import flat, nest, stack_replicas
@@ -37,6 +38,7 @@ def main(run: str) -> None:
         bar = tqdm(models, desc=workspace.label, unit="seed")
         table = stack_replicas([probe_accuracies(model, dataset, evaluate, device, official) for model in bar])
         measured = stack_replicas([bound_metrics(model, dataset, evaluate.seed, device) for model in models])
+        clusters = stack_replicas([cluster_accuracies(model, dataset, evaluate.seed, device) for model in models])
         write_text(workspace.metrics_path("evaluate", run, ".csv"), table.to_csv(index=False, float_format="%.7g"))
         provenance = workspace.provenance(
             dataset_label=dataset.label,
@@ -44,7 +46,12 @@ def main(run: str) -> None:
             seeds=range(settings.seed, settings.seed + settings.replicas),
         )
         probes = nest(table, ["features", "protocol", "test"], "accuracy")
-        numbers = {"probe": probes, "test": nest(measured, ["metric"], "value"), "provenance": [provenance]}
+        numbers = {
+            "probe": probes,
+            "kmeans": nest(clusters, ["features"], "accuracy"),
+            "test": nest(measured, ["metric"], "value"),
+            "provenance": [provenance],
+        }
         write_json(workspace.metrics_path("evaluate", run), numbers)
         folder = workspace.results_folder("evaluate", run)
         folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for models without pictures of their own

@@ -15,9 +15,10 @@ def main(run: str, angle: float) -> None:
         from pipeline.files import sha256, write_json, write_text
         from pipeline.learning.replicas import load_replica
         from pipeline.learning.runs import swept, train_run
+        from pipeline.learning.summary import best_validation
         from pipeline.models import build_model
         from pipeline.studies.generalisation import rotation_probes
-        from pipeline.studies.summary import flat, nest, spread, stack_replicas
+        from pipeline.studies.summary import flat, nest, stack_replicas
 
         params = workspace.params
         settings = swept(params.runs[run], angle, params.sweep)
@@ -33,7 +34,7 @@ def main(run: str, angle: float) -> None:
         last = trained.history.groupby("replica")["epoch"].max()
         metrics = {
             "probe": nest(table, ["features"], "accuracy"),
-            "validation": {"bound": spread(trained.history.groupby("replica")["validation_bound"].max())},
+            "validation": best_validation(trained.history),
             "provenance": [
                 workspace.provenance(
                     dataset_label=dataset.label,

@@ -326,7 +326,8 @@ def test_every_parameter_is_described() -> None:
 
     sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
     assert len(sections) > 8
-    nested = (module.AugmentationParams, module.TrainingParams, module.GenerativeModelParams, module.VAEModelParams)
+    models = (module.GenerativeModelParams, module.VAEModelParams, module.SCAEModelParams)
+    nested = (module.AugmentationParams, module.TrainingParams, *models)
     top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep")
     for section in sections:
         for name, field in section.model_fields.items():

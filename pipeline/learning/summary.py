@@ -35,6 +35,14 @@ def summarise(trained: Trained, run: Run, image_size: int, provenance: dict[str,
     }
 
 
+def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """The spread over replicas of the highest validation bound, or of the lowest loss where a model has no bound."""
+    replicas = history.groupby("replica")
+    if "validation_bound" in history:
+        return {"bound": spread(replicas["validation_bound"].max())}
+    return {"loss": spread(replicas["validation_loss"].min())}
+
+
 def write_history(path: Path, history: pd.DataFrame) -> None:
     """Write the per-epoch table, one row per replica and epoch, with seven significant digits."""
     columns = ["replica", "epoch", *(column for column in history.columns if column not in ("replica", "epoch"))]

@@ -206,15 +206,25 @@ class SCAE(Model):
         """Templates in each image's colours, `[B, P, h, w]`."""
         return self.templates * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
-    def mixture(self, parts: Parts) -> tuple[Tensor, Tensor]:
-        """Log mixing proportions and means of the pixels, each `[B, P + 1, S, S]`, the background last."""
+    def explain_pixels(self, images: Tensor, parts: Parts) -> tuple[Tensor, Tensor]:
+        """Log densities of images `[B, 1, S, S]` as mixtures of their parts and a background.
+
+        Returns:
+            log densities `[B]`, in nats, and the mixtures' means `[B, S, S]`, which carry no gradient.
+        """
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
-        mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)
+        mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)  # (B, P, S, S)
         logits = logits + parts.presence.clamp_min(_SMALLEST).log()[..., None, None]
-        behind = mean.new_ones(len(mean), 1, *mean.shape[2:])
-        logits = torch.cat([logits, behind * F.softplus(self.background_mixing)], dim=1)
-        return logits.log_softmax(1), torch.cat([mean, behind * self.background.sigmoid()], dim=1)
+        behind, behind_logit = self.background.sigmoid(), F.softplus(self.background_mixing)
+        # The background joins at the end: as one more layer it would cost a copy of all the others.
+        weight = torch.logaddexp(logits.logsumexp(1), behind_logit)  # (B, S, S)
+        explained = (logits - 0.5 * (images - mean) ** 2).logsumexp(1)
+        unexplained = behind_logit - 0.5 * (images[:, 0] - behind) ** 2
+        log_density = torch.logaddexp(explained, unexplained) - weight - 0.5 * _LOG_2PI
+        with torch.no_grad():
+            drawn = ((logits - weight.unsqueeze(1)).exp() * mean).sum(1) + (behind_logit - weight).exp() * behind
+        return log_density.sum((-1, -2)), drawn
 
     # ---- objects
 
@@ -272,8 +282,7 @@ class SCAE(Model):
         params, P = self.params, self.params.parts
         parts = self.encode_parts(images, noise[:, :P])
         objects = self.encode_objects(parts, noise[:, P:])
-        log_mixing, mean = self.mixture(parts)
-        log_pixels = (log_mixing - 0.5 * (images - mean) ** 2 - 0.5 * _LOG_2PI).logsumexp(1).sum((-1, -2))  # (B,)
+        log_pixels, drawn = self.explain_pixels(images, parts)
         explanations = self.part_explanations(parts, objects)
         log_parts = (explanations.logsumexp(1) * parts.presence.detach()).sum(-1)
         deformation = 0.5 * objects.deformation.square().sum((-1, -2, -3))
@@ -284,7 +293,7 @@ class SCAE(Model):
             + params.prior_within * prior_within + params.prior_between * prior_between
         )  # fmt: skip
         loss = -log_pixels.mean() - log_parts.mean() + params.deformation * deformation.mean() + sparsity
-        error = (images[:, 0] - (log_mixing.exp() * mean).sum(1)).square().sum((-1, -2))
+        error = (images[:, 0] - drawn).square().sum((-1, -2))
         metrics = {
             "log_pixels": log_pixels.mean(), "log_parts": log_parts.mean(), "deformation": deformation.mean(),
             "sparsity": sparsity, "pixel_error": error.mean(),

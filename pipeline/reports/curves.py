@@ -30,6 +30,7 @@ from pipeline.reports.style import (
 )
 
 BOUND = "bound (nats per image)"
+LOSS = "loss (nats per image)"
 PIXEL_ERROR = "pixel error (per image)"
 ACCURACY = "accuracy (%)"
 PAPER_SEEDS = 5
@@ -59,13 +60,15 @@ def _frame(axes: Axes, table: pd.DataFrame, x: str, columns: Sequence[str]) -> N
 
 @in_house_style
 def learning_curves(table: pd.DataFrame) -> Figure:
-    """The bound and the pixel error over epochs.
+    """The bound, or the loss of a model without one, and the pixel error over epochs.
 
     Args:
-        table: columns replica, epoch and {train,validation}_{bound,pixel_error}, one row per replica and epoch.
+        table: columns replica, epoch, {train,validation}_bound (or _loss) and {train,validation}_pixel_error, one row
+            per replica and epoch.
     """
     figure, (left, right) = panels(2, 2.3)
-    for axes, metric, label in ((left, "bound", BOUND), (right, "pixel_error", PIXEL_ERROR)):
+    objective = ("bound", BOUND) if "train_bound" in table else ("loss", LOSS)
+    for axes, (metric, label) in ((left, objective), (right, ("pixel_error", PIXEL_ERROR))):
         columns = [f"train_{metric}", f"validation_{metric}"]
         _thin_and_mean(axes, table, "epoch", columns[0], TRAIN)
         _thin_and_mean(axes, table, "epoch", columns[1], VALIDATION, "--")

@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.data.formats import AFFNIST_SIZE
-from pipeline.params import GenerativeRun, Params
+from pipeline.params import GenerativeRun, Params, SCAERun
 from pipeline.reports.findings import NOT_THE_PAPERS_DATA, Evidence, Finding, Measure
-from pipeline.reports.results import Measured, Numbers, dataset_label
+from pipeline.reports.results import Measured, Numbers, dataset_label, merged_provenance
 
 PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
 PAPER_SEEDS = 5
 PAPER_TEST_IMAGES = 10_000
 PAPER_TRAIN_IMAGES = 50_000
 """MNIST's 60,000 less what is held out for validation; the paper does not say how many it held out."""
-PAPER_SIZES = {"objects": 16, "parts": 16, "template_size": 12}
+PAPER_SIZES = {
+    "generative": {"objects": 16, "parts": 16, "template_size": 12},
+    "scae": {"objects": 24, "parts": 24},
+}
+PAPER_SCAE_STEPS = 300_000
 
 MOST_PARAMETERS = 30_000
 WIDE = 90.0
@@ -29,7 +33,7 @@ WIDE = 90.0
 CHANCE = 10.0
 """Percent: ten classes."""
 
-VARIANT_OF_FEATURES = {"t0": "generative", "t0_A0": "generative", "mu_sigma": "vae"}
+VARIANT_OF_FEATURES = {"t0": "generative", "t0_A0": "generative", "mu_sigma": "vae", "posterior": "scae"}
 
 _TABLE_1 = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
 _TESTS = {
@@ -115,12 +119,13 @@ def _remarks(params: Params, run: str, *, seeds: int | None = None, images: int 
         if images is not None and images < PAPER_TEST_IMAGES:
             remarks.append(f"tested on {images:,} images (paper: {PAPER_TEST_IMAGES:,})")
     remarks += beyond_paper(params, run)
-    if isinstance(settings, GenerativeRun):
-        sizes = {name: getattr(settings.model, name) for name in PAPER_SIZES}
+    if isinstance(settings, GenerativeRun | SCAERun):
+        paper = PAPER_SIZES[settings.variant]
+        sizes = {name: getattr(settings.model, name) for name in paper}
         remarks += [
-            f"{name.replace('_', ' ')} {size} (paper: {PAPER_SIZES[name]})"
+            f"{name.replace('_', ' ')} {size} (paper: {paper[name]})"
             for name, size in sizes.items()
-            if size != PAPER_SIZES[name]
+            if size != paper[name]
         ]
     if seeds is not None and seeds < PAPER_SEEDS:
         remarks.append(f"{seeds} seed{'s' * (seeds != 1)} (paper: {PAPER_SEEDS})")
@@ -267,40 +272,61 @@ def falls(accuracies: Sequence[Measured]) -> bool:
     return no_rise and accuracies[-1].mean < accuracies[0].mean
 
 
-def wide_training_hurts(evidence: Evidence) -> Finding | None:
-    """Figure 4: the accuracy of the t0 probe falls as the range trained and tested on grows."""
-    found = _sweep(evidence, "t0")
-    if found is None or len(found[2]) < 2:
-        return None
-    run, items, by_angle = found
-    accuracies = list(by_angle.values())
-    seeds = min(accuracy.n for accuracy in accuracies)
-    return Finding(
-        accuracies[0].minus(accuracies[-1]),
-        dataset_label(items[-1].records),
-        [record for numbers in items for record in numbers.records],
-        holds=falls(accuracies),
-        remarks=_remarks(evidence.params, run, seeds=seeds, images=_test_images(evidence.params, run)),
-    )
+def _wide_training_hurts(features: str) -> Measure:
+    """Figure 4: the accuracy of the probe on `features` falls as the range trained and tested on grows."""
+
+    def measure(evidence: Evidence) -> Finding | None:
+        found = _sweep(evidence, features)
+        if found is None or len(found[2]) < 2:
+            return None
+        run, items, by_angle = found
+        accuracies = list(by_angle.values())
+        seeds = min(accuracy.n for accuracy in accuracies)
+        remarks = _remarks(evidence.params, run, seeds=seeds, images=_test_images(evidence.params, run))
+        return Finding(
+            accuracies[0].minus(accuracies[-1]),
+            dataset_label(items[-1].records),
+            [record for numbers in items for record in numbers.records],
+            holds=falls(accuracies),
+            remarks=remarks + _fewer_steps(evidence.params, run, items),
+        )
+
+    return measure
+
+
+def _fewer_steps(params: Params, run: str, items: Sequence[Numbers]) -> list[str]:
+    """That an SCAE was trained for fewer steps than its authors', where it was; `items` are those of its sweep."""
+    settings = params.runs[run]
+    if not isinstance(settings, SCAERun):
+        return []
+    epochs = [merged_provenance(numbers.records)["epochs"] or 0 for numbers in items]
+    steps = min(epochs) * (params.datasets[settings.dataset].train // settings.training.batch_size)
+    return [f"SCAE: {steps:,.0f} steps (paper: {PAPER_SCAE_STEPS:,})"] if steps < PAPER_SCAE_STEPS else []
 
 
 def no_reliable_lead(evidence: Evidence) -> Finding | None:
-    """Figure 4: on every wide range the VAE leads, or the intervals mean ± sd of t0 and of the VAE overlap."""
-    capsules, vae = _sweep(evidence, "t0"), _sweep(evidence, "mu_sigma")
+    """Figure 4: on every wide range the VAE leads, or the intervals mean ± sd of t0 and of the VAE overlap; the same
+    for SCAE where it was swept.
+    """
+    capsules, scae, vae = (_sweep(evidence, features) for features in ("t0", "posterior", "mu_sigma"))
     if capsules is None or vae is None:
         return None
     trained = [angle for angle in capsules[2] if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
     if not wide:
         return None
-    pairs = [(capsules[2][angle], vae[2][angle]) for angle in wide]
+    challengers = [capsules, scae] if scae else [capsules]
+    pairs = [(by_angle[angle], vae[2][angle]) for _, _, by_angle in challengers for angle in wide]
+    swept_items = [numbers for _, items, _ in (*challengers, vae) for numbers in items]
+    remarks = _fewer_steps(evidence.params, scae[0], scae[1]) if scae else ["without SCAE"]
     seeds = min(accuracy.n for pair in pairs for accuracy in pair)
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
-        dataset_label([*capsules[1][-1].records, *vae[1][-1].records]),
-        [record for numbers in (*capsules[1], *vae[1]) for record in numbers.records],
+        dataset_label([record for _, items, _ in (*challengers, vae) for record in items[-1].records]),
+        [record for numbers in swept_items for record in numbers.records],
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
-        remarks=_remarks(evidence.params, capsules[0], seeds=seeds, images=_test_images(evidence.params, capsules[0])),
+        remarks=_remarks(evidence.params, capsules[0], seeds=seeds, images=_test_images(evidence.params, capsules[0]))
+        + remarks,
     )
 
 
@@ -384,7 +410,8 @@ MEASURES: dict[str, Measure] = {
     "000.freeform.acc": optimisation_gain,
     "000.full.elbo": full_posterior_bound,
     "000.full.acc": full_posterior_probes,
-    "000.fig4.caps": wide_training_hurts,
+    "000.fig4.caps": _wide_training_hurts("t0"),
+    "000.fig4.scae": _wide_training_hurts("posterior"),
     "000.fig4.vae": no_reliable_lead,
     "000.appD": children_classify,
 }

@@ -22,10 +22,11 @@ from pipeline.reports.document_000 import PAPER_DATASET, TABLE_1, sweep_item
 from pipeline.reports.results import Numbers, Record, ResultError, Results, dataset_label, merged_provenance
 from pipeline.reports.style import Kind, look
 
-FEATURES_DRAWN = ("t0", "t0_A0", "mu_sigma")
-"""The rows of Table 1; other features that were probed are in the tables."""
+FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
+"""The rows of Table 1 and what Figure 4 sets beside them; other features that were probed are in the tables."""
 
-_CURVES = ("replica", "epoch", "train_bound", "validation_bound", "train_pixel_error", "validation_pixel_error")
+_WITHOUT_BOUND = ("scae",)
+"""Variants whose objective is a loss that bounds nothing."""
 _WORK = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
 
 
@@ -107,23 +108,41 @@ def sweep_table(results: Results, params: Params, run: str, written: Written) ->
 
 
 def companions(params: Params, names: Sequence[str]) -> list[list[str]]:
-    """Runs to be shown together: each capsule run with the first VAE trained on the same images.
+    """Runs to be shown together: each capsule run with the first SCAE and the first VAE trained on the same images.
 
-    Images are the same when the data set and the augmentation are. VAEs without a capsule run stand alone.
+    Images are the same when the data set and the augmentation are. Where no SCAE is, one on the same source stands in,
+    for its protocol has a canvas and shifts of its own. SCAEs and VAEs without a capsule run stand alone.
     """
 
-    def trained_on(name: str) -> tuple[Any, ...]:
+    def images(name: str) -> tuple[Any, ...]:
         run = params.runs[name]
         return run.dataset, run.augmentation.rotation, run.augmentation.shift
 
+    def source(name: str) -> tuple[Any, ...]:
+        run = params.runs[name]
+        return params.datasets[run.dataset].source, run.augmentation.rotation
+
+    def beside(capsules: str, variant: str, *likeness: Callable[[str], tuple[Any, ...]]) -> list[str]:
+        others = [name for name in names if params.runs[name].variant == variant]
+        return [other for like in likeness for other in others if like(other) == like(capsules)][:1]
+
     capsules = [name for name in names if params.runs[name].variant == "generative"]
-    others = [name for name in names if name not in capsules]
-    groups, used = [], set()
-    for name in capsules:
-        beside = next((other for other in others if trained_on(other) == trained_on(name)), None)
-        groups.append([name, beside] if beside else [name])
-        used.add(beside)
-    return groups + [[name] for name in others if name not in used]
+    groups = [[name, *beside(name, "scae", images, source), *beside(name, "vae", images)] for name in capsules]
+    shown = {name for group in groups for name in group}
+    return groups + [[name] for name in names if name not in shown]
+
+
+def other_images(params: Params, group: Sequence[str]) -> str:
+    """Words on the runs of a group that learned from other images than its first, empty where there are none."""
+
+    def words(name: str) -> str:
+        run = params.runs[name]
+        canvas, shift = params.datasets[run.dataset].canvas, run.augmentation.shift
+        return f"{canvas}x{canvas} pixels" + (f" shifted by up to {shift:g}" if shift else "")
+
+    first, *others = group
+    differing = [f"{name} from {words(name)}" for name in others if words(name) != words(first)]
+    return f" ({first} learned from {words(first)}, {' and '.join(differing)})" if differing else ""
 
 
 def draw_all(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
@@ -144,19 +163,24 @@ def draw_all(results: Results, params: Params, written: Written) -> Iterator[Dra
 
 
 def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    for run in params.runs:
-        table, numbers = results.table("train", run, _CURVES), results.numbers("train", run)
+    for run, settings in params.runs.items():
+        metrics = ("loss" if settings.variant in _WITHOUT_BOUND else "bound", "pixel_error")
+        columns = ("replica", "epoch", *(f"{part}_{metric}" for metric in metrics for part in ("train", "validation")))
+        table, numbers = results.table("train", run, columns), results.numbers("train", run)
         if table is None or numbers is None:
             written.miss(f"train/{run}")
             continue
+        bounded = metrics[0] == "bound"
+        aim = "The bound should rise and the pixel error fall" if bounded else "Loss and pixel error should fall"
         yield Drawing(
             f"learning-{run}",
             "svg",
             partial(curves.learning_curves, table),
             f"Learning curves of {run}",
-            "The bound should rise and the pixel error fall until both settle, with validation close to training; the "
-            "vertical axis leaves out the steep start where it would flatten the rest.",
-            f"Two line plots over epochs: bound and pixel error of {run}, training and validation, one line per seed.",
+            f"{aim} until both settle, with validation close to training; the vertical axis leaves out the steep start "
+            "where it would flatten the rest.",
+            f"Two line plots over epochs: {metrics[0]} and pixel error of {run}, training and validation, one line per "
+            "seed.",
             numbers.records,
         )
 
@@ -278,7 +302,8 @@ def _accuracy(results: Results, params: Params, written: Written) -> Iterator[Dr
             partial(curves.accuracy_over_rotation, table, beside),
             f"Probe accuracy over rotation, {' and '.join(group)}",
             "How fast each representation loses the class as test images turn further than any it was trained on, with "
-            f"the probe refit (left, the paper's protocol) and kept (right); bars are one sd over seeds{stand_in}.",
+            "the probe refit (left, the paper's protocol) and kept (right); bars are one sd over seeds"
+            f"{stand_in}{other_images(params, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
@@ -298,7 +323,8 @@ def _swept(results: Results, params: Params, written: Written) -> Iterator[Drawi
             partial(curves.accuracy_over_training_range, table),
             f"Trained and tested on rotations, {' and '.join(group)}",
             "Whether training on wider rotations costs the capsules their specialisation, and whether they keep a lead "
-            "over the VAE (the paper's Figure 4 says they do not); bars are one sd over seeds.",
+            "over the VAE (the paper's Figure 4 says they do not, and nor does SCAE); bars are one sd over seeds"
+            f"{other_images(params, group)}.",
             "Accuracy by range of rotation trained and tested on, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in tables[run][1]],

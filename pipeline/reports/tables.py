@@ -13,7 +13,7 @@ from pipeline.params import Params
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
 from pipeline.reports.document_000 import PAPER_DATASET, PROBE_SDS
-from pipeline.reports.figures import Written, companions, paper_table_1, probe_table, sweep_table
+from pipeline.reports.figures import Written, companions, other_images, paper_table_1, probe_table, sweep_table
 from pipeline.reports.results import Measured, Record, Results, dataset_label, merged_provenance
 from pipeline.reports.style import look
 
@@ -104,7 +104,8 @@ def table_1(results: Results, params: Params, written: Written) -> list[Table]:
         caption = (
             f"Accuracy (%) of a linear probe on {dataset_label(records)}, test images turned within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
-            "protocol behind the paper's figures (MNIST, five seeds). Probe fixed: fit on clean images only."
+            "protocol behind the paper's figures (MNIST, five seeds). Probe fixed: fit on clean images only"
+            f"{other_images(params, group)}."
         )
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
         tables.append(Table(f"table1-{group[0]}", title, caption, data, _table_1_shown(data), records))
