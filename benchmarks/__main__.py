@@ -13,12 +13,12 @@ from pipeline.errors import UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 ROOT = Path(__file__).parents[1]
-GROUPS = ("generative", "pipeline")
+GROUPS = ("generative", "scae", "pipeline")
 
 
 @app.command()
 def main(
-    groups: Annotated[list[str] | None, typer.Argument(help=f"{' or '.join(GROUPS)}; both by default")] = None,
+    groups: Annotated[list[str] | None, typer.Argument(help=f"{' or '.join(GROUPS)}; all by default")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     seconds: Annotated[float, typer.Option(min=1, help="how long to measure, about")] = 300.0,
     quick: Annotated[bool, typer.Option(help="seconds, tiny sizes: to see that it runs, not for the numbers")] = False,
@@ -33,7 +33,7 @@ def main(
     if unknown := [group for group in chosen if group not in GROUPS]:
         raise typer.BadParameter(f"{', '.join(unknown)}: not among {', '.join(GROUPS)}")
 
-    from benchmarks import generative, machine, overhead
+    from benchmarks import generative, machine, overhead, scae
     from benchmarks.rows import Row, merge, table
     from pipeline.compute import choose_device, describe, prepare
     from stages.workspace import git_state
@@ -46,9 +46,13 @@ def main(
     rows: list[Row] = []
     notes: list[str] = []
     with machine.Budget(total) as budget:
-        if "generative" in chosen:
+        if {"generative", "scae"} & set(chosen):
             copied, multiplied, found = machine.ceilings(where, 0.05 * total, budget, quick)
-            rows += found + generative.measure(where, copied, multiplied, share, budget, quick)
+            rows += found
+        if "generative" in chosen:
+            rows += generative.measure(where, copied, multiplied, share, budget, quick)
+        if "scae" in chosen:
+            rows += scae.measure(where, multiplied, share, budget, quick)
         if "pipeline" in chosen:
             rows += overhead.tracking(where, share, budget, quick)
             found, notes = overhead.commands(budget, quick)

@@ -75,6 +75,8 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     step = rows["generative: training step"]
     assert 0 < step["share_of_limit"] < 1
     assert step["ratio"] > 0
+    assert 0 < rows["scae: training step"]["share_of_limit"] < 1
+    assert rows["scae: training step, one CPU thread"]["ratio"] > 0
     for name in ("rendering", "encoder", "bound"):
         assert 0 < rows[f"generative: share of {name}"]["value"] < 100
     for name in ("renderer: forward and backward", "encoder: arithmetic", "machine: copy rate", "bound alone"):

@@ -21,7 +21,7 @@ import yaml
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-CAPSULES, VAE = "capsules-digits", "vae-digits"
+CAPSULES, SCAE, VAE = "capsules-digits", "scae-digits", "vae-digits"
 OUTPUTS = ("data", "models", "results")
 """What lies in DVC's cache; everything else that stages write is kept in Git."""
 
@@ -106,19 +106,22 @@ def cut(values: dict[str, Any]) -> None:
     values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
     values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
-    values["sweep"] |= {"angles": [45], "runs": [CAPSULES, VAE], "replicas": 1}
+    values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
 
 
 STAGES = [
     "download@digits",
     "preprocess@digits",
     f"train@{CAPSULES}",
+    f"train@{SCAE}",
     f"train@{VAE}",
     f"evaluate@{CAPSULES}",
+    f"evaluate@{SCAE}",
     f"evaluate@{VAE}",
     f"optimise@{CAPSULES}",
     f"posterior@{CAPSULES}",
     f"sweep@{CAPSULES}-45",
+    f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
     "figures",
     "tables",
@@ -193,14 +196,10 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
     assert shown.keys() == {
         f"{folder}/{name}.json"
         for name in (
-            f"train/{CAPSULES}",
-            f"train/{VAE}",
-            f"evaluate/{CAPSULES}",
-            f"evaluate/{VAE}",
+            *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in (CAPSULES, SCAE, VAE)),
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
-            f"sweep/{CAPSULES}-45",
-            f"sweep/{VAE}-45",
+            *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
         )
     }
     assert all("error" not in each for each in shown.values())
@@ -318,9 +317,9 @@ def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone) -> None:
             path.write_text(content)
 
     vae = touched("pipeline/models/vae.py")
-    assert vae == {f"train@{VAE}", f"evaluate@{VAE}", f"sweep@{CAPSULES}-45", f"sweep@{VAE}-45"}
+    assert vae == {f"train@{VAE}", f"evaluate@{VAE}", *(f"sweep@{run}-45" for run in (CAPSULES, SCAE, VAE))}
     assert touched("pipeline/reports/figures.py") == {"figures", "tables"}
-    assert touched("stages/train.py") == {f"train@{CAPSULES}", f"train@{VAE}"}
+    assert touched("stages/train.py") == {f"train@{run}" for run in (CAPSULES, SCAE, VAE)}
     assert touched("pipeline/inference/free_form.py") == {f"optimise@{CAPSULES}"}
     assert touched("pipeline/data/sources.py") == {"download@digits"}
     assert touched("pipeline/tracking/run.py") == set(), "how runs are recorded changes no result"

@@ -53,7 +53,7 @@ def refused(values: Any) -> list[str]:
     return [line.strip() for line in lines]
 
 
-RUN, VAE = "runs.capsules-digits", "runs.vae-digits"
+RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,10 @@ RUN, VAE = "runs.capsules-digits", "runs.vae-digits"
         ("posterior.capsules-digits.samples", 0, "at least 1 and at most 100000"),
         ("posterior.capsules-digits.sd_grid", [0.0], "above 0"),
         (f"{VAE}.model.pixel_sd", 0.0, "above 0 and at most 1"),
+        (f"{SCAE}.model.parts", 257, "at least 1 and at most 256"),
+        (f"{SCAE}.model.prior_sum", 0.0, "above 0"),
+        (f"{SCAE}.model.presence_noise", 11.0, "at least 0 and at most 10"),
+        ("sweep.training_share", 1.5, "above 0 and at most 1"),
         (f"{VAE}.replicas", 0, "at least 1 and at most 1000"),
         (f"{VAE}.seed", -1, "at least 0"),
         ("datasets.digits.canvas", 27, "at least 28 and at most 256"),
@@ -145,6 +149,8 @@ def test_an_entry_of_a_list_is_named_by_its_place(values: dict[str, Any], index:
     ("where", "value", "message"),
     [
         (f"{RUN}.training.epochs", "40", "Input should be a valid integer (found '40')"),
+        (f"{RUN}.training.optimiser", "sgd", "Input should be 'adam' or 'rmsprop' (found 'sgd')"),
+        (f"{SCAE}.model.attention", "none", "Input should be 'published' or 'presence' (found 'none')"),
         (f"{RUN}.training.epochs", 40.0, "Input should be a valid integer (found 40.0)"),
         (f"{RUN}.training.epochs", True, "Input should be a valid integer (found True)"),
         (f"{RUN}.training.learning_rate", "1e-3", "Input should be a valid number (found '1e-3')"),
@@ -218,7 +224,8 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "sweep.runs",
             ["nothing"],
-            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'capsules-digits-slots', 'vae-digits']",
+            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'capsules-digits-slots', 'scae-digits', "
+            "'vae-digits']",
         ),
         (
             "posterior.capsules-digits.run",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ class RMSProp(Optimizer):
         super().__init__(parameters, {"lr": lr, "decay": decay, "momentum": momentum, "eps": eps})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # nothing here needs closures
         """Move every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:

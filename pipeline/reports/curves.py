@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
@@ -126,6 +127,11 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     return figure
 
 
+def _legend_columns(entries: int, most: int) -> int:
+    """One row where `most` entries fit into it, else rows of about the same length."""
+    return math.ceil(entries / math.ceil(entries / most))
+
+
 def _accuracy_axis(axes: Axes) -> None:
     axes.set_ylim(0, 102)
     axes.set_yticks(range(0, 101, 20))
@@ -177,7 +183,8 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
         ring: Any = {"marker": "o", "markersize": RING, "markeredgewidth": 0.9, "markerfacecolor": "none"}
         handles.append(Line2D([], [], color=INK, linestyle="none", label="open: the paper, MNIST", **ring))
     handles.append(CHANCE)
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.2, handletextpad=0.5)
+    ncols = _legend_columns(len(handles), 5)
+    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2, handletextpad=0.5)
     return figure
 
 
@@ -258,5 +265,6 @@ def accuracy_over_training_range(table: pd.DataFrame) -> Figure:
     axes.grid(False, axis="x")
     looks = [look(kind) for kind in kinds]
     handles = [Line2D([], [], color=each.colour, marker=each.marker, label=each.label) for each in looks]
-    figure.legend(handles=[*handles, CHANCE], loc="outside upper center", ncols=len(kinds) + 1, columnspacing=1.2)
+    ncols = _legend_columns(len(kinds) + 1, 4)
+    figure.legend(handles=[*handles, CHANCE], loc="outside upper center", ncols=ncols, columnspacing=1.2)
     return figure

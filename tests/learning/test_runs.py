@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.gradient import Trained, train
-from pipeline.learning.runs import WEIGHTS, load_run, save_run, train_run
+from pipeline.learning.runs import WEIGHTS, load_run, save_run, swept, train_run
 from pipeline.learning.summary import summarise, write_history
 from pipeline.models import build_model
-from pipeline.params import Run
+from pipeline.params import Run, SweepParams
 from pipeline.resume import Checkpoint
 from pipeline.tensors import CheckpointError
 from pipeline.tracking import TrackedRun
@@ -56,6 +56,16 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, varia
     assert {name: [2, *shape] for name, shape in summary["shapes"].items()} == {
         name: list(value.shape) for name, value in load_file(tmp_path / "model" / WEIGHTS).items()
     }
+
+
+@pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])
+def test_a_sweep_trains_for_its_share_of_the_runs_own_epochs(share: float, epochs: int) -> None:
+    run = small_run("scae", training=training(epochs=7).model_dump())
+    sweep = SweepParams(angles=[0.0, 45.0], runs=["a"], replicas=5, training_share=share)
+    found = swept(run, 45, sweep)
+    assert found.training.epochs == epochs
+    assert (found.replicas, found.augmentation.rotation, found.augmentation.shift) == (5, 45.0, 0.0)
+    assert found.model == run.model
 
 
 class TestForeignWeights:

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
-from made_up import Writer
+from made_up import Writer, with_scae
 from made_up_report import Report
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -185,6 +185,41 @@ def test_capsules_stand_beside_the_vae_trained_on_the_same_images(values: dict[s
         ["capsules-turned", "vae-turned"],
         ["vae-again"],
     ]
+
+
+def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_differs(
+    full: Writer, values: dict[str, Any]
+) -> None:
+    full.scae()
+    alike = with_scae(values)
+    alike["runs"]["scae-digits"]["dataset"] = "digits"
+    assert companions(parse_params(alike), list(alike["runs"])) == [["capsules-digits", "scae-digits", "vae-digits"]]
+    values = with_scae(values, canvas=40)
+    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 0.0, "shift": 6.0}
+    params = parse_params(values)
+    assert companions(params, list(params.runs)) == [["capsules-digits", "scae-digits", "vae-digits"]]
+    drawings = {drawing.name: drawing for drawing in draw_all(full.results, params, Written())}
+    differs = "(capsules-digits learned from 28x28 pixels, scae-digits from 40x40 pixels shifted by up to 6)."
+    for name in ("sweep-capsules-digits", "accuracy-capsules-digits"):
+        assert drawings[name].caption.endswith(differs)
+        assert "SCAE: posterior presences" in drawings[name].alt
+        figure = drawings[name].figure()
+        assert "SCAE: posterior" in " ".join(text.get_text() for text in figure.legends[0].get_texts())
+        with matplotlib.rc_context(style.RC):
+            boxes = words(drawings[name].figure())
+        assert all(box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 for _, box in boxes), "nothing leaves the figure"
+    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 45.0, "shift": 6.0}
+    turned = parse_params(values)
+    assert companions(turned, list(turned.runs)) == [["capsules-digits", "vae-digits"], ["scae-digits"]]
+
+
+def test_a_model_without_a_bound_shows_its_loss(full: Writer, values: dict[str, Any]) -> None:
+    full.scae()
+    drawings = draw_all(full.results, parse_params(with_scae(values)), Written())
+    drawing = next(each for each in drawings if each.name == "learning-scae-digits")
+    assert drawing.caption.startswith("Loss and pixel error should fall")
+    assert "loss and pixel error of scae-digits" in drawing.alt
+    assert drawing.figure().axes[0].get_ylabel() == "loss (nats per image)"
 
 
 def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Params) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from made_up import DATASET, TESTS, Writer, record, spread
+from made_up import DATASET, TESTS, Writer, record, spread, with_scae
 
 from pipeline.params import Params, parse_params
 from pipeline.reports.claims import Claim, ClaimsError, load_claims
@@ -289,6 +289,31 @@ def test_figure_4_follows_the_sweep(full: Writer, params: Params) -> None:
     assert scorecard(full, params)["000.fig4.vae"]["verdict"] == "holds"
     full.sweep("capsules-digits", {"t0": {0: 0.80, 45: 0.90, 180: 0.86}}, n=5)
     assert scorecard(full, params)["000.fig4.caps"]["verdict"] == "fails"
+
+
+def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, Any]) -> None:
+    params = parse_params(with_scae(values))
+    rows = scorecard(full, params)
+    assert rows["000.fig4.scae"]["verdict"] == "not run"
+    assert "without SCAE" in dataset_and_remarks(rows["000.fig4.vae"])[1]
+    full.scae()
+    rows = scorecard(full, params)
+    assert rows["000.fig4.scae"]["verdict"] == "holds"
+    assert rows["000.fig4.scae"]["ours"]["value"] == pytest.approx(49)  # type: ignore[index]
+    steps = 40 * (1200 // 10)  # epochs as the made-up records have them, in batches of the small run
+    assert dataset_and_remarks(rows["000.fig4.scae"])[1] == [
+        "not the paper's data (MNIST)", "objects 3 (paper: 24)", "parts 4 (paper: 24)", "1 seed (paper: 5)",
+        f"SCAE: {steps:,} steps (paper: 300,000)",
+    ]  # fmt: skip
+    remarks = dataset_and_remarks(rows["000.fig4.vae"])[1]
+    assert "without SCAE" not in remarks
+    assert f"SCAE: {steps:,} steps (paper: 300,000)" in remarks
+    assert "sweep/scae-digits-180" in rows["000.fig4.vae"]["provenance"]["items"]
+    # A reliable lead of SCAE alone is one, too.
+    full.sweep("scae-digits", {"posterior": {0: 0.9, 45: 0.89, 180: 0.88}})
+    rows = scorecard(full, params)
+    assert rows["000.fig4.vae"]["verdict"] == "fails"
+    assert rows["000.fig4.vae"]["ours"]["value"] == pytest.approx(26)  # type: ignore[index]
 
 
 def test_an_incomplete_sweep_answers_nothing(full: Writer, params: Params) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from small import small_params, write_root
+from small import SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
 from stages import evaluate, optimise, posterior, sweep, train
@@ -105,6 +105,9 @@ def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
     assert capsules["probe"].keys() == {"t0", "t0_A0", "children"}
     assert vae["probe"].keys() == {"mu_sigma"}
     for numbers in (capsules, vae):
+        assert numbers["kmeans"].keys() == numbers["probe"].keys()
+        assert all(1 / 3 <= each["mean"] <= 1 and each["n"] == 2 for each in numbers["kmeans"].values())
+    for numbers in (capsules, vae):
         assert numbers["test"].keys() >= {"bound", "pixel_error"}
         for protocols in numbers["probe"].values():
             assert protocols.keys() == {"refit", "fixed"}
@@ -188,6 +191,24 @@ def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
     assert numbers["validation"]["bound"]["n"] == 1
     table = pd.read_csv(done / "reports/small/metrics/sweep/vae-45.csv")
     assert table.columns.tolist() == ["replica", "features", "strength", "accuracy"]
+
+
+def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_root(tmp_path, small_params(scae=small_run("scae")), SCAE_SIZE)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("CAPSULES_MLFLOW", "off")
+    train.main("scae")
+    evaluate.main("scae")
+    sweep.main("scae", 45.0)
+    metrics = root / "reports/small/metrics"
+    assert "bound" not in read(metrics / "train/scae.json")["validation"]
+    found = read(metrics / "evaluate/scae.json")
+    assert found["probe"].keys() == found["kmeans"].keys() == {"prior", "posterior"}
+    swept = read(metrics / "sweep/scae-45.json")
+    assert swept["validation"].keys() == {"loss"}
+    assert swept["probe"].keys() == {"prior", "posterior"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from small import SIZE, small_run
+from small import SCAE_SIZE, SIZE, small_run, squares
 from torch import Tensor, nn
 
 from pipeline.data import warps
@@ -55,6 +55,20 @@ def test_the_vae_gives_mu_and_sigma(dataset: Dataset) -> None:
     assert mu.shape == sigma.shape == (7, 3)
     assert (sigma > 0).all()
     assert torch.equal(mu, model.encode(images).mu)  # type: ignore[operator]
+
+
+def test_the_stacked_autoencoder_gives_prior_and_posterior_presences_without_noise() -> None:
+    torch.manual_seed(0)
+    model = build_model(small_run("scae"), SCAE_SIZE)
+    images = torch.from_numpy(squares(size=SCAE_SIZE).images[:7]).float() / 255
+    found = encode(model, images)
+    assert found.keys() == {"prior", "posterior"}
+    assert found["prior"].shape == found["posterior"].shape == (7, 3)
+    assert found["prior"].min() > 0
+    assert found["prior"].max() < 1
+    assert (found["posterior"] >= 0).all()
+    assert (found["posterior"].sum(1) <= 4).all(), "four parts, each explained once"
+    assert all(torch.equal(again, found[name]) for name, again in encode(model, images).items())
 
 
 def test_a_model_without_features_is_named() -> None:
