@@ -118,7 +118,7 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
                 for angle in values["sweep"]["angles"]
                 if f"{key}-{angle:g}" == item
             )
-            sweep = {"angle": angle, "replicas": values["sweep"]["replicas"], "epochs": values["sweep"]["epochs"]}
+            sweep = {"angle": angle} | {name: values["sweep"][name] for name in ("replicas", "training_share")}
             return {**run(key), "sweep": sweep, "evaluate": probe("probe_images", "probe_strengths", "seed")}
     return values
 
