@@ -86,13 +86,13 @@ def queue(params: dict[str, Any]) -> list[Entry]:
     """Everything worth running, most valuable first."""
     runs, evaluate, sweep = params["runs"], params["evaluate"], params["sweep"]
 
-    def steps(run: str, epochs: int) -> float:
+    def steps(run: str, epochs: float) -> float:
         settings = runs[run]
         batches = params["datasets"][settings["dataset"]]["train"] / settings["training"]["batch_size"]
         return epochs * batches * MS_PER_STEP[settings["variant"]] / 60e3
 
     def probes(run: str, tests: int, replicas: int) -> float:
-        kinds = 3 if runs[run]["variant"] == "generative" else 1
+        kinds = {"generative": 3, "scae": 2, "vae": 1}[runs[run]["variant"]]
         return tests * kinds * len(evaluate["probe_strengths"]) * replicas * MINUTES_PER_PROBE
 
     entries = [

@@ -98,7 +98,9 @@ def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[
 
 
 class Attention(nn.Module):
-    """Attention of queries `[B, n, d]` to parts `[B, P, d]` of presences `[B, P]`, one head; result `[B, n, d]`."""
+    """Attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` of presences `[B, P]`, one head; result
+    `[B, n, d]`.
+    """
 
     def __init__(self, width: int, mask: str) -> None:
         super().__init__()
