@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small import SIZE, SMALL, small_run, squares
+from small import SCAE_SIZE, SIZE, SMALL, small_run, squares
 from torch import Tensor
 
 from pipeline.data.datasets import Dataset
@@ -35,6 +35,12 @@ def test_metrics_are_means_over_all_test_images(
     assert found["bound"] == pytest.approx(
         found["log_pixels"] + found["log_parts"] + found["log_objects"] + found["entropy"], rel=1e-4
     )
+
+
+def test_what_grows_with_the_batch_is_left_out() -> None:
+    model = build_model(small_run("scae"), SCAE_SIZE)
+    found = bound_metrics(model, squares(size=SCAE_SIZE), 0, CPU)["metric"].tolist()
+    assert found == ["log_pixels", "log_parts", "deformation", "pixel_error", "parts_on", "objects_on"]
 
 
 def test_a_seed_gives_the_same_numbers(dataset: Dataset) -> None:
