@@ -163,6 +163,38 @@ class SweepParams(Section):
     training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
 
 
+class SensitivityHyperparameters(Section):
+    """The values each is set to, the others staying, beside the run's own value of it."""
+
+    pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
+        description="least sd c_ij of a part's pose; pose_sd_start moves along by the same ratio"
+    )
+    pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around the rendering")
+    temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="of the relaxed presences")
+
+
+class SensitivityParams(Section):
+    """The hyperparameters that document 000, appendix B, calls fairly important."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained at each value")
+    hyperparameters: SensitivityHyperparameters
+
+
+class FailureParams(Section):
+    """What goes wrong, in numbers: document 000, section 5.4, Figures 5 to 7."""
+
+    turns: list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]] = Field(
+        min_length=1, description="degrees: every image is turned by each of these, and its poses compared (Figure 5)"
+    )
+    images: int = Field(ge=1, description="test images turned, or compared by part (the first ones), at most")
+    starts: int = Field(ge=1, le=360, description="rotations that an alignment of two templates starts from (Figure 6)")
+    steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
+    threshold: float = Field(gt=0, lt=1, description="correlation from which two aligned templates count as copies")
+    seed: int = Field(ge=0, description="seed of the rotations, and of the strokes that templates are compared with")
+
+
 class _Run(Section):
     dataset: Name = Field(description="a key of `datasets`")
     replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
@@ -278,6 +310,18 @@ class PosteriorParams(Section):
     seed: int = Field(ge=0, description="seed of the samples")
 
 
+def varied_model(model: GenerativeModelParams, name: str, value: float) -> GenerativeModelParams:
+    """The model with one hyperparameter set to `value`.
+
+    `pose_sd_start` moves along with `pose_sd_floor` by the same ratio: a floor above the start makes no model, and one
+    near it leaves the sds no way to shrink.
+    """
+    changes = {name: value}
+    if name == "pose_sd_floor":
+        changes["pose_sd_start"] = model.pose_sd_start * value / model.pose_sd_floor
+    return GenerativeModelParams.model_validate({**model.model_dump(), **changes})
+
+
 class Params(Section):
     """Everything in `params.yaml`."""
 
@@ -290,6 +334,8 @@ class Params(Section):
     optimise: dict[Name, OptimiseParams]
     posterior: dict[Name, PosteriorParams]
     sweep: SweepParams
+    failures: FailureParams
+    sensitivity: SensitivityParams
 
     @model_validator(mode="after")
     def _references(self) -> Params:
@@ -306,6 +352,8 @@ class Params(Section):
             if run_of_study is None or run_of_study.variant != "generative":
                 generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
                 raise ValueError(f"optimise.{name}.run: '{study.run}' is not one of {generative}")
+            if run_of_study.model.slots != "own" or run_of_study.model.pose_posterior != "delta":
+                raise ValueError(f"optimise.{name}.run: '{study.run}' must have slots: own and pose_posterior: delta")
         for name, posterior in self.posterior.items():
             start = self.runs.get(posterior.run)
             if start is None or start.variant != "generative" or start.model.pose_posterior != "delta":
@@ -315,6 +363,20 @@ class Params(Section):
         for name in self.sweep.runs:
             if name not in self.runs:
                 raise ValueError(f"sweep.runs: '{name}' is not one of {sorted(self.runs)}")
+        varied_run = self.runs.get(self.sensitivity.run)
+        if varied_run is None or varied_run.variant != "generative":
+            generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
+            raise ValueError(f"sensitivity.run: '{self.sensitivity.run}' is not one of {generative}")
+        for name, values in self.sensitivity.hyperparameters.model_dump().items():
+            for value in values:
+                try:
+                    varied_model(varied_run.model, name, value)
+                except ValidationError as error:
+                    wrong = error.errors()[0]
+                    raise ValueError(
+                        f"sensitivity.hyperparameters.{name}: {value:g} makes no model "
+                        f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
+                    ) from None
         return self
 
 

@@ -36,13 +36,21 @@ DOES = {
     "optimise": "at test time",
     "posterior": "Gaussian poses",
     "sweep": "rotation ranges",
+    "sensitivity": "hyperparameters",
     "figures": "draw",
     "tables": "scorecard, page",
 }
 """What a stage does; one that is not here yet is drawn without."""
 
 
-ITEMS = {"sources": "source", "datasets": "data set", "runs": "run", "optimise": "study", "posterior": "study"}
+ITEMS = {
+    "sources": "source",
+    "datasets": "data set",
+    "runs": "run",
+    "optimise": "study",
+    "posterior": "study",
+    "sensitivity.hyperparameters": "setting",
+}
 """What one entry of a section of the parameters is called."""
 
 

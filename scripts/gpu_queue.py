@@ -175,6 +175,18 @@ def queue(params: dict[str, Any]) -> list[Entry]:
                     {f"sweep/{run}-{angle:g}.json": sweep["replicas"]},
                 )
             )
+    study = params["sensitivity"]
+    for name, values in study["hyperparameters"].items():
+        minutes = steps(study["run"], study["epochs"]) + probes(study["run"], 1, study["replicas"])
+        entries.append(
+            Entry(
+                f"sensitivity-{name}",
+                f"appendix B: trained at {len(values)} values of it and the run's own",
+                [f"python3 -m stages.sensitivity {name}"],
+                STARTING + (len(values) + 1) * minutes,
+                {f"sensitivity/{name}.json": study["replicas"]},
+            )
+        )
     order = ["gpu-tests", "benchmark"]
     order += [f"{stage}-{run}" for run in ("capsules-mnist", "vae-mnist") for stage in ("train", "evaluate")]
     order += [f"optimise-{study}" for study in params["optimise"]]
@@ -329,8 +341,9 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
                 taken.append(name)
-                if name.parent.name == "evaluate" and path.suffix == ".json":  # DVC wants the folder, empty or not
-                    (root / "results" / PROFILE / "evaluate" / path.stem).mkdir(parents=True, exist_ok=True)
+                stage = name.parent.name
+                if stage in ("evaluate", "sweep") and path.suffix == ".json":  # DVC wants the folder, empty or not
+                    (root / "results" / PROFILE / stage / path.stem).mkdir(parents=True, exist_ok=True)
     bench = folder / "bench.json"
     if bench.exists():
         rows = json.loads(bench.read_text(encoding="utf-8"))

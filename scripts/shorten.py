@@ -29,7 +29,7 @@ MOST = {
     "images": 8,
     "steps": 5,
 }
-LONGEST = {"angles": 2, "probe_strengths": 2}
+LONGEST = {"angles": 2, "turns": 2, "probe_strengths": 2, "pose_sd_floor": 1, "pixel_sd": 1, "temperature": 1}
 
 
 def shorten(value: Any, name: str = "") -> Any:

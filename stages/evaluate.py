@@ -22,6 +22,7 @@ def main(run: str) -> None:
         from pipeline.studies.bounds import bound_metrics
         from pipeline.studies.clusters import cluster_accuracies
         from pipeline.studies.examples import evaluation_examples
+        from pipeline.studies.failures import failure_analysis
         from pipeline.studies.generalisation import probe_accuracies
         from pipeline.studies.summary import flat, nest, stack_replicas
 
@@ -39,6 +40,7 @@ def main(run: str) -> None:
         table = stack_replicas([probe_accuracies(model, dataset, evaluate, device, official) for model in bar])
         measured = stack_replicas([bound_metrics(model, dataset, evaluate.seed, device) for model in models])
         clusters = stack_replicas([cluster_accuracies(model, dataset, evaluate.seed, device) for model in models])
+        failures, template_arrays = failure_analysis(models, dataset, workspace.params.failures, device)
         write_text(workspace.metrics_path("evaluate", run, ".csv"), table.to_csv(index=False, float_format="%.7g"))
         provenance = workspace.provenance(
             dataset_label=dataset.label,
@@ -50,6 +52,7 @@ def main(run: str) -> None:
             "probe": probes,
             "kmeans": nest(clusters, ["features"], "accuracy"),
             "test": nest(measured, ["metric"], "value"),
+            **failures,
             "provenance": [provenance],
         }
         write_json(workspace.metrics_path("evaluate", run), numbers)
@@ -58,7 +61,8 @@ def main(run: str) -> None:
         if isinstance(models[0], GenerativeModel):
             images, labels = dataset.part("test")
             image = images[int(np.argmax(labels == 2))]
-            write_arrays(folder / "examples.npz", evaluation_examples(models[0], image, evaluate.seed, device))
+            examples = evaluation_examples(models[0], image, evaluate.seed, device) | template_arrays
+            write_arrays(folder / "examples.npz", examples)
         workspace.run.log_metrics(flat(numbers), step=0)
 
 

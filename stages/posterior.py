@@ -24,6 +24,7 @@ def main(study: str) -> None:
         from pipeline.params import GenerativeRun, Run
         from pipeline.studies import posteriors
         from pipeline.studies.summary import flat, nest, spread, stack_replicas
+        from pipeline.tracking import Part
 
         params = workspace.params
         settings = params.posterior[study]
@@ -41,10 +42,8 @@ def main(study: str) -> None:
         begin = [posteriors.with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
 
         def trained(guide: str, changed: Run, start: Stacked | None, frozen: Collection[str]) -> list[GenerativeModel]:
-            title, resume = f"{workspace.label}, {guide}", workspace.resume_folder()
-            found = train_run(
-                changed, dataset, digest, device, resume, workspace.run, title, start, frozen, prefix=f"{guide}/"
-            )
+            title, resume, part = f"{workspace.label}, {guide}", workspace.resume_folder(), Part(workspace.run, guide)
+            found = train_run(changed, dataset, digest, device, resume, part, title, start, frozen)
             skeleton = build_model(changed, size).to(device)
             replicas = [load_replica(skeleton, found.parameters, index) for index in range(settings.replicas)]
             return [model for model in replicas if isinstance(model, GenerativeModel)]

@@ -12,11 +12,12 @@ def main(run: str, angle: float) -> None:
     with stage("sweep", f"{run}-{angle:g}") as workspace:
         from pipeline.compute import choose_device
         from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256, write_json, write_text
+        from pipeline.files import sha256, write_arrays, write_json, write_text
         from pipeline.learning.replicas import load_replica
         from pipeline.learning.runs import swept, train_run
         from pipeline.learning.summary import best_validation
         from pipeline.models import build_model
+        from pipeline.studies.failures import part_use_analysis
         from pipeline.studies.generalisation import rotation_probes
         from pipeline.studies.summary import flat, nest, stack_replicas
 
@@ -31,10 +32,12 @@ def main(run: str, angle: float) -> None:
         skeleton = build_model(settings, dataset.images.shape[-1]).to(device)
         models = [load_replica(skeleton, trained.parameters, index) for index in range(settings.replicas)]
         table = stack_replicas([rotation_probes(model, dataset, angle, params.evaluate, device) for model in models])
+        part_use, examples = part_use_analysis(models, dataset, angle, params.failures, device)
         last = trained.history.groupby("replica")["epoch"].max()
         metrics = {
             "probe": nest(table, ["features"], "accuracy"),
             "validation": best_validation(trained.history),
+            **part_use,
             "provenance": [
                 workspace.provenance(
                     dataset_label=dataset.label,
@@ -47,6 +50,10 @@ def main(run: str, angle: float) -> None:
         item = f"{run}-{angle:g}"
         write_text(workspace.metrics_path("sweep", item, ".csv"), table.to_csv(index=False, float_format="%.7g"))
         write_json(workspace.metrics_path("sweep", item), metrics)
+        results = workspace.results_folder("sweep", item)
+        results.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for models without parts
+        if examples:
+            write_arrays(results / "examples.npz", examples)
         workspace.run.log_metrics(flat(metrics), step=int(last.max()))
 
 

@@ -80,6 +80,8 @@ def items(params: Params, name: str) -> list[str] | None:
             return sorted(params.posterior)
         case "sweep":
             return [f"{run}-{angle:g}" for run in params.sweep.runs for angle in params.sweep.angles]
+        case "sensitivity":
+            return sorted(params.sensitivity.hyperparameters.model_dump())
     return None
 
 
@@ -103,7 +105,7 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
         case "train":
             return run(item)
         case "evaluate":
-            return {**run(item), "evaluate": values["evaluate"]}
+            return {**run(item), "evaluate": values["evaluate"], "failures": values["failures"]}
         case "optimise":
             study = values["optimise"][item]
             return {**run(study["run"]), "optimise": study, "evaluate": probe("probe_images", "probe_strengths")}
@@ -119,7 +121,19 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
                 if f"{key}-{angle:g}" == item
             )
             sweep = {"angle": angle} | {name: values["sweep"][name] for name in ("replicas", "training_share")}
-            return {**run(key), "sweep": sweep, "evaluate": probe("probe_images", "probe_strengths", "seed")}
+            return {
+                **run(key),
+                "sweep": sweep,
+                "evaluate": probe("probe_images", "probe_strengths", "seed"),
+                "failures": {name: values["failures"][name] for name in values["failures"] if name != "turns"},
+            }
+        case "sensitivity":
+            study = values["sensitivity"]
+            return {
+                **run(study["run"]),
+                "sensitivity": {**study, "hyperparameters": {item: study["hyperparameters"][item]}},
+                "evaluate": probe("probe_images", "probe_strengths", "seed"),
+            }
     return values
 
 

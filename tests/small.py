@@ -9,7 +9,16 @@ import numpy as np
 import yaml
 
 from pipeline.data.datasets import Dataset, save_dataset
-from pipeline.params import AugmentationParams, EvaluateParams, GenerativeRun, Run, SCAERun, TrainingParams, VAERun
+from pipeline.params import (
+    AugmentationParams,
+    EvaluateParams,
+    FailureParams,
+    GenerativeRun,
+    Run,
+    SCAERun,
+    TrainingParams,
+    VAERun,
+)  # fmt: skip
 
 SIZE = 12
 """Pixels a side of the small images."""
@@ -98,6 +107,8 @@ EVALUATE = EvaluateParams(
     seed=0,
 )
 
+FAILURES = FailureParams(turns=[90.0, 180.0], images=10, starts=4, steps=3, threshold=0.9, seed=0)
+
 
 POSTERIOR = {
     "replicas": 1, "epochs": 1, "images": 6, "samples": 3, "sd_grid": [0.02, 0.1], "grid_samples": 2, "seed": 0,
@@ -122,6 +133,13 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "optimise": {name: {"run": name, **study} for name in generative},
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
         "sweep": {"angles": [0.0, 45.0], "runs": list(chosen), "replicas": 1, "training_share": 0.5},
+        "failures": FAILURES.model_dump(mode="json"),
+        "sensitivity": {
+            "run": generative[0],
+            "epochs": 1,
+            "replicas": 1,
+            "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
+        },
     }
 
 

@@ -107,8 +107,12 @@ def cut(values: dict[str, Any]) -> None:
     values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
+    values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
+    hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
+    values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
 
 
+SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
 STAGES = [
     "download@digits",
     "preprocess@digits",
@@ -123,6 +127,7 @@ STAGES = [
     f"sweep@{CAPSULES}-45",
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
+    *SENSITIVITIES,
     "figures",
     "tables",
 ]
@@ -132,6 +137,7 @@ CHANGED = {
     f"optimise@{CAPSULES}",
     f"posterior@{CAPSULES}",
     f"sweep@{CAPSULES}-45",
+    *SENSITIVITIES,
     "figures",
     "tables",
 }
@@ -200,6 +206,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
+            *(name.replace("@", "/") for name in SENSITIVITIES),
         )
     }
     assert all("error" not in each for each in shown.values())

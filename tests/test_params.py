@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pipeline.errors import UserError
-from pipeline.params import Params, ParamsError, load_params, parse_params
+from pipeline.params import GenerativeModelParams, Params, ParamsError, load_params, parse_params, varied_model
 
 ROOT = Path(__file__).parents[1]
 PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))
@@ -85,6 +85,9 @@ RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
         ("optimise.capsules-digits.steps", 100_001, "at least 1 and at most 100000"),
         ("evaluate.probe_strengths", [0.0], "above 0"),
         ("sweep.angles", [0.0, 181.0], "at least 0 and at most 180"),
+        ("failures.turns", [90.0, 0.0], "above 0 and at most 180"),
+        ("failures.threshold", 1.0, "above 0 and below 1"),
+        ("sensitivity.hyperparameters.pixel_sd", [0.1, 1.5], "above 0 and at most 1"),
     ],
 )
 def test_out_of_range_names_the_field_the_range_and_what_was_found(
@@ -238,6 +241,11 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "posterior.capsules-digits.run: 'capsules-digits' is no generative run with delta poses",
         ),
         ("posterior.capsules-digits.replicas", 3, "posterior.capsules-digits.replicas: 'capsules-digits' has 2"),
+        (
+            "sensitivity.run",
+            "vae-digits",
+            "sensitivity.run: 'vae-digits' is not one of ['capsules-digits', 'capsules-digits-slots']",
+        ),
         ("evaluate.official_affnist", True, "evaluate.official_affnist: 'affnist' is not one of sources ['digits']"),
     ],
 )
@@ -257,6 +265,25 @@ def test_a_reference_to_nothing_is_answered_with_what_there_is(
 def test_values_that_do_not_go_together_are_named(values: dict[str, Any], name: str, value: Any, message: str) -> None:
     (line,) = refused(put(values, f"{RUN}.model.{name}", value))
     assert re.fullmatch(rf"{re.escape(RUN)}\.model: {message}", line)
+
+
+def test_a_hyperparameters_value_must_make_a_model(values: dict[str, Any]) -> None:
+    """The start moves along with the floor: in range itself, a floor can carry the start out of it."""
+    line = put(values, "sensitivity.hyperparameters.pose_sd_floor", [0.2, 8.0])
+    assert refused(line) == [
+        "sensitivity.hyperparameters.pose_sd_floor: 8 makes no model "
+        "(pose_sd_start: Input should be less than or equal to 10)"
+    ]
+
+
+def test_a_floor_moves_the_start_along_and_nothing_else(values: dict[str, Any]) -> None:
+    model = parse_params(values).runs["capsules-digits"].model
+    assert isinstance(model, GenerativeModelParams)
+    changed = varied_model(model, "pose_sd_floor", 2 * model.pose_sd_floor)
+    assert changed == model.model_copy(
+        update={"pose_sd_floor": 2 * model.pose_sd_floor, "pose_sd_start": 2 * model.pose_sd_start}
+    )
+    assert varied_model(model, "temperature", 0.5) == model.model_copy(update={"temperature": 0.5})
 
 
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
@@ -300,7 +327,7 @@ def fields(params: Params) -> dict[str, set[str]]:
     """The names of all fields by section; runs and models by variant, entries of other mappings by any."""
     values = params.model_dump()
     found = {"": set(values)}
-    for section in ("evaluate", "sweep"):
+    for section in ("evaluate", "sweep", "failures", "sensitivity"):
         found[section] = set(values[section])
     for section in ("datasets", "optimise"):
         for entry in values[section].values():
@@ -334,8 +361,8 @@ def test_every_parameter_is_described() -> None:
     sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
     assert len(sections) > 8
     models = (module.GenerativeModelParams, module.VAEModelParams, module.SCAEModelParams)
-    nested = (module.AugmentationParams, module.TrainingParams, *models)
-    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep")
+    nested = (module.AugmentationParams, module.TrainingParams, module.SensitivityHyperparameters, *models)
+    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity")
     for section in sections:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"

@@ -135,11 +135,11 @@ def expected_routing(model: GenerativeModel, found: Capsules, presence: Presence
     """
     params = model.params
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)
-    y0 = (found.object_logits + noise.unsqueeze(1)) / params.temperature  # (samples, N, O)
+    y0 = (found.object_logits + noise.unsqueeze(1)) / model.temperature  # (samples, N, O)
     log_pi = log_affinities(y0, model.log_affinity)  # (samples, N, P, 1 + O)
     layer = model.parts_given_objects(found.object_logits, found.object_poses)
     A, t = found.part_poses, presence.mean
-    present = expected_presence_log_prob(found.part_logits.unsqueeze(-1), model.gamma, params.temperature)
+    present = expected_presence_log_prob(found.part_logits.unsqueeze(-1), model.gamma, model.temperature)
     active = gaussian_log_density((A.unsqueeze(-2) - layer.votes).square().sum(-1), layer.c)
     width = torch.full_like(t, params.inactive_pose_sd)
     inactive = gaussian_log_density((A - layer.inactive_pose).square().sum(-1), width)
@@ -151,11 +151,11 @@ def prior_and_entropy(model: GenerativeModel, found: Capsules) -> Tensor:
     """E log p(y0, A0) and the entropies of all presences, `[N]`; a delta pose has none."""
     params = model.params
     odds = math.log(params.object_presence / (1 - params.object_presence))
-    present = expected_presence_log_prob(found.object_logits, odds, params.temperature).sum(-1)
+    present = expected_presence_log_prob(found.object_logits, odds, model.temperature).sum(-1)
     A0 = found.object_poses.flatten(1)
     pose = -0.5 * (A0.square() + math.log(2 * math.pi)).sum(-1)
     count = found.part_logits.shape[1] + found.object_logits.shape[1]
-    return present + pose + count * (2 - math.log(params.temperature))
+    return present + pose + count * (2 - math.log(model.temperature))
 
 
 def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Te
         states: `[N, 7 P + 7 O]`, from `pack`.
     """
     found = unpack(states, model.params.parts)
-    presence = presence_moments(found.part_logits, model.params.temperature)
+    presence = presence_moments(found.part_logits, model.temperature)
     drawn = warp_templates(model.templates, found.part_poses, model.image_size)
     colour, alpha = drawn.unbind(2)
     pixels = pixel_bound(model, images, *picture_moments(colour, alpha, presence.mean, presence.square))

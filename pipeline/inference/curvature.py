@@ -93,7 +93,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
     x = states.detach().requires_grad_()
     with torch.enable_grad():
         found = unpack(x, P)
-        presence = presence_moments(found.part_logits, model.params.temperature)
+        presence = presence_moments(found.part_logits, model.temperature)
         drawings = _draw(model, found.part_poses)
         colour, alpha = drawings.colour.requires_grad_(), drawings.alpha.requires_grad_()
         first, second = picture_moments(colour, alpha, presence.mean, presence.square)
@@ -214,8 +214,8 @@ def _assemble(
     # An object's log odds: its prior, and how its presence changes which parent is chosen.
     prior = (torch.logit(torch.tensor(params.object_presence)) - found.object_logits).sigmoid()
     pi = routing[..., 1:]
-    on = found.object_logits.div(params.temperature).sigmoid()
-    presences = 2 * prior * (1 - prior) + (pi * (1 - pi)).sum(1) * ((1 - on) / params.temperature) ** 2
+    on = found.object_logits.div(model.temperature).sigmoid()
+    presences = 2 * prior * (1 - prior) + (pi * (1 - pi)).sum(1) * ((1 - on) / model.temperature) ** 2
     return Linearised(value, gradient, parts, coupling, objects, presences)
 
 

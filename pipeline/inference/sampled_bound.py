@@ -18,7 +18,7 @@ from pipeline.models.generative import BoundTrace, Capsules, GenerativeModel, Pa
 
 def free_guide(model: GenerativeModel, posterior: Capsules) -> Callable[..., None]:
     """A guide whose parameters are the given tensors, one row per image, instead of an encoder's output."""
-    P, temperature = model.params.parts, model.params.temperature
+    P, temperature = model.params.parts, model.temperature
 
     def guide(images: Tensor, noise: Tensor | None = None, coupling: float = 1.0) -> None:
         part_noise, object_noise = (None, None) if noise is None else (noise[:, :P], noise[:, P:])

@@ -15,10 +15,10 @@ from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Trained, group_replicas, train
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.models import Model, build_model
-from pipeline.params import Run, SweepParams
+from pipeline.params import GenerativeRun, Run, SensitivityParams, SweepParams, varied_model
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
-from pipeline.tracking import TrackedRun
+from pipeline.tracking import Part, TrackedRun
 
 WEIGHTS = "weights.safetensors"
 
@@ -31,11 +31,10 @@ def train_run(
     data_sha256: str,
     device: torch.device,
     resume_folder: Path,
-    tracked: TrackedRun,
+    tracked: TrackedRun | Part,
     title: str = "train",
     start: Stacked | None = None,
     frozen: Collection[str] = (),
-    prefix: str = "",
 ) -> Trained:
     """Train all replicas of a run, going on from a checkpoint where an equal training was cut.
 
@@ -46,7 +45,6 @@ def train_run(
             something was logged already.
         start: values `[replicas, ...]` to begin at in place of a fresh model's; of any of the parameters.
         frozen: names of parameters that are not trained.
-        prefix: of the metrics' names, where one tracked run is told of several trainings.
 
     Raises:
         DivergedError: training produced a number that is not finite.
@@ -71,15 +69,14 @@ def train_run(
         return Checkpoint(resume_folder, fingerprint(**of_group))
 
     checkpoints = [checkpoint_of(group) for group in groups]
-    if not tracked.started:
-        any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
+    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(rows: list[dict[str, float]]) -> None:
         for row in rows:
-            values = {f"{prefix}{name}/{row['replica']:.0f}": value for name, value in row.items()}
+            values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
             tracked.log_metrics(values, step=int(row["epoch"]))
 
     return train(
@@ -107,6 +104,13 @@ def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
     training = run.training.model_copy(update={"epochs": math.ceil(run.training.epochs * sweep.training_share)})
     changes = {"replicas": sweep.replicas, "augmentation": augmentation, "training": training}
     return run.model_copy(update=changes)
+
+
+def varied(run: GenerativeRun, name: str, value: float, sensitivity: SensitivityParams) -> GenerativeRun:
+    """A run with one hyperparameter set to `value`, with the sensitivity study's replicas and epochs."""
+    training = run.training.model_copy(update={"epochs": sensitivity.epochs})
+    model = varied_model(run.model, name, value)
+    return run.model_copy(update={"replicas": sensitivity.replicas, "training": training, "model": model})
 
 
 def _seeds(run: Run) -> list[int]:

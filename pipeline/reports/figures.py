@@ -6,21 +6,20 @@ Runs, studies and the sweep are taken from the parameters, in their order; what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from pipeline.files import write_bytes
 from pipeline.params import Params
-from pipeline.reports import curves, pictures, style
+from pipeline.reports import curves, failure_figures, pictures, style
 from pipeline.reports.claims import Claim, load_claims
 from pipeline.reports.document_000 import PAPER_DATASET, TABLE_1, sweep_item
+from pipeline.reports.drawings import Drawing, Written
 from pipeline.reports.results import Numbers, Record, ResultError, Results, dataset_label, merged_provenance
-from pipeline.reports.style import Kind, look
+from pipeline.reports.style import look
 
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The rows of Table 1 and what Figure 4 sets beside them; other features that were probed are in the tables."""
@@ -28,43 +27,6 @@ FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 _WITHOUT_BOUND = ("scae",)
 """Variants whose objective is a loss that bounds nothing."""
 _WORK = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure and its words. It is drawn when asked, so that the page can have the words of a figure on disk.
-
-    Attributes:
-        name: file name without its ending.
-        caption: one sentence that says what to look for.
-        alt: what is drawn, for readers who cannot see it.
-        records: provenance of every item drawn.
-    """
-
-    name: str
-    kind: Kind
-    figure: Callable[[], Figure]
-    title: str
-    caption: str
-    alt: str
-    records: list[Record]
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}.{self.kind}"
-
-
-@dataclass
-class Written:
-    """What a stage wrote: its files, and the items that were not executed and so are not shown."""
-
-    files: list[Path] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-
-    def miss(self, item: str) -> None:
-        """Note an item that was not executed, once."""
-        if item not in self.missing:
-            self.missing.append(item)
 
 
 def paper_table_1(claims: Sequence[Claim]) -> pd.DataFrame:
@@ -159,6 +121,7 @@ def draw_all(results: Results, params: Params, written: Written) -> Iterator[Dra
     yield from _evaluated(results, params, written)
     yield from _swept(results, params, written)
     yield from _beyond(results, params, written)
+    yield from failure_figures.draw(results, params, written)
     yield from _trained(results, params, written)
 
 

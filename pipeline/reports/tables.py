@@ -2,78 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Params
+from pipeline.reports import failure_tables
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
 from pipeline.reports.document_000 import PAPER_DATASET, PROBE_SDS
 from pipeline.reports.figures import Written, companions, other_images, paper_table_1, probe_table, sweep_table
-from pipeline.reports.results import Measured, Record, Results, dataset_label, merged_provenance
+from pipeline.reports.results import Measured, Results, dataset_label
 from pipeline.reports.style import look
+from pipeline.reports.table import Table, spread, tracked
 
 PAPER = f"the paper ({PAPER_DATASET})"
 PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table in two forms.
-
-    Attributes:
-        name: file name without its ending.
-        data: tidy, one measurement per row, units in the columns' names.
-        shown: the same as text, as people read it.
-        records: provenance of every item in it.
-    """
-
-    name: str
-    title: str
-    caption: str
-    data: pd.DataFrame
-    shown: pd.DataFrame
-    records: list[Record]
-
-    def to_csv(self) -> str:
-        """The tidy form, with a column that names the tracked run of each row."""
-        return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-    def to_markdown(self) -> str:
-        """The readable form, with title, caption and sources."""
-        head = list(self.shown.columns)
-        lines = [f"# {self.title}", "", self.caption, "", _markdown_row(head), "|" + " --- |" * len(head)]
-        lines += [_markdown_row(values) for values in self.shown.itertuples(index=False)]
-        return "\n".join([*lines, "", f"Source: {sources(self.records)}.", ""])
-
-
-def sources(records: Sequence[Record]) -> str:
-    """The items a table or figure rests on, their data sets, tracked runs and commits, in one line."""
-    merged = merged_provenance(records)
-    parts = [", ".join(merged["items"]), dataset_label(records)]
-    if merged["tracking_runs"]:
-        parts.append(f"tracked as {', '.join(merged['tracking_runs'])}")
-    if merged["commit"]:
-        parts.append(f"commit {merged['commit']}")
-    return "; ".join(part for part in parts if part)
-
-
-def _markdown_row(values: Iterable[object]) -> str:
-    return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
-
-
-def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str:
-    """A mean with its sd, such as "93.1 ± 0.4"; without the sd where only one replica was measured."""
-    alone = n is not None and n < 2
-    return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
-
-
-def _tracked(records: Sequence[Record]) -> str:
-    return " ".join(merged_provenance(records)["tracking_runs"])
 
 
 def table_1(results: Results, params: Params, written: Written) -> list[Table]:
@@ -91,8 +37,8 @@ def table_1(results: Results, params: Params, written: Written) -> list[Table]:
         parts = []
         for run in group:
             part = probe_table(found[run]).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
-            label, tracked = dataset_label(found[run].records), _tracked(found[run].records)
-            parts.append(part.assign(run=run, dataset=label, tracking_run=tracked))
+            label, run_ids = dataset_label(found[run].records), tracked(found[run].records)
+            parts.append(part.assign(run=run, dataset=label, tracking_run=run_ids))
         data = pd.concat(parts, ignore_index=True)
         upright = params.runs[group[0]].augmentation.rotation == 0
         beside = (paper if upright else paper.head(0)).rename(
@@ -207,7 +153,7 @@ def optimised(results: Results, params: Params, written: Written) -> list[Table]
                         seeds = max(seeds, scaled.n)
                         cells.append(spread(scaled.mean, scaled.sd, scaled.n) if found else "")
                 row |= {"n": seeds, "dataset": dataset_label(numbers.records)}
-                rows.append(row | {"tracking_run": _tracked(numbers.records)})
+                rows.append(row | {"tracking_run": tracked(numbers.records)})
                 shown.append([*cells[:4], str(seeds), *cells[4:]])
     if not rows:
         return []
@@ -251,7 +197,7 @@ def posterior(results: Results, params: Params, written: Written) -> list[Table]
                 row[column], row[f"{column}_sd"] = scaled.mean, scaled.sd
                 cells.append(spread(scaled.mean, scaled.sd, scaled.n) if value else "")
             seeds = max((value.n for value in found.values() if value), default=0)
-            row |= {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": _tracked(numbers.records)}
+            row |= {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
             rows.append(row)
             shown.append([study, words, f"{settings.samples:,}", str(seeds), *cells])
     if not rows:
@@ -297,7 +243,7 @@ def training(results: Results, params: Params, written: Written) -> list[Table]:
             "parameters_generative": _whole(numbers.number("parameters", "generative")),
             "parameters_total": _whole(numbers.number("parameters", "total")),
         }
-        row |= plain | {"n": seeds, "device": device, "tracking_run": _tracked(numbers.records)}
+        row |= plain | {"n": seeds, "device": device, "tracking_run": tracked(numbers.records)}
         rows.append(row)
         text = {name: spread(found.mean, found.sd, found.n) if found else "" for name, found in measured.items()}
         epochs = measured["epochs"]
@@ -335,9 +281,8 @@ def build_tables(results: Results, params: Params, written: Written) -> list[Tab
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    return [
-        part for build in (table_1, optimised, posterior, sweep, training) for part in build(results, params, written)
-    ]
+    builders = (table_1, optimised, posterior, sweep, *failure_tables.BUILDERS, training)
+    return [part for build in builders for part in build(results, params, written)]
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:

@@ -6,8 +6,9 @@ knows neither DVC nor where files lie: the folder and the store are passed in.
 """
 
 from pipeline.tracking.journal import Group
+from pipeline.tracking.part import Part
 from pipeline.tracking.run import TrackedRun
 from pipeline.tracking.store import Store
 from pipeline.tracking.sync import Synced, sync
 
-__all__ = ["Group", "Store", "Synced", "TrackedRun", "sync"]
+__all__ = ["Group", "Part", "Store", "Synced", "TrackedRun", "sync"]

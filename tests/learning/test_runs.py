@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.gradient import Trained, train
-from pipeline.learning.runs import WEIGHTS, load_run, save_run, swept, train_run
+from pipeline.learning.runs import WEIGHTS, load_run, save_run, swept, train_run, varied
 from pipeline.learning.summary import summarise, write_history
 from pipeline.models import build_model
-from pipeline.params import Run, SweepParams
+from pipeline.params import GenerativeRun, Run, SweepParams, parse_params
 from pipeline.resume import Checkpoint
 from pipeline.tensors import CheckpointError
 from pipeline.tracking import TrackedRun
@@ -205,6 +205,17 @@ def test_a_damaged_checkpoint_stops_a_run_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"nothing of use")
     with pytest.raises(CheckpointError, match=r"checkpoint\.safetensors is damaged"):
         trained(tmp_path, run)
+
+
+def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> None:
+    params = parse_params(small_params())
+    run, study = params.runs["capsules"], params.sensitivity.model_copy(update={"epochs": 7, "replicas": 3})
+    assert isinstance(run, GenerativeRun)
+    changed = varied(run, "pixel_sd", 0.4, study)
+    assert (changed.replicas, changed.training.epochs, changed.model.pixel_sd) == (3, 7, 0.4)
+    same = {"replicas": run.replicas, "training": run.training, "model": run.model}
+    assert changed.model_copy(update=same) == run
+    assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd}) == run.model
 
 
 def test_every_epoch_of_every_replica_is_tracked(tmp_path: Path) -> None:

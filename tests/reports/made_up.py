@@ -38,6 +38,8 @@ def made_up_values() -> dict[str, Any]:
             "capsules-digits": next(iter(values["posterior"].values())) | {"run": "capsules-digits", "replicas": 2}
         },
         "sweep": values["sweep"] | {"angles": [0.0, 45.0, 180.0], "runs": ["capsules-digits", "vae-digits"]},
+        "failures": values["failures"] | {"images": 200, "threshold": 0.9},
+        "sensitivity": values["sensitivity"] | {"run": "capsules-digits", "epochs": 8, "replicas": 1},
     }
 
 
@@ -97,6 +99,24 @@ def stroke(size: int, angle: float, length: float = 0.8, bend: float = 0.0) -> n
     along, across = x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn)
     across = across - bend * along**2
     return np.exp(-((across / 0.16) ** 2)) / (1 + np.exp((np.abs(along) - length) / 0.06))
+
+
+def equivariance(n: int = 2) -> dict[str, Any]:
+    """Deviations of poses that follow a tenth of the turn."""
+    found: dict[str, Any] = {}
+    for layer, size in (("parts", 0.55), ("objects", 1.1)):
+        found[layer] = {}
+        for angle in (30, 60, 90, 120, 150, 180):
+            way = size * np.sin(np.deg2rad(angle / 2))
+            values = {"deviation": 0.9 * way, "low": 0.8 * way, "high": 0.97 * way, "unfollowed": way, "missed": 0.9}
+            values |= {"centre": 1.1 * way, "centre_unfollowed": 1.3 * way, "switched": 0.02}
+            found[layer][f"{angle}"] = {name: spread(value, 0.01 * value, n) for name, value in values.items()}
+    return found
+
+
+def copies(n: int = 2, **changed: float) -> dict[str, Any]:
+    values = {"drawn": 16.0, "pairs": 0.6, "copied": 0.9, "strokes_pairs": 0.3, "strokes_copied": 0.8}
+    return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
 
 
 class Writer:
@@ -177,13 +197,16 @@ class Writer:
             for name in features
         }
         test = {"bound": spread(355.0, 3.0, n), "pixel_error": spread(13.2, 0.2, n)}
-        self.numbers("evaluate", run, {"probe": probe, "test": test}, **provenance)
+        failures = {"equivariance": equivariance(n), "templates": copies(n)} if "t0" in features else {}
+        self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
         angles = np.arange(-180, 181, 30).astype(np.float32)
         digits = np.stack([np.maximum(stroke(28, a, 0.6, 0.8), 0.8 * stroke(28, a + 90, 0.5)) for a in angles])
         colours = np.stack([0.9 * digits, 0.5 * np.roll(digits, 3, 1), 0.8 * np.roll(digits, -3, 2)], axis=-1)
         parts = np.stack([stroke(12, 23.0 * j, 0.7, 0.3 * (j % 3)) for j in range(16)])
+        whole = np.stack([np.pad(part, 6) for part in parts])
+        alike = np.random.default_rng(1).uniform(0.62, 0.99, (16, 16))
         self.examples(
             "evaluate",
             run,
@@ -194,6 +217,13 @@ class Writer:
             arrangements=np.clip(colours, 0, 1),
             angles=angles,
             prior_samples=np.concatenate([digits, digits[:, ::-1], digits[:, :, ::-1]])[:32],
+            parts=np.arange(16),
+            correlation=np.maximum(np.triu(alike, 1) + np.triu(alike, 1).T, np.eye(16)),
+            pair_parts=np.arange(16).reshape(8, 2),
+            pair_correlation=np.linspace(0.99, 0.85, 8),
+            pair_first=whole[::2],
+            pair_second=whole[1::2],
+            pair_aligned=whole[::2] ** 1.2,
         )
 
     def optimise(self, study: str, **provenance: Any) -> None:
@@ -253,7 +283,31 @@ class Writer:
         for angle in next(iter(values.values())):
             probe = {name: spread(by_angle[angle], 0.0 if n == 1 else 0.015, n) for name, by_angle in values.items()}
             item = f"{run}-{angle:g}"
-            self.numbers("sweep", item, {"probe": probe, "validation": {"bound": spread(300)}}, **provenance)
+            measured: dict[str, Any] = {"probe": probe, "validation": {"bound": spread(300)}}
+            if "t0" in values:
+                measured["consistency"] = spread(0.8 / (1 + angle / 30), 0.02, n)
+                measured["overlap"] = spread(0.6, 0.02, n)
+                measured["duplicates"] = {"pairs": spread(0.5, 0.05, n), "copied": spread(0.9, 0.05, n)}
+                self.part_use(item, 10 if angle == 0 else 3)
+            self.numbers("sweep", item, measured, **provenance)
+
+    def part_use(self, item: str, colours: int) -> None:
+        digits = np.stack([np.maximum(stroke(28, 10.0 * i, 0.6, 0.8), 0.8 * stroke(28, 90.0, 0.5)) for i in range(10)])
+        tints = np.random.default_rng(colours).uniform(0.2, 1, (10, 1, 1, 3))
+        self.examples("sweep", item, images=digits, arrangements=digits[..., None] * tints)
+
+    def sensitivity(self, **provenance: Any) -> None:
+        own = {"pose_sd_floor": 0.1, "pixel_sd": 0.2, "temperature": 1.0}
+        for name, value in own.items():
+            by_value = {
+                f"{factor * value:g}": {
+                    "t0": spread(0.8 - 0.1 * abs(factor - 1), 0.0, 1),
+                    "t0_A0": spread(0.9 - 0.05 * abs(factor - 1), 0.0, 1),
+                    "pixel_error": spread(20.0 + 4 * factor, 0.0, 1),
+                }
+                for factor in (0.5, 1.0, 2.0)
+            }
+            self.numbers("sensitivity", name, {"own": value, "value": by_value}, **provenance)
 
     def scae(self) -> None:
         """The items of the run of `with_scae`."""
@@ -275,3 +329,4 @@ class Writer:
             {"t0": {0: 0.93, 45: 0.74, 180: 0.47}, "t0_A0": {0: 0.96, 45: 0.9, 180: 0.81}},
         )
         self.sweep("vae-digits", {"mu_sigma": {0: 0.92, 45: 0.85, 180: 0.62}})
+        self.sensitivity()

@@ -29,6 +29,10 @@ ALL = {
     "templates-capsules-digits.png",
     "prior-capsules-digits.png",
     "sweep-capsules-digits.svg",
+    "equivariance-capsules-digits.svg",
+    "copies-capsules-digits.png",
+    "part-use-capsules-digits.png",
+    "sensitivity-capsules-digits.svg",
     "learning-capsules-digits.svg",
     "learning-vae-digits.svg",
 }
@@ -122,6 +126,9 @@ def test_what_was_not_executed_is_left_out_and_named(writer: Writer, params: Par
         "sweep/vae-digits-0",
         "sweep/vae-digits-45",
         "sweep/vae-digits-180",
+        "sensitivity/pose_sd_floor",
+        "sensitivity/pixel_sd",
+        "sensitivity/temperature",
         "train/capsules-digits",
     ]
 

@@ -14,12 +14,11 @@ from made_up import Writer
 from made_up_report import Report, write_page
 
 from pipeline.params import Params
-from pipeline.reports import document_000
 from pipeline.reports.claims import load_claims
 from pipeline.reports.figures import Written, draw_all
 from pipeline.reports.page import load_figures
 from pipeline.reports.results import ResultError
-from pipeline.reports.scorecard import VERDICTS
+from pipeline.reports.scorecard import MEASURES, VERDICTS
 
 VOID = {"meta", "link", "input", "img", "br"}
 
@@ -85,7 +84,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
     text = " ".join(page.text)
     for claim in claims:
         assert claim.claim in text
-    answered = document_000.MEASURES.keys() - {"000.fig4.scae"}  # the made-up parameters have no SCAE
+    answered = MEASURES.keys() - {"000.fig4.scae"}  # the made-up parameters have no SCAE
     assert content.count('class="claim is-not-run"') == len(claims) - len(answered)
     # A mark, hidden from screen readers, always with its word.
     assert set(re.findall(r'aria-hidden="true">.</span> ([a-z ]+)<', content)) == set(VERDICTS)
@@ -100,7 +99,7 @@ def test_stand_ins_are_marked_on_the_page(content: str) -> None:
 def test_figures_and_tables_name_their_runs(content: str) -> None:
     page = Page(content)
     images = [found for tag, found in page.tags if tag == "img"]
-    assert len(images) == 9
+    assert len(images) == 13
     assert all(len(found["alt"] or "") > 20 for found in images)
     for part in (*content.split("<figure ")[1:], *content.split('class="scroll wide"')[1:]):
         assert "Source: " in part

@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from made_up import DATASET, TESTS, Writer, record, spread, with_scae
+from made_up import DATASET, TESTS, Writer, copies, equivariance, record, spread, with_scae
 
 from pipeline.params import Params, parse_params
 from pipeline.reports.claims import Claim, ClaimsError, load_claims
 from pipeline.reports.document_000 import beyond_paper, candidates, falls, swept
+from pipeline.reports.failures_000 import grows
 from pipeline.reports.findings import Finding
 from pipeline.reports.results import Measured, ResultError, merged_provenance
 from pipeline.reports.scorecard import (
@@ -147,7 +148,7 @@ def test_the_papers_data_set_answers_before_any_other(full: Writer, values: dict
     # What MNIST has not answered is still answered by the other data set, marked.
     assert dataset_and_remarks(rows["000.t1.t0A0.0"])[0] == DATASET
     counts = count_verdicts(list(rows.values()))["at the paper's settings"]
-    assert sum(counts.values()) - counts["not run"] == 6  # five angles and the number of parameters
+    assert sum(counts.values()) - counts["not run"] == 8  # five angles, the number of parameters, Figures 5 and 6
 
 
 def test_fewer_images_and_other_sizes_than_the_papers_are_marked(full: Writer, values: dict[str, Any]) -> None:
@@ -320,6 +321,78 @@ def test_an_incomplete_sweep_answers_nothing(full: Writer, params: Params) -> No
     (full.metrics / "sweep" / "capsules-digits-45.json").unlink()
     rows = scorecard(full, params)
     assert {rows[name]["verdict"] for name in ("000.fig4.caps", "000.fig4.vae")} == {"not run"}
+
+
+def test_growing_allows_a_fall_within_the_noise_of_a_step() -> None:
+    assert grows([Measured(1, 0.1, 5), Measured(3, 0.1, 5), Measured(2.95, 0.1, 5)])
+    assert not grows([Measured(1, 0.1, 5), Measured(3, 0.1, 5), Measured(2.8, 0.1, 5)])
+    assert not grows([Measured(3, 0.1, 5), Measured(2.95, 0.1, 5)])
+
+
+@pytest.mark.parametrize(
+    ("factor", "widest", "verdict"),
+    [
+        (1.0, 0.5, "holds"),
+        (1.0, 0.2, "fails"),  # falls at the widest angle
+        (0.1, 0.05, "fails"),  # grows, and stays below the 0.1 that the model allows a part
+    ],
+)
+def test_figure_5_wants_deviations_that_matter_and_grow(
+    full: Writer, params: Params, factor: float, widest: float, verdict: str
+) -> None:
+    values = equivariance()
+    for measures in values["parts"].values():
+        measures["deviation"]["mean"] *= factor
+    values["parts"]["180"]["deviation"]["mean"] = widest
+    full.numbers("evaluate", "capsules-digits", {"equivariance": values})
+    row = scorecard(full, params)["000.fig5"]
+    assert row["verdict"] == verdict
+    assert row["ours"]["value"] == pytest.approx(90)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "holds"),
+        ({"strokes_pairs": 0.65}, "fails"),  # strokes of the digits are more alike
+        ({"copied": 0.4}, "fails"),  # few templates have a copy, however alike those are
+    ],
+)
+def test_figure_6_wants_more_copies_than_strokes_have(
+    full: Writer, params: Params, changed: dict[str, float], verdict: str
+) -> None:
+    full.numbers("evaluate", "capsules-digits", {"templates": copies(**changed)})
+    row = scorecard(full, params)["000.fig6"]
+    assert (row["verdict"], row["ours"]["value"]) == (verdict, pytest.approx(60))  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("wide", "sd", "verdict"), [(0.2, 0.0, "holds"), (0.2, 0.7, "fails"), (0.9, 0.0, "fails"), (0.8, 0.0, "fails")]
+)
+def test_figure_7_compares_the_narrowest_range_with_the_widest(
+    full: Writer, params: Params, wide: float, sd: float, verdict: str
+) -> None:
+    full.numbers("sweep", "capsules-digits-180", {"consistency": spread(wide, sd)})
+    row = scorecard(full, params)["000.fig7"]
+    assert (row["verdict"], row["ours"]["value"]) == (verdict, pytest.approx(0.8 - wide))  # type: ignore[index]
+    assert row["provenance"]["items"] == ["sweep/capsules-digits-0", "sweep/capsules-digits-180"]
+
+
+def test_results_from_before_the_failure_analysis_answer_the_other_claims(full: Writer, params: Params) -> None:
+    for stage, name in (
+        ("evaluate", "capsules-digits"),
+        ("sweep", "capsules-digits-0"),
+        ("sweep", "capsules-digits-180"),
+    ):
+        path = full.metrics / stage / f"{name}.json"
+        values = json.loads(path.read_text())
+        for added in ("equivariance", "templates", "consistency"):
+            values.pop(added, None)
+        path.write_text(json.dumps(values))
+    rows = scorecard(full, params)
+    assert {rows[f"000.fig{number}"]["verdict"] for number in (5, 6, 7)} == {"not run"}
+    assert rows["000.t1.t0.0"]["verdict"] == "within"
+    assert rows["000.fig4.caps"]["verdict"] == "holds"
 
 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(0.9, "holds"), (0.53, "holds"), (0.5, "fails"), (0.1, "fails")])

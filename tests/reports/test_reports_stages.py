@@ -13,8 +13,8 @@ import pytest
 import yaml
 from made_up import Writer, made_up_values
 
-from pipeline.reports import document_000
 from pipeline.reports.claims import load_claims
+from pipeline.reports.scorecard import MEASURES
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,17 +38,26 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
     reports = repository.root / "reports" / "quick"
     drawn = run("figures", repository.root)
     assert drawn.returncode == 0, drawn.stderr
-    assert "9 figures in reports/quick/figures" in drawn.stdout
+    assert "13 figures in reports/quick/figures" in drawn.stdout
     assert "not executed" not in drawn.stdout
     told = run("tables", repository.root)
     assert told.returncode == 0, told.stderr
-    assert f"{len(document_000.MEASURES)} of {len(load_claims())} claims run" in told.stdout
+    assert f"{len(MEASURES)} of {len(load_claims())} claims run" in told.stdout
     rows = json.loads((reports / "scorecard.json").read_text(encoding="utf-8"))
     assert [row["id"] for row in rows] == [claim.id for claim in load_claims()]
     content = (reports / "index.html").read_text(encoding="utf-8")
-    assert content.count("<img ") == 9
+    assert content.count("<img ") == 13
     names = {path.name for path in (reports / "tables").iterdir()}
-    assert {"optimise.csv", "sweep.md", "table1-capsules-digits.csv", "training.md"} <= names
+    assert {
+        "equivariance.csv",
+        "optimise.csv",
+        "part-use.md",
+        "sensitivity.csv",
+        "sweep.md",
+        "templates.csv",
+        "table1-capsules-digits.csv",
+        "training.md",
+    } <= names
 
     journals = [path.read_text(encoding="utf-8") for path in (repository.root / ".tracking").glob("*/events.jsonl")]
     assert len(journals) == 2

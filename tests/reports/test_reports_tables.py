@@ -83,6 +83,34 @@ def test_guides_stand_beside_each_other(full: Writer, params: Params) -> None:
     assert row["tracking_run"] == "20251102-140509-posterior-capsules-digits-a1b2c3"
 
 
+def test_failures_have_their_tables(full: Writer, params: Params) -> None:
+    found = tables(full, params)
+    row = found["equivariance"].data.set_index(["layer", "angle"]).loc[("parts", 180.0)]
+    assert (row["deviation"], row["unfollowed"], row["n"]) == (pytest.approx(0.495), pytest.approx(0.55), 2)
+    assert found["equivariance"].shown.to_numpy().tolist()[5] == [
+        "capsules-digits", "parts", "180", "2", "0.495 ± 0.005", "0.550 ± 0.006", "0.90 ± 0.01", "0.605 ± 0.006",
+        "0.715 ± 0.007", "0.020 ± 0.000",
+    ]  # fmt: skip
+    assert found["templates"].shown.to_numpy().tolist() == [
+        ["capsules-digits", "2", "16.0 ± 0.0", "60.0 ± 1.0", "90.0 ± 1.0", "30.0 ± 1.0", "80.0 ± 1.0"]
+    ]
+    assert found["part-use"].shown.to_numpy().tolist() == [
+        ["capsules-digits", "0", "1", "0.80", "0.60", "50.0", "90.0"],
+        ["capsules-digits", "45", "1", "0.32", "0.60", "50.0", "90.0"],
+        ["capsules-digits", "180", "1", "0.11", "0.60", "50.0", "90.0"],
+    ]
+
+
+def test_sensitivity_marks_the_runs_own_value(full: Writer, params: Params) -> None:
+    table = tables(full, params)["sensitivity"]
+    assert table.shown.to_numpy().tolist()[:3] == [
+        ["least sd of a part's pose", "0.05", "", "1", "75.0", "87.5", "22.0"],
+        ["least sd of a part's pose", "0.1", "yes", "1", "80.0", "90.0", "24.0"],
+        ["least sd of a part's pose", "0.2", "", "1", "70.0", "85.0", "28.0"],
+    ]
+    assert table.data["the run's own"].tolist() == ["", "yes", ""] * 3
+
+
 def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     table = tables(full, params)["training"]
     assert table.shown.to_numpy().tolist()[0] == [

@@ -19,7 +19,7 @@ import yaml
 from small import SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
-from stages import evaluate, optimise, posterior, sweep, train
+from stages import evaluate, optimise, posterior, sensitivity, sweep, train
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
@@ -30,6 +30,7 @@ STAGES = {
     "optimise": ["capsules"],
     "posterior": ["capsules"],
     "sweep": ["capsules", "45"],
+    "sensitivity": ["pixel_sd"],
     "figures": [],
     "tables": [],
 }
@@ -72,6 +73,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimise.main("capsules")
         posterior.main("capsules")
         sweep.main("vae", 45.0)
+        sweep.main("capsules", 45.0)
+        sensitivity.main("temperature")
+        sensitivity.main("pixel_sd")
     return folder
 
 
@@ -120,7 +124,19 @@ def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
     with np.load(done / "results/small/evaluate/capsules/examples.npz", allow_pickle=False) as arrays:
         assert set(arrays) >= {"templates", "alphas", "images", "reconstructions", "arrangements", "angles"}
         assert "prior_samples" in arrays
+        assert {"correlation", "pair_aligned"} <= set(arrays)
     assert (done / "results/small/evaluate/vae").is_dir()
+
+
+def test_evaluation_measures_the_failures_of_models_with_parts(done: Path) -> None:
+    metrics = done / "reports/small/metrics/evaluate"
+    capsules, vae = read(metrics / "capsules.json"), read(metrics / "vae.json")
+    assert capsules["equivariance"].keys() == {"parts", "objects"}
+    for by_angle in capsules["equivariance"].values():
+        assert by_angle.keys() == {"90", "180"}
+        assert all(each["n"] == 2 for measures in by_angle.values() for each in measures.values())
+    assert {"drawn", "pairs", "copied", "strokes_pairs"} <= capsules["templates"].keys()
+    assert not {"equivariance", "templates"} & vae.keys()
 
 
 def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
@@ -191,6 +207,8 @@ def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
     assert numbers["validation"]["bound"]["n"] == 1
     table = pd.read_csv(done / "reports/small/metrics/sweep/vae-45.csv")
     assert table.columns.tolist() == ["replica", "features", "strength", "accuracy"]
+    assert list((done / "results/small/sweep/vae-45").iterdir()) == []
+    assert "consistency" not in numbers
 
 
 def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
@@ -211,15 +229,47 @@ def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
     assert swept["probe"].keys() == {"prior", "posterior"}
 
 
+def test_the_sweep_measures_part_use_of_models_with_parts(done: Path) -> None:
+    numbers = read(done / "reports/small/metrics/sweep/capsules-45.json")
+    assert numbers["consistency"]["n"] == numbers["overlap"]["n"] == 1
+    assert numbers["duplicates"].keys() == {"pairs", "copied"}
+    with np.load(done / "results/small/sweep/capsules-45/examples.npz", allow_pickle=False) as arrays:
+        assert len(arrays["images"]) == len(arrays["arrangements"]) > 0
+
+
+def test_sensitivity_leaves_probes_at_every_value_and_the_runs_own(done: Path) -> None:
+    metrics = done / "reports/small/metrics/sensitivity"
+    pixel_sd, temperature = read(metrics / "pixel_sd.json"), read(metrics / "temperature.json")
+    assert pixel_sd["own"] == 0.2
+    assert pixel_sd["value"].keys() == {"0.1", "0.2", "0.4"}
+    for measured in pixel_sd["value"].values():
+        assert measured.keys() == {"t0", "t0_A0", "pixel_error"}
+        assert all(each["n"] == 1 for each in measured.values())
+    assert temperature["value"].keys() == {"0.8"}
+    assert temperature["value"]["0.8"] == pixel_sd["value"]["0.2"], "the same model, trained once"
+    table = pd.read_csv(metrics / "pixel_sd.csv")
+    assert table.columns.tolist() == ["replica", "metric", "measured", "value"]
+    assert len(table) == 9
+
+
+def test_trainings_of_one_tracked_run_keep_their_epochs_apart(done: Path) -> None:
+    (record,) = read(done / "reports/small/metrics/sensitivity/pixel_sd.json")["provenance"]
+    events = (done / ".tracking" / record["tracking_run"] / "events.jsonl").read_text().splitlines()
+    logged = [event["values"] for event in map(json.loads, events) if event["event"] == "metrics"]
+    names = {name for values in logged for name in values if "validation_loss" in name}
+    assert names == {f"pixel_sd={value}/validation_loss/0" for value in ("0.1", "0.2", "0.4")}
+
+
 @pytest.mark.parametrize(
-    "item", ["train/vae", "evaluate/vae", "optimise/capsules", "posterior/capsules", "sweep/vae-45"]
+    "item",
+    ["train/vae", "evaluate/vae", "optimise/capsules", "posterior/capsules", "sweep/vae-45", "sensitivity/pixel_sd"],
 )
 def test_every_number_says_where_it_comes_from(done: Path, item: str) -> None:
     (record,) = read(done / f"reports/small/metrics/{item}.json")["provenance"]
     assert (record["stage"], record["item"]) == tuple(item.split("/"))
     assert record["dataset"] == "squares"
     assert record["data_sha256"] == sha256(done / "data/processed/squares.npz")
-    assert record["seeds"] == ([3] if item.startswith(("posterior", "sweep")) else [3, 4])
+    assert record["seeds"] == ([3] if item.startswith(("posterior", "sweep", "sensitivity")) else [3, 4])
     assert record["device"].startswith("CPU (")
     assert record["seconds"] > 0
     assert (done / ".tracking" / record["tracking_run"]).is_dir()
@@ -290,7 +340,14 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
 
 @pytest.mark.parametrize(
     ("stage", "arguments"),
-    [(train, ["vae"]), (evaluate, ["vae"]), (optimise, ["capsules"]), (posterior, ["capsules"]), (sweep, ["vae", 0.0])],
+    [
+        (train, ["vae"]),
+        (evaluate, ["vae"]),
+        (optimise, ["capsules"]),
+        (posterior, ["capsules"]),
+        (sweep, ["vae", 0.0]),
+        (sensitivity, ["pixel_sd"]),
+    ],
 )
 def test_a_missing_data_set_is_named(
     root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[Any]

@@ -277,7 +277,7 @@ def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
 
     moved = {
         (name, item)
-        for name in ("download", "preprocess", "train", "evaluate", "optimise", "posterior", "sweep")
+        for name in ("download", "preprocess", "train", "evaluate", "optimise", "posterior", "sweep", "sensitivity")
         for item in items(before, name) or []
         if changed(name, item)
     }
@@ -289,8 +289,8 @@ def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "stages"),
     [
-        ("probe_images", 33, {"evaluate", "optimise", "posterior", "sweep"}),
-        ("seed", 9, {"evaluate", "posterior", "sweep"}),
+        ("probe_images", 33, {"evaluate", "optimise", "posterior", "sweep", "sensitivity"}),
+        ("seed", 9, {"evaluate", "posterior", "sweep", "sensitivity"}),
         ("affine_versions", 2, {"evaluate"}),
     ],
 )
@@ -303,7 +303,7 @@ def test_items_depend_on_what_they_use_of_the_probes_settings(
     after = load_params(root / "params.yaml")
     moved = {
         name
-        for name in ("train", "evaluate", "optimise", "posterior", "sweep")
+        for name in ("train", "evaluate", "optimise", "posterior", "sweep", "sensitivity")
         for item in items(before, name) or []
         if params_hash(parameters_of(before, name, item)) != params_hash(parameters_of(after, name, item))
     }
