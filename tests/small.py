@@ -110,6 +110,13 @@ EVALUATE = EvaluateParams(
 FAILURES = FailureParams(turns=[90.0, 180.0], images=10, starts=4, steps=3, threshold=0.9, seed=0)
 
 
+ENGINES = {
+    "gauss-newton": {"method": "gauss-newton", "restarts": 1, "steps": 3, "tolerance": 0.1},
+    "l-bfgs": {"method": "l-bfgs", "memory": 3, "steps": 3, "tolerance": 0.1},
+    "adam": {"method": "adam", "bound": "sampled", "learning_rate": 0.03, "steps": 3, "tolerance": 0.1},
+}
+"""Of free-form inference."""
+
 POSTERIOR = {
     "replicas": 1, "epochs": 1, "images": 6, "samples": 3, "sd_grid": [0.02, 0.1], "grid_samples": 2, "seed": 0,
 }  # fmt: skip
@@ -120,7 +127,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
     """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
     chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
     generative = [name for name, run in chosen.items() if run.variant == "generative"]
-    study = {"angles": [0.0, 90.0], "images": 4, "steps": 3, "learning_rate": 0.03, "seed": 0}
+    study = {"angles": [0.0, 90.0], "images": 4, "refit_images": 12, "engines": ENGINES, "seed": 0}
     return {
         "profile": "small",
         "device": "cpu",

@@ -104,7 +104,9 @@ def cut(values: dict[str, Any]) -> None:
         run["training"] |= {"epochs": 1, "batch_size": 32, "learning_rate": 0.001}
     values["runs"][CAPSULES]["model"] |= SMALL_MODEL
     values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
-    values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "steps": 2}
+    values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "refit_images": 10}
+    for engine in values["optimise"][CAPSULES]["engines"].values():
+        engine["steps"] = 2
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}

@@ -82,7 +82,9 @@ RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
         (f"{VAE}.seed", -1, "at least 0"),
         ("datasets.digits.canvas", 27, "at least 28 and at most 256"),
         ("evaluate.affine_versions", 33, "at least 1 and at most 32"),
-        ("optimise.capsules-digits.steps", 100_001, "at least 1 and at most 100000"),
+        ("optimise.capsules-digits.engines.adam.steps", 100_001, "at least 1 and at most 100000"),
+        ("optimise.capsules-digits.engines.gauss-newton.restarts", 101, "at least 0 and at most 100"),
+        ("optimise.capsules-digits.refit_images", 9, "at least 10"),
         ("evaluate.probe_strengths", [0.0], "above 0"),
         ("sweep.angles", [0.0, 181.0], "at least 0 and at most 180"),
         ("failures.turns", [90.0, 0.0], "above 0 and at most 180"),
@@ -184,7 +186,7 @@ def test_whole_numbers_serve_where_a_number_is_asked_for(values: dict[str, Any])
         f"{RUN}.model.latent",
         f"{VAE}.model.objects",
         "evaluate.angle",
-        "optimise.capsules-digits.step",
+        "optimise.capsules-digits.engines.adam.step",
         "sweep.seed",
     ],
 )
@@ -238,7 +240,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             f"{RUN}.model.pose_posterior",
             "gaussian",
-            "posterior.capsules-digits.run: 'capsules-digits' is no generative run with delta poses",
+            "optimise.capsules-digits.run: 'capsules-digits' must have slots: own and pose_posterior: delta",
         ),
         ("posterior.capsules-digits.replicas", 3, "posterior.capsules-digits.replicas: 'capsules-digits' has 2"),
         (

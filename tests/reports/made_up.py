@@ -29,11 +29,19 @@ def made_up_values() -> dict[str, Any]:
     capsules = of_variant["generative"] | settings
     capsules["model"] = capsules["model"] | {"objects": 16, "parts": 16, "template_size": 12}
     study = next(iter(values["optimise"].values()))
+    engines = {
+        name: {"method": name, "steps": 100, "tolerance": 0.1} | more
+        for name, more in (
+            ("gauss-newton", {"restarts": 1}),
+            ("l-bfgs", {"memory": 10}),
+            ("adam", {"bound": "sampled", "learning_rate": 0.03}),
+        )
+    }
     return values | {
         "profile": "quick",
         "datasets": {"digits": dataset | {"source": "digits", "train": 1200, "validation": 237, "test": 360}},
         "runs": {"capsules-digits": capsules, "vae-digits": of_variant["vae"] | settings},
-        "optimise": {"capsules-digits": study | {"run": "capsules-digits", "images": 64, "steps": 100}},
+        "optimise": {"capsules-digits": study | {"run": "capsules-digits", "images": 64, "engines": engines}},
         "posterior": {
             "capsules-digits": next(iter(values["posterior"].values())) | {"run": "capsules-digits", "replicas": 2}
         },
@@ -229,28 +237,35 @@ class Writer:
     def optimise(self, study: str, **provenance: Any) -> None:
         before = {"0": (350.0, 14.0, 0.93), "180": (120.0, 46.0, 0.41)}
         after = {"0": (371.0, 11.0, 0.937), "180": (330.0, 17.0, 0.46)}
-        rows, angle = [], {}
-        for name in before:
-            angle[name] = {"images": 64}
-            for key, factor in (("bound", 5.0), ("pixel_error", 0.5), ("accuracy", 0.01)):
-                i = ("bound", "pixel_error", "accuracy").index(key)
-                angle[name] |= {
-                    f"{key}_before": spread(before[name][i], factor),
-                    f"{key}_after": spread(after[name][i], factor),
-                }
-            for replica in range(2):
-                for step in range(0, 101, 2):
-                    done = 1 - np.exp(-step / 15)
-                    rows.append(
-                        {
-                            "replica": replica,
-                            "angle": float(name),
-                            "step": step,
-                            "bound": before[name][0] + done * (after[name][0] - before[name][0]) - 8 * replica,
-                            "pixel_error": before[name][1] + done * (after[name][1] - before[name][1]) + replica,
-                        }
-                    )
-        self.numbers("optimise", study, {"angle": angle, "seconds": 40.2}, **provenance)
+        work = {"gauss-newton": (40.0, 8.0), "l-bfgs": (120.0, 15.0), "adam": (300.0, 30.0)}
+        rows: list[dict[str, Any]] = []
+        engines: dict[str, Any] = {}
+        for place, (engine, (evaluations, seconds)) in enumerate(work.items()):
+            by_angle = engines.setdefault(engine, {})
+            for name in before:
+                found = by_angle[name] = {"evaluations": spread(evaluations, 2.0), "seconds": spread(seconds, 1.0)}
+                names = ("bound", "pixel_error", "accuracy", "refit_accuracy")
+                of = {key: (before[name][min(i, 2)], after[name][min(i, 2)]) for i, key in enumerate(names)}
+                for key, sd in zip(names, (5.0, 0.5, 0.01, 0.01), strict=True):
+                    if key != "refit_accuracy" or place == 0:
+                        found |= {f"{key}_{when}": spread(of[key][i], sd) for i, when in enumerate(("before", "after"))}
+                start, end = of["bound"]
+                for replica in range(2):
+                    for done in (0, 1, 2, 5, 10, 20, 50, 100):
+                        share = done / 100
+                        rows.append(
+                            {
+                                "replica": replica,
+                                "engine": engine,
+                                "angle": float(name),
+                                "round": done,
+                                "evaluations": share * evaluations,
+                                "seconds": share * seconds,
+                                "bound": start + (1 - np.exp(-8 * share)) * (end - 4 * place - start) - 8 * replica,
+                                "pixel_error": 20 - done / 10,
+                            }
+                        )
+        self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2}, **provenance)
         self.table("optimise", study, pd.DataFrame(rows))
         with np.load(self.arrays / "evaluate" / "capsules-digits" / "examples.npz") as drawn:
             turned, parts, angles = drawn["images"], drawn["arrangements"], drawn["angles"]
