@@ -6,56 +6,60 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from small import SIZE, SMALL
+from small import ENGINES, SIZE, SMALL
 from torch import Tensor
 
-from pipeline.inference.free_form import EVALUATION_SAMPLES, expected_bound, optimise
+from pipeline.inference.free_form import CURVE_POINTS, EVALUATION_SAMPLES, optimise
+from pipeline.inference.sampled_bound import expected_bound
 from pipeline.layers.hierarchy import join
 from pipeline.layers.presences import logistic_noise
 from pipeline.models.generative import TEMPLATE_GAIN, Capsules, GenerativeModel, trace_bound
-from pipeline.params import GenerativeModelParams
+from pipeline.params import AdamEngine, Engine, GaussNewtonEngine, GenerativeModelParams, LBFGSEngine
 
 COUNT = 5
-
-
-@pytest.fixture
-def model() -> GenerativeModel:
-    torch.manual_seed(0)
-    model = GenerativeModel(GenerativeModelParams(**SMALL), SIZE).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-@pytest.fixture
-def images() -> Tensor:
-    return torch.rand(COUNT, 1, SIZE, SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(5)
 
 
+def adam(steps: int, learning_rate: float) -> AdamEngine:
+    return AdamEngine(method="adam", bound="sampled", steps=steps, learning_rate=learning_rate, tolerance=0.1)
+
+
+ALL: list[Engine] = [
+    adam(60, 0.05),
+    LBFGSEngine.model_validate(ENGINES["l-bfgs"] | {"steps": 40}),
+    GaussNewtonEngine.model_validate(ENGINES["gauss-newton"] | {"steps": 20}),
+]
+
+
 def names() -> list[str]:
     return [field.name for field in fields(Capsules)]
 
 
-def test_the_bound_rises_and_the_curve_shows_it(model: GenerativeModel, images: Tensor) -> None:
-    found = optimise(model, images, 60, 0.05, generator(), record_every=20)
+@pytest.mark.parametrize("engine", ALL, ids=lambda engine: engine.method)
+def test_the_bound_rises_and_the_curve_shows_it(model: GenerativeModel, images: Tensor, engine: Engine) -> None:
+    found = optimise(model, images, engine, generator())
     assert (found.bound_end > found.bound_start).all()
     assert found.bound_end.mean() > found.bound_start.mean() + 5
     assert found.error_end.mean() < found.error_start.mean()
-    assert found.curve["step"].tolist() == [0, 20, 40, 59]
+    rounds = found.curve["round"].tolist()
+    assert rounds[:4] == [0, 1, 2, 3]
+    assert set(rounds[:-1]) <= {0, *CURVE_POINTS}
+    assert rounds == sorted(set(rounds))
     assert found.curve["bound"].iloc[-1] > found.curve["bound"].iloc[0]
     assert found.curve["pixel_error"].iloc[-1] < found.curve["pixel_error"].iloc[0]
+    assert found.curve["evaluations"].iloc[-1] == pytest.approx(found.evaluations.double().mean().item())
+    assert found.curve["seconds"].is_monotonic_increasing
+    assert found.seconds >= found.curve["seconds"].iloc[-1] > 0
 
 
 def test_no_image_ends_worse_than_it_began(
     model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two images start near their best, where large steps only lead away: they keep their start, the others do not."""
-    good = optimise(model, images, 80, 0.05, generator()).end
+    good = optimise(model, images, adam(80, 0.05), generator()).end
     raw = model.encode(images)
     near = torch.arange(COUNT) < 2
     mixed = {
@@ -64,7 +68,7 @@ def test_no_image_ends_worse_than_it_began(
     }
     begin = Capsules(**{name: each.detach() for name, each in mixed.items()})
     monkeypatch.setattr(model, "encode", lambda shown: begin)
-    found = optimise(model, images, 4, 0.3, generator())
+    found = optimise(model, images, adam(4, 0.3), generator())
     assert (found.bound_end >= found.bound_start).all()
     kept = found.bound_end == found.bound_start
     assert torch.equal(kept, near)
@@ -79,7 +83,7 @@ def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
     model: GenerativeModel, images: Tensor
 ) -> None:
     """Where presences do not vary between samples, the encoder's own guide and the free-form start agree."""
-    found = optimise(model, images, 1, 1e-6, generator())
+    found = optimise(model, images, adam(1, 1e-6), generator())
     for name in names():
         assert torch.equal(getattr(found.start, name), getattr(model.encode(images), name))
     noise = torch.zeros(COUNT, model.noise_size, dtype=torch.float64)
@@ -98,13 +102,13 @@ def test_bounds_before_and_after_are_means_over_the_same_samples(
         return drawn[-1]
 
     monkeypatch.setattr(model, "draw_noise", watching)
-    found = optimise(model, images, 3, 0.03, generator())
-    assert [len(noise) for noise in drawn] == [COUNT] * 3 + [EVALUATION_SAMPLES]
+    found = optimise(model, images, adam(3, 0.03), generator())
+    assert [len(noise) for noise in drawn] == [EVALUATION_SAMPLES] + [COUNT] * 3
     for posterior, bound, error in (
         (found.start, found.bound_start, found.error_start),
         (found.end, found.bound_end, found.error_end),
     ):
-        traces = [expected_bound(model, images, posterior, noise) for noise in drawn[-1]]
+        traces = [expected_bound(model, images, posterior, noise) for noise in drawn[0]]
         torch.testing.assert_close(bound, torch.stack([trace.bound for trace in traces]).mean(0).detach())
         torch.testing.assert_close(error, torch.stack([trace.error for trace in traces]).mean(0).detach())
 
@@ -125,11 +129,11 @@ def test_an_image_in_a_batch_fares_as_it_does_alone(
         return draw_noise
 
     monkeypatch.setattr(model, "draw_noise", play(slice(None)))
-    together = optimise(model, images, steps, 0.05, generator())
+    together = optimise(model, images, adam(steps, 0.05), generator())
     for index in range(COUNT):
         rows = slice(index, index + 1)
         monkeypatch.setattr(model, "draw_noise", play(rows))
-        alone = optimise(model, images[rows], steps, 0.05, generator())
+        alone = optimise(model, images[rows], adam(steps, 0.05), generator())
         torch.testing.assert_close(alone.bound_start, together.bound_start[rows])
         torch.testing.assert_close(alone.bound_end, together.bound_end[rows], rtol=1e-9, atol=1e-9)
         for name in names():
@@ -141,7 +145,7 @@ def test_an_image_in_a_batch_fares_as_it_does_alone(
 def test_the_model_stays_as_it_is_and_can_be_trained_on(model: GenerativeModel, images: Tensor) -> None:
     model.template_weights.requires_grad_(False)  # what was frozen before stays frozen
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    optimise(model, images, 5, 0.1, generator())
+    optimise(model, images, adam(5, 0.1), generator())
     for name, value in model.named_parameters():
         assert torch.equal(value, before[name])
         assert value.requires_grad == (name != "template_weights")
@@ -159,13 +163,13 @@ def test_it_can_be_trained_on_after_a_failure_too(
 
     monkeypatch.setattr(model, "draw_noise", fail)
     with pytest.raises(ZeroDivisionError):
-        optimise(model, images, 5, 0.1, generator())
+        optimise(model, images, adam(5, 0.1), generator())
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_the_same_seed_finds_the_same(model: GenerativeModel, images: Tensor) -> None:
-    first, again = (optimise(model, images, 5, 0.05, generator()) for _ in range(2))
-    other = optimise(model, images, 5, 0.05, torch.Generator().manual_seed(6))
+    first, again = (optimise(model, images, adam(5, 0.05), generator()) for _ in range(2))
+    other = optimise(model, images, adam(5, 0.05), torch.Generator().manual_seed(6))
     assert torch.equal(first.end.part_poses, again.end.part_poses)
     assert torch.equal(first.bound_end, again.bound_end)
     assert not torch.equal(first.end.part_poses, other.end.part_poses)
@@ -189,7 +193,7 @@ def test_poses_that_were_moved_away_are_found_again(monkeypatch: pytest.MonkeyPa
     moved = truth + torch.randn_like(truth) * 0.06
     monkeypatch.setattr(model, "encode", lambda shown: Capsules(y1, moved, y0, A0))
 
-    found = optimise(model, images, 150, 0.02, generator())
+    found = optimise(model, images, adam(150, 0.02), generator())
     before, after = ((poses - truth).square().sum((1, 2)) for poses in (moved, found.end.part_poses))
     assert (after < before).all()
     assert after.mean() < 0.5 * before.mean()
