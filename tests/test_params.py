@@ -242,7 +242,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "gaussian",
             "optimise.capsules-digits.run: 'capsules-digits' must have slots: own and pose_posterior: delta",
         ),
-        ("posterior.capsules-digits.replicas", 3, "posterior.capsules-digits.replicas: 'capsules-digits' has 2"),
+        ("posterior.capsules-digits.replicas", 2, "posterior.capsules-digits.replicas: 'capsules-digits' has 1"),
         (
             "sensitivity.run",
             "vae-digits",

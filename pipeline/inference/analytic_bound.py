@@ -66,7 +66,7 @@ class Presences:
 def presence_moments(a: Tensor, temperature: float) -> Presences:
     """Moments of relaxed presences with log odds `a`.
 
-    By the trapezoid rule over the noise, which for such smooth and fast falling functions is exact to 1e-6 at these
+    By the trapezoid rule over the noise, which for such smooth and fast falling functions is exact to 3e-6 at these
     nodes; see Trefethen and Weideman (2014).
     """
     # The integrands' nearest poles lie pi tau away (those of the density pi): a finer grid for sharper presences.

@@ -44,15 +44,15 @@ def test_moments_of_a_relaxed_presence(a: float, temperature: float) -> None:
     def t(noise: float) -> float:
         return 1 / (1 + math.exp(-(a + noise) / temperature))
 
-    assert found.mean.item() == pytest.approx(integral(t), abs=1e-6)
-    assert found.square.item() == pytest.approx(integral(lambda noise: t(noise) ** 2), abs=1e-6)
+    assert found.mean.item() == pytest.approx(integral(t), abs=3e-6)
+    assert found.square.item() == pytest.approx(integral(lambda noise: t(noise) ** 2), abs=3e-6)
 
 
 def test_the_mean_at_temperature_one_is_the_closed_form() -> None:
     """E sigmoid(a + l) = e^a (e^a - 1 - a) / (e^a - 1)^2."""
     a = torch.tensor([-4.0, -1.0, 0.5, 6.0], dtype=torch.float64)
     closed = a.exp() * (a.exp() - 1 - a) / a.expm1() ** 2
-    torch.testing.assert_close(presence_moments(a, 1.0).mean, closed, rtol=0, atol=1e-6)
+    torch.testing.assert_close(presence_moments(a, 1.0).mean, closed, rtol=0, atol=3e-6)
 
 
 @pytest.mark.parametrize("c", [-30.0, -2.0, -0.011, -0.009, 0.0, 0.004, 0.02, 5.0, 50.0])
