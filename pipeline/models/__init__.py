@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import Generator, Tensor, device, nn
 
@@ -14,6 +15,9 @@ class Model(nn.Module):
 
     noise_size: int
     """Random numbers that one image's loss takes."""
+
+    batch_statistics: ClassVar[frozenset[str]] = frozenset()
+    """Metrics that speak of the whole batch: no means over images, they compare between batches of one size only."""
 
     @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:

@@ -45,10 +45,6 @@ TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
 """Logits that templates begin at, and the sd of the noise on them."""
 
 
-BATCH_STATISTICS = ("most_children", "objects_in_use")
-"""Metrics that are no means over images: they compare between batches of one size."""
-
-
 @dataclass(frozen=True)
 class Capsules:
     """The posterior of a batch: log odds of presence and poses, of parts and of objects."""
@@ -98,6 +94,8 @@ class GenerativeModel(Model):
         params: sizes and hyperparameters.
         image_size: side S of the square images, in pixels.
     """
+
+    batch_statistics = frozenset({"most_children", "objects_in_use"})
 
     def __init__(self, params: GenerativeModelParams, image_size: int) -> None:
         super().__init__()
@@ -385,8 +383,9 @@ class BoundTrace:
     def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
         """Per-image values of the bound's terms and of what shows a collapse.
 
-        Two are statistics of the whole batch (`BATCH_STATISTICS`): the mean number of children of the object that has
-        most, and the perplexity of the objects' shares in all children, from 1 (one owns every part) to O.
+        Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
+        object that has most, and the perplexity of the objects' shares in all children, from 1 (one owns every part)
+        to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)

@@ -36,8 +36,6 @@ from pipeline.params import SCAEModelParams
 _LOG_2PI = math.log(2 * math.pi)
 _DUMMY = -2 * math.log(10.0)
 """Log density of a part's pose that no object explains, and the log weight of that alternative."""
-BATCH_STATISTICS = frozenset({"sparsity"})
-"""Metrics that grow with the batch they are measured on."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
 """Hidden units of the maps from an object's code, and of the map from a part's features to its colour."""
@@ -137,6 +135,8 @@ class SCAE(Model):
         params: sizes and weights of the loss.
         image_size: side S of the square images, in pixels.
     """
+
+    batch_statistics = frozenset({"sparsity"})
 
     def __init__(self, params: SCAEModelParams, image_size: int) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ def _on_papers_data(params: Params, run: str) -> bool:
     return params.datasets[params.runs[run].dataset].source == PAPER_SOURCE
 
 
-def _remarks(params: Params, run: str, *, seeds: int | None = None, images: int | None = None) -> list[str]:
+def shortcomings(params: Params, run: str, *, seeds: int | None = None, images: int | None = None) -> list[str]:
     """In what the setting of `run` falls short of the paper's.
 
     Args:
@@ -132,11 +132,12 @@ def _remarks(params: Params, run: str, *, seeds: int | None = None, images: int 
     return remarks
 
 
-def _test_images(params: Params, run: str) -> int:
+def count_test_images(params: Params, run: str) -> int:
+    """Test images of the data set that `run` is trained on."""
     return params.datasets[params.runs[run].dataset].test
 
 
-def _with_training(evidence: Evidence, run: str, numbers: Numbers) -> list[dict[str, object]]:
+def with_training(evidence: Evidence, run: str, numbers: Numbers) -> list[dict[str, object]]:
     """The provenance of `numbers`, with that of the training it rests on before it."""
     trained = evidence.results.numbers("train", run)
     return [*(trained.records if trained else []), *numbers.records]
@@ -153,15 +154,15 @@ def _probe(features: str, test: str, variant: str) -> Measure:
             accuracy = official or (numbers.measured("probe", features, "refit", test) if numbers else None)
             if numbers is None or accuracy is None:
                 continue
-            images = _test_images(evidence.params, run)
-            remarks = _remarks(evidence.params, run, seeds=accuracy.n, images=images)
+            images = count_test_images(evidence.params, run)
+            remarks = shortcomings(evidence.params, run, seeds=accuracy.n, images=images)
             canvas = evidence.params.datasets[evidence.params.runs[run].dataset].canvas
             if affine and canvas != AFFNIST_SIZE:
                 remarks.append(f"{canvas}x{canvas} canvas (paper: {AFFNIST_SIZE}x{AFFNIST_SIZE})")
             if affine and official is None and _on_papers_data(evidence.params, run):
                 # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
-            records = _with_training(evidence, run, numbers)
+            records = with_training(evidence, run, numbers)
             return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
         return None
 
@@ -175,7 +176,7 @@ def parameters(evidence: Evidence) -> Finding | None:
         count = numbers.number("parameters", "generative") if numbers else None
         if numbers is None or count is None:
             continue
-        remarks = _remarks(evidence.params, run)
+        remarks = shortcomings(evidence.params, run)
         ours = Measured(count, 0.0, 1)
         return Finding(
             ours, dataset_label(numbers.records), numbers.records, holds=count < MOST_PARAMETERS, remarks=remarks
@@ -215,10 +216,10 @@ def optimisation_repairs(evidence: Evidence) -> Finding | None:
     return Finding(
         min(gains, key=lambda gain: gain.mean),
         dataset_label(numbers.records),
-        _with_training(evidence, run, numbers),
+        with_training(evidence, run, numbers),
         holds=all(repaired) and all(gain.mean > 0 for gain in gains),
         # The paper shows one digit: no number of seeds or of test images to fall short of.
-        remarks=_remarks(evidence.params, run),
+        remarks=shortcomings(evidence.params, run),
     )
 
 
@@ -236,15 +237,15 @@ def optimisation_gain(evidence: Evidence) -> Finding | None:
         return None
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     settings = evidence.params.optimise[study]
-    images = min(settings.images, _test_images(evidence.params, settings.run))
-    remarks = _remarks(evidence.params, settings.run, seeds=gain.n, images=images)
+    images = min(settings.images, count_test_images(evidence.params, settings.run))
+    remarks = shortcomings(evidence.params, settings.run, seeds=gain.n, images=images)
     if angle != 0:
         remarks.append(f"turned within ±{angle:g}° (paper: upright)")
     remarks.append(f"probe fit on {settings.refit_images:,} images, {next(iter(settings.engines))}")
     if {"accuracy_before", "accuracy_after"} <= set(values):
         fixed = values["accuracy_after"].minus(values["accuracy_before"]).scaled(100)
         remarks.append(f"probe fit on encoded images: {fixed.mean:+.1f} points")
-    records = _with_training(evidence, settings.run, numbers)
+    records = with_training(evidence, settings.run, numbers)
     return Finding(gain, dataset_label(numbers.records), records, remarks=remarks)
 
 
@@ -282,7 +283,7 @@ def _wide_training_hurts(features: str) -> Measure:
         run, items, by_angle = found
         accuracies = list(by_angle.values())
         seeds = min(accuracy.n for accuracy in accuracies)
-        remarks = _remarks(evidence.params, run, seeds=seeds, images=_test_images(evidence.params, run))
+        remarks = shortcomings(evidence.params, run, seeds=seeds, images=count_test_images(evidence.params, run))
         return Finding(
             accuracies[0].minus(accuracies[-1]),
             dataset_label(items[-1].records),
@@ -325,7 +326,9 @@ def no_reliable_lead(evidence: Evidence) -> Finding | None:
         dataset_label([record for _, items, _ in (*challengers, vae) for record in items[-1].records]),
         [record for numbers in swept_items for record in numbers.records],
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
-        remarks=_remarks(evidence.params, capsules[0], seeds=seeds, images=_test_images(evidence.params, capsules[0]))
+        remarks=shortcomings(
+            evidence.params, capsules[0], seeds=seeds, images=count_test_images(evidence.params, capsules[0])
+        )
         + remarks,
     )
 
@@ -347,9 +350,11 @@ def children_classify(evidence: Evidence) -> Finding | None:
         return Finding(
             children,
             dataset_label(numbers.records),
-            _with_training(evidence, run, numbers),
+            with_training(evidence, run, numbers),
             holds=children.mean - CHANCE >= (t0.mean - CHANCE) / 2 > 0,
-            remarks=_remarks(evidence.params, run, seeds=children.n, images=_test_images(evidence.params, run)),
+            remarks=shortcomings(
+                evidence.params, run, seeds=children.n, images=count_test_images(evidence.params, run)
+            ),
         )
     return None
 
@@ -362,7 +367,7 @@ def _posterior(evidence: Evidence) -> tuple[Numbers, list[dict[str, object]], li
         if numbers is not None:
             settings = params.posterior[study]
             # The paper says neither how many seeds nor how many images this was checked on.
-            return numbers, _with_training(evidence, settings.run, numbers), _remarks(params, settings.run)
+            return numbers, with_training(evidence, settings.run, numbers), shortcomings(params, settings.run)
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.params import GenerativeRun
-from pipeline.reports.document_000 import _remarks, _test_images, _with_training, candidates, sweep_item, swept
+from pipeline.reports.document_000 import candidates, count_test_images, shortcomings, sweep_item, swept, with_training
 from pipeline.reports.findings import Evidence, Finding, Measure
 from pipeline.reports.results import Measured, Numbers, dataset_label
 
@@ -52,10 +52,10 @@ def parts_do_not_turn(evidence: Evidence) -> Finding | None:
         return Finding(
             missed[-1].scaled(100),
             dataset_label(numbers.records),
-            _with_training(evidence, run, numbers),
+            with_training(evidence, run, numbers),
             holds=deviation[-1].mean > settings.model.pose_sd_floor and grows(deviation),
             # The paper shows one digit: no number of seeds or of test images to fall short of.
-            remarks=_remarks(evidence.params, run),
+            remarks=shortcomings(evidence.params, run),
         )
     return None
 
@@ -75,9 +75,9 @@ def templates_are_copies(evidence: Evidence) -> Finding | None:
         return Finding(
             pairs.scaled(100),
             dataset_label(numbers.records),
-            _with_training(evidence, run, numbers),
+            with_training(evidence, run, numbers),
             holds=copied.mean >= MANY and pairs.mean > strokes.mean,
-            remarks=_remarks(evidence.params, run),
+            remarks=shortcomings(evidence.params, run),
         )
     return None
 
@@ -114,8 +114,8 @@ def wide_training_breaks_part_use(evidence: Evidence) -> Finding | None:
         dataset_label(items[-1].records),
         [*items[0].records, *items[-1].records],
         holds=wide.mean < narrow.mean - max(wide.sd, narrow.sd),
-        remarks=_remarks(
-            evidence.params, run, images=min(evidence.params.failures.images, _test_images(evidence.params, run))
+        remarks=shortcomings(
+            evidence.params, run, images=min(evidence.params.failures.images, count_test_images(evidence.params, run))
         ),
     )
 

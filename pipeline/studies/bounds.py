@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 from pipeline.data.datasets import Dataset
 from pipeline.models import Model
 from pipeline.models.generative import GenerativeModel, trace_bound
-from pipeline.models.scae import BATCH_STATISTICS
 from pipeline.studies.features import BATCH
 
 _FULLY_TRAINED = 1e9
@@ -23,7 +22,7 @@ _FULLY_TRAINED = 1e9
 def bound_metrics(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
     """Metrics of the model on the test images, one sample of the noise each: columns metric, value.
 
-    Left out is what grows with the batch, which is another here than in training.
+    Left out is what speaks of the whole batch, which is another here than in training.
     """
     images = dataset.part("test")[0]
     generator = torch.Generator(device).manual_seed(seed)
@@ -33,7 +32,7 @@ def bound_metrics(model: Model, dataset: Dataset, seed: int, device: torch.devic
         noise = model.draw_noise((len(batch),), generator, device)
         _, metrics = model(batch, noise, torch.tensor(_FULLY_TRAINED, device=device))
         for name, value in metrics.items():
-            if name in BATCH_STATISTICS:
+            if name in model.batch_statistics:
                 continue
             sums[name] = sums.get(name, 0.0) + float(value) * len(batch)
     return pd.DataFrame(
