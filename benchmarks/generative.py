@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.enumerated import EnumeratedModel
 from benchmarks.machine import Budget, Works, in_turn, paired_ratio
-from benchmarks.rows import Mark, Row, duration, rate
+from benchmarks.renderer import Renderer, by_operator, largest_made, render_plainly, warps_bytes
+from benchmarks.rows import Mark, Row, allowance, duration, rate
 from pipeline.layers.hierarchy import join
 from pipeline.layers.rendering import render
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
@@ -28,6 +29,9 @@ IMAGE, BATCH = 28, 128
 
 STACKED = (2, 5)
 """Numbers of seeds that are timed stacked and in turn."""
+
+STACKED_MOST = 2.0
+"""A step of so many seeds stacked should take at most as long as this many steps of one, on a GPU: it is not busy."""
 
 PEER_MS = 18.0
 """Forward and backward of public PyTorch code of stacked capsule autoencoders, per image on one CPU thread."""
@@ -102,8 +106,8 @@ def enumerated_step(step: Step) -> Callable[[], None]:
     return take
 
 
-def rendering(step: Step) -> Callable[[], None]:
-    """Forward and backward of the renderer alone, at the poses that the encoder gives."""
+def rendering(step: Step, draw: Renderer = render) -> Callable[[], None]:
+    """Forward and backward of a renderer alone, at the poses that the encoder gives."""
     model = step.model
     with torch.no_grad():
         logits, found = model.encode_parts(step.images[0])
@@ -112,7 +116,7 @@ def rendering(step: Step) -> Callable[[], None]:
     upstream = torch.rand(step.batch, IMAGE, IMAGE, device=step.device)
 
     def take() -> None:
-        torch.autograd.grad(render(*leaves, IMAGE), leaves, upstream)
+        torch.autograd.grad(draw(*leaves, IMAGE), leaves, upstream)
 
     return take
 
@@ -235,7 +239,9 @@ def _one_seed(
     whole: Works = {"training step": step, "TraceEnum_ELBO": enumerated_step(step)}
     arithmetic = operations(lambda: step.model(step.images[0], step.noise[0], step.epoch)[0].backward())
     encoder_arithmetic = operations(pieces["encoder"])
-    samples = in_turn({**whole, **pieces, "TraceEnum_ELBO, bound": their_bound}, device, limit, budget)
+    plainly = rendering(step, render_plainly)
+    references: Works = {"TraceEnum_ELBO, bound": their_bound, "rendering, plainly": plainly}
+    samples = in_turn({**whole, **pieces, **references}, device, limit, budget)
     took = {name: median(found) for name, found in samples.items()}
     how = f"median of {len(samples['training step'])} rounds, {params.objects}+{params.parts} capsules, batch {batch}"
 
@@ -274,9 +280,19 @@ def _one_seed(
         "once each, no layer kept",
     )
     drawn, read = took["rendering"] * 1e3, encoder_arithmetic / took["encoder"] / 1e9
+    before = paired_ratio(samples["rendering, plainly"], samples["rendering"])
+    plain = Mark(drawn * before, "the same pictures drawn step by step as the document writes it, same rounds")
+    spent, spent_plainly = by_operator(pieces["rendering"], device), by_operator(plainly, device)
+    made, operator = largest_made(pieces["rendering"])
+    once = Mark(1.0, "the templates' warps [B, P, 2, S, S] once, as large as the points [B, P, S, S, 2] they sample")
+    largest = f"counted over all operators' results, forward and backward; the first so large is that of {operator}"
     counted = f"{encoder_arithmetic / 1e9:.3g} GFLOP of products and convolutions, forward and backward"
     rows += [
-        duration("renderer: forward and backward", drawn, "ms", layers_most, note=how),
+        duration("renderer: forward and backward", drawn, "ms", layers_most, plain, f"{how}; by operator: {spent}"),
+        duration("renderer: written plainly", drawn * before, "ms", layers_most, note=f"by operator: {spent_plainly}"),
+        allowance(
+            "renderer: largest tensor made", made / warps_bytes(params, batch, IMAGE), "x the warps", once, largest
+        ),
         duration("renderer: against a fused one", drawn, "ms", fused_most),
         rate("encoder: arithmetic", read, "GFLOP/s", Mark(multiplied / 1e9, "matrix product rate"), note=counted),
     ]
@@ -299,12 +315,18 @@ def _several_seeds(
             for _ in range(count):
                 alone()
 
-        works: Works = {f"{count} seeds stacked": stacked, f"{count} seeds in turn": each}
-        together, turns = in_turn(works, device, limit / len(counts), budget, least=2).values()
+        works: Works = {f"{count} seeds stacked": stacked, f"{count} seeds in turn": each, "one seed": alone}
+        together, turns, ones = in_turn(works, device, limit / len(counts), budget, least=2).values()
         images = count * batch / median(together)
         turn = Mark(images / paired_ratio(turns, together), "the seeds one after another, same rounds")
         note = f"images of all seeds together, median of {len(together)} rounds"
         rows.append(rate(f"generative: {count} seeds stacked", images, "images/s", reference=turn, note=note))
+        # On a CPU five seeds take about as long as five times one, whichever way: training takes them in turn there.
+        most = Mark(STACKED_MOST, f"target on a GPU: {count} seeds in at most {STACKED_MOST:g} times one seed's step")
+        times, name = paired_ratio(together, ones), f"generative: {count} seeds stacked: times one seed's step"
+        target = most if count == max(STACKED) else None
+        note = "a step of all of them stacked against a step of one, same rounds"
+        rows.append(duration(name, times, "x", reference=target, note=note))
     return rows
 
 

@@ -10,9 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
+from benchmarks.renderer import by_operator, largest_made, render_plainly
 from benchmarks.rows import Mark, Row, allowance, duration, merge, rate, table
 from pipeline.errors import UserError
+from pipeline.layers import poses
+from pipeline.layers.rendering import render
 
 ROOT = Path(__file__).parents[1]
 ASKED = {"name", "value", "unit", "limit", "share_of_limit", "reference", "ratio"}
@@ -55,6 +60,66 @@ def test_the_table_says_what_limits_and_references_are() -> None:
         assert words in text
 
 
+def parts(batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Three templates of 5x5 pixels, their poses and presences in each image."""
+    torch.manual_seed(0)
+    A = poses.spread(3, 0.5) + torch.randn(batch, 3, 6) * 0.1
+    return torch.rand(3, 2, 5, 5).requires_grad_(), A.requires_grad_(), torch.rand(batch, 3).requires_grad_()
+
+
+def test_the_renderer_written_plainly_draws_the_same_pictures_with_the_same_gradients() -> None:
+    leaves = parts(4)
+    ours, plain = render(*leaves, 9), render_plainly(*leaves, 9)
+    torch.testing.assert_close(ours, plain)
+    upstream = torch.rand_like(ours)
+    for a, b in zip(
+        torch.autograd.grad(ours, leaves, upstream), torch.autograd.grad(plain, leaves, upstream), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_the_renderer_makes_nothing_larger_than_the_warps() -> None:
+    leaves, warps = parts(4), 4 * 3 * 2 * 9 * 9 * 4
+
+    def forward_and_backward() -> None:
+        torch.autograd.grad(render(*leaves, 9).sum(), leaves)
+
+    made, _ = largest_made(forward_and_backward)
+    assert made == warps
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_planted_larger_tensor_is_seen(backward: bool) -> None:
+    class Planted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, picture: Tensor) -> Tensor:
+            return picture.clone() if backward else picture.repeat(50, 1, 1)[: len(picture)].clone()
+
+        @staticmethod
+        def backward(ctx: object, gradient: Tensor) -> Tensor:
+            return gradient.repeat(50, 1, 1)[: len(gradient)].clone() if backward else gradient
+
+    leaves = parts(2)
+
+    def work() -> None:
+        torch.autograd.grad(Planted.apply(render(*leaves, 9)).sum(), leaves)
+
+    assert largest_made(work) == (50 * 2 * 9 * 9 * 4, "repeat")
+
+
+def test_a_view_is_nothing_made() -> None:
+    small = torch.rand(8)
+    assert largest_made(lambda: small.expand(1000, 8).unflatten(1, (2, 4)))[0] == 0
+
+
+def test_the_time_is_shared_out_over_operators() -> None:
+    text = by_operator(lambda: torch.rand(200, 200) @ torch.rand(200, 200), torch.device("cpu"))
+    shares = [float(each.split()[1]) for each in text.split(", ")]
+    assert "mm" in text
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 105
+
+
 @pytest.mark.slow
 def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
@@ -82,3 +147,6 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     for name in ("renderer: forward and backward", "encoder: arithmetic", "machine: copy rate", "bound alone"):
         assert any(name in each for each in rows)
     assert 0 < rows["renderer: forward and backward"]["share_of_limit"] < 1
+    assert rows["renderer: forward and backward"]["ratio"] > 0
+    assert rows["renderer: largest tensor made"]["value"] == 1
+    assert rows["generative: 2 seeds stacked: times one seed's step"]["value"] > 0
