@@ -147,10 +147,16 @@ class DensitiesOnly(GenerativeModel):
         self.objects = capsules.object_logits.detach().requires_grad_(), capsules.object_poses.detach().requires_grad_()
         self.picture = picture.requires_grad_()
 
-    def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def _part_features(self, images: Tensor) -> Tensor:
+        return images
+
+    def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
         return self.parts
 
-    def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
+    def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
+        return y1
+
+    def _read_objects(self, codes: Tensor) -> tuple[Tensor, Tensor]:
         return self.objects
 
     def draw(self, parts: Tensor) -> Tensor:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.generative import Step, densities, paper_sizes
 from benchmarks.renderer import by_operator, largest_made, render_plainly
 from benchmarks.rows import Mark, Row, allowance, duration, merge, rate, table
 from pipeline.errors import UserError
@@ -118,6 +120,14 @@ def test_the_time_is_shared_out_over_operators() -> None:
     assert "mm" in text
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) <= 105
+
+
+def test_the_bound_timed_alone_encodes_and_draws_nothing() -> None:
+    step = Step(paper_sizes().model_copy(update={"objects": 2, "parts": 3}), torch.device("cpu"), 2)
+    for work in densities(step):
+        with FlopCounterMode(display=False) as counter:
+            work()
+        assert set(counter.flop_counts["Global"]) <= {torch.ops.aten.bmm}  # votes: neither layers nor convolutions
 
 
 @pytest.mark.slow
