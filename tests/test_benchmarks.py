@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.free_form import race, subject
 from benchmarks.generative import Step, densities, paper_sizes
 from benchmarks.renderer import by_operator, largest_made, render_plainly
 from benchmarks.rows import Mark, Row, allowance, duration, merge, rate, table
+from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.errors import UserError
 from pipeline.layers import poses
 from pipeline.layers.rendering import render
+from pipeline.learning.gradient import Trained
+from pipeline.learning.replicas import Replicas
+from pipeline.learning.runs import save_run
+from pipeline.models import build_model
+from pipeline.params import load_params
 
 ROOT = Path(__file__).parents[1]
 ASKED = {"name", "value", "unit", "limit", "share_of_limit", "reference", "ratio"}
@@ -130,6 +140,54 @@ def test_the_bound_timed_alone_encodes_and_draws_nothing() -> None:
         assert set(counter.flop_counts["Global"]) <= {torch.ops.aten.bmm}  # votes: neither layers nor convolutions
 
 
+def climb_of(*points: tuple[int, float, float, float]) -> pd.DataFrame:
+    """A curve of (round, evaluations, seconds, bound)."""
+    return pd.DataFrame(points, columns=["round", "evaluations", "seconds", "bound"])
+
+
+ADAM = climb_of((0, 0, 0, 0.0), (500, 500, 30, 90.0), (1000, 1000, 60, 100.0))
+
+
+def test_a_race_ends_where_the_bound_is_first_reached() -> None:
+    newton = climb_of((0, 0, 0, 0.0), (10, 11, 2, 99.9), (15, 16, 3, 100.5), (30, 25, 5, 103.0))
+    *_, work, time = race(ADAM, newton, "here")
+    assert (work.value, work.reference, work.ratio) == (16, 1000, 62.5)
+    assert (time.value, time.reference, time.ratio) == (3, 60, 20)
+    assert work.note == "round 15 is the first of those measured to reach 100.0 nats; here"
+
+
+def test_a_bound_that_is_not_reached_is_said_and_has_no_ratio() -> None:
+    newton = climb_of((0, 0, 0, 0.0), (30, 25, 5, 97.5))
+    *_, work, time = race(ADAM, newton, "here")
+    assert (work.value, work.reference, work.ratio) == (25, None, None)
+    assert (time.value, time.reference, time.ratio) == (5, None, None)
+    assert "not reached: 2.5 nats short" in work.note
+
+
+def test_an_encoder_that_starts_above_the_bound_does_not_reach_it_in_no_time() -> None:
+    newton = climb_of((0, 0, 0, 101.0), (1, 2, 0.5, 102.0))
+    assert race(ADAM, newton, "here")[-2].value == 2
+
+
+def test_free_form_inference_is_timed_on_a_trained_run_where_there_is_one(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    assert "untrained" in subject(cpu, 2, tmp_path).what
+    shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", tmp_path)
+    run = load_params(tmp_path / "params.yaml").runs["capsules-digits"]
+    images = np.random.default_rng(0).integers(0, 256, (6, 1, 8, 8)).astype(np.uint8)
+    split = {part: np.arange(6)[index::3] for index, part in enumerate(("train", "validation", "test"))}
+    save_dataset(
+        tmp_path / "data" / "processed" / "digits.npz",
+        Dataset("digits", "some digits", images, np.zeros(6, np.int64), {}, split),
+    )
+    models = Replicas(lambda: build_model(run, 8), range(run.replicas), cpu)
+    trained = Trained(models.parameters, pd.DataFrame(), [1] * run.replicas, 0.0)
+    save_run(tmp_path / "models" / "capsules-digits", "capsules-digits", run, 8, "", trained)
+    found = subject(cpu, 3, tmp_path)
+    assert found.what == "the first seed of capsules-digits on some digits"
+    torch.testing.assert_close(found.images, torch.from_numpy(images[[2, 5, 1]]).float() / 255)
+
+
 @pytest.mark.slow
 def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
@@ -159,4 +217,7 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     assert 0 < rows["renderer: forward and backward"]["share_of_limit"] < 1
     assert rows["renderer: forward and backward"]["ratio"] > 0
     assert rows["renderer: largest tensor made"]["value"] == 1
+    for engine in ("Adam, sampled", "L-BFGS", "Gauss-Newton"):
+        assert rows[f"free-form: {engine}"]["value"] > 0
+    assert "images at once" in rows["free-form: Gauss-Newton to Adam's bound, evaluations"]["note"]
     assert rows["generative: 2 seeds stacked: times one seed's step"]["value"] > 0
