@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shlex
 import shutil
@@ -48,6 +49,10 @@ PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)
 
 MS_PER_STEP = {"generative": 20.0, "vae": 3.0, "scae": 20.0}
 """Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked."""
+MS_PER_EVALUATION = {"adam": 15.0, "l-bfgs": 25.0, "gauss-newton": 60.0}
+"""Guesses, of a batch of about 512 images: the first two are kernels to start, the last has systems to solve."""
+REFIT_BATCH = 512
+"""Images that are optimised at once for a probe."""
 MINUTES_PER_PROBE = 0.05
 STARTING = 1.5
 
@@ -61,6 +66,7 @@ class Entry:
         minutes: expected, a guess until it was run once.
         results: the metrics files it makes, relative to reports/paper/metrics, and seeds each of them should hold.
         needs: entries whose weights it starts from, on the same machine or packed.
+        measures: what the rows begin with that it adds to reports/bench.json.
     """
 
     name: str
@@ -69,6 +75,7 @@ class Entry:
     minutes: float
     results: dict[str, int]
     needs: tuple[str, ...] = ()
+    measures: str = ""
 
 
 def paper_params() -> dict[str, Any]:
@@ -83,19 +90,26 @@ def paper_params() -> dict[str, Any]:
 
 
 def queue(params: dict[str, Any]) -> list[Entry]:
-    """Everything worth running, most valuable first."""
-    runs, evaluate, sweep = params["runs"], params["evaluate"], params["sweep"]
+    """Everything worth running, most valuable first.
 
-    def steps(run: str, epochs: float) -> float:
-        settings = runs[run]
-        batches = params["datasets"][settings["dataset"]]["train"] / settings["training"]["batch_size"]
-        return epochs * batches * MS_PER_STEP[settings["variant"]] / 60e3
+    What the machine is like; the capsules' Table 1, Figure 4 and test-time optimisation; the same of what they are
+    compared with; full posteriors, sensitivity; and last what goes beyond the paper.
+    """
+    runs, sweep = params["runs"], params["sweep"]
+    families: dict[str, list[str]] = {"capsules": [], "vae": [], "scae": [], "beyond": []}
+    for name, run in runs.items():
+        own = run["variant"] == "generative" and run["model"]["slots"] == "own"
+        family = "capsules" if own else "beyond" if run["variant"] == "generative" else run["variant"]
+        families[family].append(name)
 
-    def probes(run: str, tests: int, replicas: int) -> float:
-        kinds = {"generative": 3, "scae": 2, "vae": 1}[runs[run]["variant"]]
-        return tests * kinds * len(evaluate["probe_strengths"]) * replicas * MINUTES_PER_PROBE
+    def table_and_figure(family: str) -> list[Entry]:
+        swept = [run for run in families[family] if run in sweep["runs"]]
+        return [
+            *(entry for run in families[family] for entry in table_1(params, run)),
+            *(figure_4(params, run, angle) for run in swept for angle in sweep["angles"]),
+        ]
 
-    entries = [
+    return [
         Entry(
             "gpu-tests",
             "the tests that need a GPU",
@@ -109,89 +123,124 @@ def queue(params: dict[str, Any]) -> list[Entry]:
             ['python3 -m benchmarks generative --device cuda --seconds 150 --output "$OUT/bench.json"'],
             STARTING + 3,
             {},
+            measures="generative",
+        ),
+        *table_and_figure("capsules"),
+        Entry(
+            "benchmark-free-form",
+            "test-time optimisation: an evaluation's cost by engine, Gauss-Newton to where Adam ends",
+            ['python3 -m benchmarks free-form --device cuda --seconds 300 --output "$OUT/bench.json"'],
+            STARTING + 5,
+            {},
+            tuple(f"train-{run}" for run in families["capsules"][:1]),
+            measures="free-form",
+        ),
+        *(optimisation(params, study) for study in params["optimise"]),
+        *table_and_figure("vae"),
+        *table_and_figure("scae"),
+        *(full_posterior(params, study) for study in params["posterior"]),
+        *(varied_hyperparameter(params, name) for name in params["sensitivity"]["hyperparameters"]),
+        *table_and_figure("beyond"),
+    ]
+
+
+def steps(params: dict[str, Any], run: str, epochs: float) -> float:
+    """Minutes of training a run, all seeds at once."""
+    settings = params["runs"][run]
+    batches = params["datasets"][settings["dataset"]]["train"] / settings["training"]["batch_size"]
+    return epochs * batches * MS_PER_STEP[settings["variant"]] / 60e3
+
+
+def probes(params: dict[str, Any], run: str, tests: int, replicas: int) -> float:
+    """Minutes of fitting probes on every kind of features of a run."""
+    kinds = {"generative": 3, "scae": 2, "vae": 1}[params["runs"][run]["variant"]]
+    return tests * kinds * len(params["evaluate"]["probe_strengths"]) * replicas * MINUTES_PER_PROBE
+
+
+def table_1(params: dict[str, Any], run: str) -> list[Entry]:
+    """A run's training and its rows of Table 1."""
+    settings, item = params["runs"][run], f"{run}.json"
+    replicas, tests = settings["replicas"], len(params["evaluate"]["angles"]) + 1
+    failures = "; Figures 5 and 6" if settings["variant"] == "generative" else ""
+    return [
+        Entry(
+            f"train-{run}",
+            f"train {replicas} seeds, stacked",
+            [f"python3 -m stages.train {run}"],
+            STARTING + steps(params, run, settings["training"]["epochs"]),
+            {f"train/{item}": replicas},
+        ),
+        Entry(
+            f"evaluate-{run}",
+            f"its rows of Table 1: probes on clean, rotated and affine images{failures}",
+            [f"python3 -m stages.evaluate {run}"],
+            STARTING + probes(params, run, tests, replicas),
+            {f"evaluate/{item}": replicas},
+            (f"train-{run}",),
         ),
     ]
-    capsules_first = sorted(runs, key=lambda run: ("40" in run, runs[run]["variant"] != "generative"))
-    for run in capsules_first:
-        replicas, item = runs[run]["replicas"], f"{run}.json"
-        training = steps(run, runs[run]["training"]["epochs"])
-        tests = len(evaluate["angles"]) + 1
-        entries.append(
-            Entry(
-                f"train-{run}",
-                f"train {replicas} seeds, stacked",
-                [f"python3 -m stages.train {run}"],
-                STARTING + training,
-                {f"train/{item}": replicas},
-            )
-        )
-        entries.append(
-            Entry(
-                f"evaluate-{run}",
-                "its rows of Table 1: probes on clean, rotated and affine images",
-                [f"python3 -m stages.evaluate {run}"],
-                STARTING + probes(run, tests, replicas),
-                {f"evaluate/{item}": replicas},
-                (f"train-{run}",),
-            )
-        )
-    for study, settings in params["optimise"].items():
-        trained = runs[settings["run"]]
-        optimising = len(settings["angles"]) * settings["steps"] * MS_PER_STEP["generative"] / 60e3
-        entries.append(
-            Entry(
-                f"optimise-{study}",
-                f"test-time optimisation of {settings['images']} images per range of rotation",
-                [f"python3 -m stages.optimise {study}"],
-                STARTING + trained["replicas"] * optimising + probes(settings["run"], 1, trained["replicas"]),
-                {f"optimise/{study}.json": trained["replicas"]},
-                (f"train-{settings['run']}",),
-            )
-        )
-    for study, settings in params["posterior"].items():
-        run, replicas = settings["run"], settings["replicas"]
-        training = steps(run, runs[run]["training"]["epochs"] + 2 * settings["epochs"])
-        entries.append(
-            Entry(
-                f"posterior-{study}",
-                "section 2.3: Gaussian poses, from the delta solution and from scratch",
-                [f"python3 -m stages.posterior {study}"],
-                STARTING + training + probes(run, 3, replicas),
-                {f"posterior/{study}.json": replicas},
-                (f"train-{run}",),
-            )
-        )
-    for angle in sweep["angles"]:
-        for run in sweep["runs"]:
-            minutes = steps(run, runs[run]["training"]["epochs"] * sweep["training_share"]) + probes(
-                run, 1, sweep["replicas"]
-            )
-            entries.append(
-                Entry(
-                    f"sweep-{run}-{angle:g}",
-                    f"Figure 4: trained and tested on rotations within {angle:g} degrees",
-                    [f"python3 -m stages.sweep {run} {angle:g}"],
-                    STARTING + minutes,
-                    {f"sweep/{run}-{angle:g}.json": sweep["replicas"]},
-                )
-            )
+
+
+def figure_4(params: dict[str, Any], run: str, angle: float) -> Entry:
+    """One range of rotation of the sweep."""
+    sweep = params["sweep"]
+    training = steps(params, run, params["runs"][run]["training"]["epochs"] * sweep["training_share"])
+    return Entry(
+        f"sweep-{run}-{angle:g}",
+        f"Figure 4: trained and tested on rotations within {angle:g} degrees",
+        [f"python3 -m stages.sweep {run} {angle:g}"],
+        STARTING + training + probes(params, run, 1, sweep["replicas"]),
+        {f"sweep/{run}-{angle:g}.json": sweep["replicas"]},
+    )
+
+
+def optimisation(params: dict[str, Any], study: str) -> Entry:
+    """Test-time optimisation with every engine, and for a probe with the first."""
+    settings = params["optimise"][study]
+    replicas = params["runs"][settings["run"]]["replicas"]
+    costs = [
+        engine["steps"] * (1 + engine.get("restarts", 0)) * MS_PER_EVALUATION[engine["method"]] / 60e3
+        for engine in settings["engines"].values()
+    ]
+    each = sum(costs) + costs[0] * math.ceil(settings["refit_images"] / REFIT_BATCH)
+    minutes = replicas * len(settings["angles"]) * each + probes(params, settings["run"], 1, replicas)
+    return Entry(
+        f"optimise-{study}",
+        f"test-time optimisation of {settings['images']} images per range of rotation, {len(costs)} engines",
+        [f"python3 -m stages.optimise {study}"],
+        STARTING + minutes,
+        {f"optimise/{study}.json": replicas},
+        (f"train-{settings['run']}",),
+    )
+
+
+def full_posterior(params: dict[str, Any], study: str) -> Entry:
+    """A full posterior over poses."""
+    settings = params["posterior"][study]
+    run, replicas = settings["run"], settings["replicas"]
+    training = steps(params, run, params["runs"][run]["training"]["epochs"] + 2 * settings["epochs"])
+    return Entry(
+        f"posterior-{study}",
+        "section 2.3: Gaussian poses, from the delta solution and from scratch",
+        [f"python3 -m stages.posterior {study}"],
+        STARTING + training + probes(params, run, 3, replicas),
+        {f"posterior/{study}.json": replicas},
+        (f"train-{run}",),
+    )
+
+
+def varied_hyperparameter(params: dict[str, Any], name: str) -> Entry:
+    """The capsules trained at each value of one hyperparameter, and at its own."""
     study = params["sensitivity"]
-    for name, values in study["hyperparameters"].items():
-        minutes = steps(study["run"], study["epochs"]) + probes(study["run"], 1, study["replicas"])
-        entries.append(
-            Entry(
-                f"sensitivity-{name}",
-                f"appendix B: trained at {len(values)} values of it and the run's own",
-                [f"python3 -m stages.sensitivity {name}"],
-                STARTING + (len(values) + 1) * minutes,
-                {f"sensitivity/{name}.json": study["replicas"]},
-            )
-        )
-    order = ["gpu-tests", "benchmark"]
-    order += [f"{stage}-{run}" for run in ("capsules-mnist", "vae-mnist") for stage in ("train", "evaluate")]
-    order += [f"optimise-{study}" for study in params["optimise"]]
-    rank = {name: place for place, name in enumerate(order)}
-    return sorted(entries, key=lambda entry: rank.get(entry.name, len(rank)))
+    values = study["hyperparameters"][name]
+    each = steps(params, study["run"], study["epochs"]) + probes(params, study["run"], 1, study["replicas"])
+    return Entry(
+        f"sensitivity-{name}",
+        f"appendix B: trained at {len(values)} values of it and the run's own",
+        [f"python3 -m stages.sensitivity {name}"],
+        STARTING + (len(values) + 1) * each,
+        {f"sensitivity/{name}.json": study["replicas"]},
+    )
 
 
 def gpu_tests() -> list[str]:
@@ -202,10 +251,11 @@ def gpu_tests() -> list[str]:
 
 def state(entry: Entry, root: Path = ROOT) -> str:
     """ "done", or what is missing, by the metrics of the paper profile."""
-    if entry.name == "benchmark":
+    if entry.measures:
         path = root / "reports" / "bench.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-        return "done" if any(not row["device"].startswith("CPU") for row in rows) else "missing"
+        there = [row for row in rows if row["name"].startswith(entry.measures)]
+        return "done" if any(not row["device"].startswith("CPU") for row in there) else "missing"
     if not entry.results:
         return "at will"
     for name, seeds in entry.results.items():

@@ -59,6 +59,40 @@ def test_every_command_is_short_enough_and_every_entry_is_on_the_page() -> None:
         assert f"| {name} |" in text, "python scripts/gpu_queue.py page"
 
 
+def test_everything_that_is_heavy_is_queued_after_what_it_starts_from() -> None:
+    params = gpu_queue.paper_params()
+    names = [entry.name for entry in gpu_queue.queue(params)]
+    asked = {f"{stage}-{item}" for stage in ("train", "evaluate") for item in params["runs"]}
+    asked |= {f"{stage}-{item}" for stage in ("optimise", "posterior") for item in params[stage]}
+    asked |= {f"sweep-{run}-{angle:g}" for run in params["sweep"]["runs"] for angle in params["sweep"]["angles"]}
+    asked |= {f"sensitivity-{name}" for name in params["sensitivity"]["hyperparameters"]}
+    assert set(names) == asked | {"gpu-tests", "benchmark", "benchmark-free-form"}
+    for entry in gpu_queue.queue(params):
+        for needed in entry.needs:
+            assert names.index(needed) < names.index(entry.name)
+
+
+def test_the_queue_goes_from_the_capsules_to_what_they_are_compared_with_and_beyond() -> None:
+    names = [entry.name for entry in gpu_queue.queue(gpu_queue.paper_params())]
+    order = [
+        "gpu-tests", "benchmark", "evaluate-capsules-mnist", "sweep-capsules-mnist-0", "optimise-capsules-mnist",
+        "train-vae-mnist", "sweep-vae-mnist-180", "train-scae-mnist", "sweep-scae-mnist-180",
+        "posterior-capsules-mnist", "sensitivity-temperature", "train-capsules-mnist-slots",
+    ]  # fmt: skip
+    assert [name for name in names if name in order] == order
+
+
+def test_minutes_of_an_optimisation_count_every_engine_and_the_refit() -> None:
+    params = gpu_queue.paper_params()
+    settings = params["optimise"]["capsules-mnist"]
+    before = gpu_queue.optimisation(params, "capsules-mnist").minutes
+    settings["engines"]["gauss-newton"]["steps"] *= 2
+    twice = gpu_queue.optimisation(params, "capsules-mnist").minutes
+    settings["refit_images"] = 0
+    assert twice > before
+    assert gpu_queue.optimisation(params, "capsules-mnist").minutes < twice
+
+
 def test_unpacking_lays_out_a_tree_with_the_paper_parameters_and_data(copy: Path, capsys) -> None:
     gpu_there.unpack(Path(".gpu"))
     tree = copy / gpu_there.TREE
@@ -103,6 +137,15 @@ def test_an_entry_is_done_once_all_its_seeds_are_there(tmp_path: Path) -> None:
     results_of(tmp_path)
     assert gpu_queue.state(entry, tmp_path) == "2 of 5 seeds"
     assert gpu_queue.state(gpu_queue.Entry("evaluate-a", "", ["true"], 1, {"evaluate/a.json": 2}), tmp_path) == "done"
+
+
+def test_a_benchmark_is_done_once_its_rows_come_from_a_gpu(tmp_path: Path) -> None:
+    entries = [entry for entry in gpu_queue.queue(gpu_queue.paper_params()) if entry.measures]
+    (tmp_path / "reports").mkdir()
+    rows = [{"name": "generative: training step", "device": "NVIDIA"}, {"name": "free-form: L-BFGS", "device": "CPU"}]
+    (tmp_path / "reports" / "bench.json").write_text(json.dumps(rows))
+    states = {entry.name: gpu_queue.state(entry, tmp_path) for entry in entries}
+    assert states == {"benchmark": "done", "benchmark-free-form": "missing"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
