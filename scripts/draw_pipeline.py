@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from pipeline.files import write_bytes  # noqa: E402
 from pipeline.reports import style  # noqa: E402
 
-WIDTH, HEIGHT = 1.0, 0.62
+WIDTH, HEIGHT = 1.08, 0.62
 """Size of a box, in inches."""
 GAP, LINE = 0.44, 0.2
 """Between boxes, across and down, in inches."""
@@ -32,7 +32,7 @@ DOES = {
     "download": "fetch and check",
     "preprocess": "split, one file",
     "train": "all seeds",
-    "evaluate": "probes",
+    "evaluate": "probes, failures",
     "optimise": "at test time",
     "posterior": "Gaussian poses",
     "sweep": "rotation ranges",
