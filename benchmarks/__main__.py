@@ -20,7 +20,7 @@ GROUPS = ("generative", "scae", "free-form", "pipeline")
 def main(
     groups: Annotated[list[str] | None, typer.Argument(help=f"{' or '.join(GROUPS)}; all by default")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    seconds: Annotated[float, typer.Option(min=1, help="how long to measure, about")] = 300.0,
+    seconds: Annotated[float, typer.Option(min=1, help="how long to measure, about")] = 400.0,
     quick: Annotated[bool, typer.Option(help="seconds, tiny sizes: to see that it runs, not for the numbers")] = False,
     output: Annotated[Path | None, typer.Option(help="file that rows are merged into; reports/bench.json")] = None,
 ) -> None:

@@ -450,8 +450,8 @@ PAGE = """\
 
 Written by `python scripts/gpu_queue.py page`. For a GPU machine without network access that has Python 3.12 and torch,
 but neither DVC, MLflow nor Pyro; it gets a copy of the working tree, runs one command of at most ten minutes at a time
-and gives back a few files. Everything below was rehearsed, from packing to collecting, with shortened parameters in
-such a Python on a CPU; the minutes are guesses until they ran on a GPU.
+and gives back a few files. The way there and back was rehearsed, from packing to collecting, with shortened parameters
+in such a Python on a CPU; the minutes are guesses until they ran on a GPU.
 
 ## Here, before
 
