@@ -327,7 +327,7 @@ def _several_seeds(
         turn = Mark(images / paired_ratio(turns, together), "the seeds one after another, same rounds")
         note = f"images of all seeds together, median of {len(together)} rounds"
         rows.append(rate(f"generative: {count} seeds stacked", images, "images/s", reference=turn, note=note))
-        # On a CPU five seeds take about as long as five times one, whichever way: training takes them in turn there.
+        # On a CPU stacking takes longer than the same seeds in turn, which is how training takes them there.
         most = Mark(STACKED_MOST, f"target on a GPU: {count} seeds in at most {STACKED_MOST:g} times one seed's step")
         times, name = paired_ratio(together, ones), f"generative: {count} seeds stacked: times one seed's step"
         target = most if count == max(STACKED) else None
