@@ -289,10 +289,15 @@ class OptimiseParams(Section):
     refit_images: int = Field(
         ge=10, description="training images (the first ones) optimised too, for a probe fit on what that finds"
     )
-    engines: dict[Name, Engine] = Field(
-        min_length=1, description="engines compared; the first one's posteriors are drawn and probed"
-    )
+    engines: dict[Name, Engine] = Field(min_length=1, description="engines compared")
+    chosen: Name = Field(description="a key of `engines`, whose posteriors are drawn and get a probe of their own")
     seed: int = Field(ge=0, description="seed of the rotations and of the presence noise")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OptimiseParams:
+        if self.chosen not in self.engines:
+            raise ValueError(f"chosen must be one of {sorted(self.engines)}")
+        return self
 
 
 class PosteriorParams(Section):

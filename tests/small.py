@@ -127,7 +127,14 @@ def small_params(**runs: Run) -> dict[str, Any]:
     """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
     chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
     generative = [name for name, run in chosen.items() if run.variant == "generative"]
-    study = {"angles": [0.0, 90.0], "images": 4, "refit_images": 12, "engines": ENGINES, "seed": 0}
+    study = {
+        "angles": [0.0, 90.0],
+        "images": 4,
+        "refit_images": 12,
+        "engines": ENGINES,
+        "chosen": "gauss-newton",
+        "seed": 0,
+    }
     return {
         "profile": "small",
         "device": "cpu",

@@ -242,6 +242,11 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "gaussian",
             "optimise.capsules-digits.run: 'capsules-digits' must have slots: own and pose_posterior: delta",
         ),
+        (
+            "optimise.capsules-digits.chosen",
+            "newton",
+            "optimise.capsules-digits: chosen must be one of ['adam', 'adam-analytic', 'gauss-newton', 'l-bfgs']",
+        ),
         ("posterior.capsules-digits.replicas", 2, "posterior.capsules-digits.replicas: 'capsules-digits' has 1"),
         (
             "sensitivity.run",
@@ -369,5 +374,5 @@ def test_every_parameter_is_described() -> None:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"
             structural = field.annotation in nested or name in top
-            described = field.description or name == "variant"
+            described = field.description or name in ("variant", "method")
             assert structural or described, f"{section.__name__}.{name} has no description"

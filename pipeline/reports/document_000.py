@@ -185,12 +185,12 @@ def parameters(evidence: Evidence) -> Finding | None:
 
 
 def _optimised(evidence: Evidence) -> tuple[str, Numbers, dict[float, dict[str, Measured]]] | None:
-    """The first executed study: its name, its numbers, and by angle what its first engine measured."""
+    """The first executed study: its name, its numbers, and by angle what its chosen engine measured."""
     for study in studies(evidence.params):
         numbers = evidence.results.numbers("optimise", study)
         if numbers is None:
             continue
-        engine = next(iter(evidence.params.optimise[study].engines))
+        engine = evidence.params.optimise[study].chosen
         angles: dict[float, dict[str, Measured]] = {}
         for angle in numbers.names("engine", engine):
             names = numbers.names("engine", engine, angle)
@@ -241,7 +241,7 @@ def optimisation_gain(evidence: Evidence) -> Finding | None:
     remarks = shortcomings(evidence.params, settings.run, seeds=gain.n, images=images)
     if angle != 0:
         remarks.append(f"turned within ±{angle:g}° (paper: upright)")
-    remarks.append(f"probe fit on {settings.refit_images:,} images, {next(iter(settings.engines))}")
+    remarks.append(f"probe fit on {settings.refit_images:,} images, {settings.chosen}")
     if {"accuracy_before", "accuracy_after"} <= set(values):
         fixed = values["accuracy_after"].minus(values["accuracy_before"]).scaled(100)
         remarks.append(f"probe fit on encoded images: {fixed.mean:+.1f} points")

@@ -220,7 +220,7 @@ def _optimised(results: Results, params: Params, written: Written) -> Iterator[D
                 partial(pictures.over_rotation, arrays["angles"], rows),
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "Where the encoder's reconstruction fails for a turned digit, climbing the same bound from there "
-                f"should repair it (as in the paper's Figure 3); engine: {next(iter(settings.engines))}.",
+                f"should repair it (as in the paper's Figure 3); engine: {settings.chosen}.",
                 "One digit turned step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
@@ -232,7 +232,7 @@ def _optimised(results: Results, params: Params, written: Written) -> Iterator[D
                 partial(curves.optimisation_curves, steps),
                 f"The bound against the work of test-time optimisation, {study}",
                 "Which engine reaches the higher bound with less work, in gradient evaluations (left) and in seconds "
-                "(right; one batch), and whether wide rotations catch up with upright digits. The vertical axis begins "
+                "(right; one batch), and whether wide rotations catch up with upright digits; the vertical axis begins "
                 "near the encoder's own bounds.",
                 "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
                 "narrowest and for the widest range of rotation.",

@@ -39,7 +39,7 @@ class Gains:
     Attributes:
         by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
             refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
-            batch), images. The refit probe is fit for the first engine only; elsewhere its accuracies are NaN.
+            batch), images. The refit probe is fit for the chosen engine only; elsewhere its accuracies are NaN.
         curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
     """
 
@@ -54,7 +54,6 @@ def optimisation_gains(
     clean = clean_probe(model, dataset, "t0", evaluate, device)
     images, labels = dataset.part("test")
     images, labels = images[: study.images], labels[: study.images]
-    first = next(iter(study.engines))
     rows, curves = [], []
     for angle in study.angles:
         pixels = _turn(images, angle, study.seed, device)
@@ -74,7 +73,7 @@ def optimisation_gains(
                 "seconds": found.seconds,
                 "images": len(images),
             }
-            if name == first:
+            if name == study.chosen:
                 encoded, optimised = _refit_probes(model, dataset, angle, engine, study, evaluate, device)
                 row["refit_accuracy_before"] = encoded.accuracy(before, labels)
                 row["refit_accuracy_after"] = optimised.accuracy(after, labels)
@@ -109,12 +108,12 @@ def _refit_probes(
 def example_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device, digit: int = 2
 ) -> Arrays:
-    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3), by the first
-    engine of the study.
+    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3), by the
+    study's chosen engine.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
-    found = _optimise(model, pixels, next(iter(study.engines.values())), study.seed)
+    found = _optimise(model, pixels, study.engines[study.chosen], study.seed)
     with torch.no_grad():
         tensors = {
             "images": pixels[:, 0],

@@ -41,7 +41,10 @@ def made_up_values() -> dict[str, Any]:
         "profile": "quick",
         "datasets": {"digits": dataset | {"source": "digits", "train": 1200, "validation": 237, "test": 360}},
         "runs": {"capsules-digits": capsules, "vae-digits": of_variant["vae"] | settings},
-        "optimise": {"capsules-digits": study | {"run": "capsules-digits", "images": 64, "engines": engines}},
+        "optimise": {
+            "capsules-digits": study
+            | {"run": "capsules-digits", "images": 64, "engines": engines, "chosen": "gauss-newton"}
+        },
         "posterior": {
             "capsules-digits": next(iter(values["posterior"].values())) | {"run": "capsules-digits", "replicas": 2}
         },

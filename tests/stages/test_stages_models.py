@@ -220,7 +220,7 @@ def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
 def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = write_root(tmp_path, small_params(scae=small_run("scae")), SCAE_SIZE)
+    root = write_root(tmp_path, small_params(capsules=small_run(), scae=small_run("scae")), SCAE_SIZE)
     monkeypatch.chdir(root)
     monkeypatch.setenv("CAPSULES_MLFLOW", "off")
     train.main("scae")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ class Encoder:
 
     def __init__(self, *, follows: bool, second: float = -LOUD) -> None:
         self.follows, self.second = follows, second
-        self.params = SimpleNamespace(temperature=0.5)
+        self.temperature = 0.5
 
     def encode(self, images: Tensor) -> Capsules:
         v = centroid(images) if self.follows else torch.tensor([0.3, 0.6]).expand(len(images), 2)

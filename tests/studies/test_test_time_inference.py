@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from small import ENGINES, EVALUATE, SIZE
+from small import ENGINES, EVALUATE, SIZE, small_params
 
 from pipeline.data.datasets import Dataset
 from pipeline.models.generative import GenerativeModel
@@ -14,9 +14,9 @@ from pipeline.studies.test_time_inference import EXAMPLE_ANGLES, example_gains, 
 
 CPU = torch.device("cpu")
 STUDY = OptimiseParams.model_validate(
-    {"run": "capsules", "angles": [0.0, 180.0], "images": 10, "refit_images": 20, "engines": ENGINES, "seed": 0}
+    small_params()["optimise"]["capsules"] | {"angles": [0.0, 180.0], "images": 10, "refit_images": 20}
 )
-ONE = STUDY.model_copy(update={"engines": {"adam": STUDY.engines["adam"]}})
+ONE = STUDY.model_copy(update={"engines": {"adam": STUDY.engines["adam"]}, "chosen": "adam"})
 
 
 def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, dataset: Dataset) -> None:
