@@ -97,7 +97,7 @@ def restored(output: str) -> list[str]:
 
 def cut(values: dict[str, Any]) -> None:
     """Every stage stays, with one run of each variant and on as little as there can be."""
-    values["runs"] = {name: values["runs"][name] for name in (CAPSULES, VAE)}
+    values["runs"] = {name: values["runs"][name] for name in (CAPSULES, SCAE, VAE)}
     values["datasets"]["digits"] |= {"train": 64, "validation": 32, "test": 32}
     for run in values["runs"].values():
         run["replicas"] = 1
