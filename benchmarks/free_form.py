@@ -22,8 +22,9 @@ from benchmarks.rows import Mark, Row, duration, rate
 from pipeline.data.datasets import load_dataset
 from pipeline.errors import UserError
 from pipeline.inference.analytic_bound import pack
-from pipeline.inference.engines import Climbed, Task, climb
+from pipeline.inference.engines import Climbed, climb
 from pipeline.inference.free_form import Optimised, optimise
+from pipeline.inference.methods import Task
 from pipeline.learning.runs import load_run
 from pipeline.models.generative import GenerativeModel
 from pipeline.params import AdamEngine, Engine, GaussNewtonEngine, GenerativeRun, LBFGSEngine, load_params

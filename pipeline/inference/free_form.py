@@ -15,7 +15,8 @@ import torch
 from torch import Generator, Tensor
 
 from pipeline.inference.analytic_bound import pack, unpack
-from pipeline.inference.engines import Climbed, Task, climb
+from pipeline.inference.engines import Climbed, climb
+from pipeline.inference.methods import Task
 from pipeline.inference.sampled_bound import mean_bound
 from pipeline.models.generative import Capsules, GenerativeModel
 from pipeline.params import Engine

@@ -1,9 +1,8 @@
 """How the claims of document 000 are answered: which run feeds which, and what each check looks at.
 
-A run counts for Table 1 when it was trained on upright images. Among several, a run on the paper's own data set comes
-first, then the order of `params.yaml`; the first that was executed answers. Figure 4 is answered by the sweep, the
-claims on test-time optimisation by the optimise studies, those on the full posterior by the posterior studies, by the
-same order. A run whose model goes beyond the paper's comes after all that do not.
+Among the runs that stand for a claim, in the order of `settings_000`, the first that was executed answers. Figure 4 is
+answered by the sweep, the claims on test-time optimisation by the optimise studies, those on the full posterior by the
+posterior studies, by the same order.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.data.formats import AFFNIST_SIZE
-from pipeline.params import GenerativeRun, Params, SCAERun
 from pipeline.reports.findings import NOT_THE_PAPERS_DATA, Evidence, Finding, Measure
-from pipeline.reports.results import Measured, Numbers, dataset_label, merged_provenance
-
-PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
-PAPER_SEEDS = 5
-PAPER_TEST_IMAGES = 10_000
-PAPER_TRAIN_IMAGES = 50_000
-"""MNIST's 60,000 less what is held out for validation; the paper does not say how many it held out."""
-PAPER_SIZES = {
-    "generative": {"objects": 16, "parts": 16, "template_size": 12},
-    "scae": {"objects": 24, "parts": 24},
-}
-PAPER_SCAE_STEPS = 300_000
+from pipeline.reports.results import Measured, Numbers, dataset_label
+from pipeline.reports.settings_000 import (
+    candidates,
+    count_test_images,
+    fewer_steps,
+    on_papers_data,
+    shortcomings,
+    studies,
+    sweep_item,
+    swept,
+    with_training,
+)
 
 MOST_PARAMETERS = 30_000
 WIDE = 90.0
@@ -52,97 +50,6 @@ TABLE_1 = [
 """Which claim stands in which cell of Table 1: claim, features, test."""
 
 
-def candidates(params: Params, variant: str, *, shifted: bool = False) -> list[str]:
-    """Runs of a variant trained on upright images, the one to be preferred first.
-
-    Args:
-        shifted: prefer runs trained on shifted images, as affNIST's protocol has it, to those on centred ones.
-    """
-    upright = [name for name, run in params.runs.items() if run.variant == variant and run.augmentation.rotation == 0]
-
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        run = params.runs[name]
-        elsewhere = params.datasets[run.dataset].source != PAPER_SOURCE
-        return bool(beyond_paper(params, name)), elsewhere, (run.augmentation.shift > 0) != shifted
-
-    return sorted(upright, key=rank)  # sorted() keeps the order of params.yaml among equals
-
-
-def beyond_paper(params: Params, run: str) -> list[str]:
-    """In what the model of `run` is another than the paper's, in words; nothing for most."""
-    settings = params.runs[run]
-    if not isinstance(settings, GenerativeRun):
-        return []
-    words = []
-    if settings.model.slots != "own":
-        words.append("parts in any slot (paper: their own)")
-    if settings.model.pose_posterior != "delta":
-        words.append("Gaussian poses (paper: delta)")
-    return words
-
-
-def studies(params: Params) -> list[str]:
-    """Optimise studies, those on the paper's data set first."""
-    return sorted(params.optimise, key=lambda name: not _on_papers_data(params, params.optimise[name].run))
-
-
-def swept(params: Params, variant: str) -> list[str]:
-    """Runs of a variant that the sweep starts from, those on the paper's data set first."""
-    names = [name for name in params.sweep.runs if params.runs[name].variant == variant]
-    return sorted(names, key=lambda name: (bool(beyond_paper(params, name)), not _on_papers_data(params, name)))
-
-
-def sweep_item(run: str, angle: float) -> str:
-    """The item of the sweep that trained `run` on rotations up to `angle` degrees."""
-    return f"{run}-{angle:g}"
-
-
-def _on_papers_data(params: Params, run: str) -> bool:
-    return params.datasets[params.runs[run].dataset].source == PAPER_SOURCE
-
-
-def shortcomings(params: Params, run: str, *, seeds: int | None = None, images: int | None = None) -> list[str]:
-    """In what the setting of `run` falls short of the paper's.
-
-    Args:
-        seeds: replicas measured, where the paper averages over several.
-        images: test images used, where the paper uses all of them.
-    """
-    settings = params.runs[run]
-    dataset = params.datasets[settings.dataset]
-    remarks = []
-    if dataset.source != PAPER_SOURCE:
-        remarks.append(f"{NOT_THE_PAPERS_DATA} ({PAPER_DATASET})")
-    else:
-        if dataset.train < PAPER_TRAIN_IMAGES:
-            remarks.append(f"trained on {dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,} or more)")
-        if images is not None and images < PAPER_TEST_IMAGES:
-            remarks.append(f"tested on {images:,} images (paper: {PAPER_TEST_IMAGES:,})")
-    remarks += beyond_paper(params, run)
-    if isinstance(settings, GenerativeRun | SCAERun):
-        paper = PAPER_SIZES[settings.variant]
-        sizes = {name: getattr(settings.model, name) for name in paper}
-        remarks += [
-            f"{name.replace('_', ' ')} {size} (paper: {paper[name]})"
-            for name, size in sizes.items()
-            if size != paper[name]
-        ]
-    if seeds is not None and seeds < PAPER_SEEDS:
-        remarks.append(f"{seeds} seed{'s' * (seeds != 1)} (paper: {PAPER_SEEDS})")
-    return remarks
-
-
-def count_test_images(params: Params, run: str) -> int:
-    """Test images of the data set that `run` is trained on."""
-    return params.datasets[params.runs[run].dataset].test
-
-
-def with_training(evidence: Evidence, run: str, numbers: Numbers) -> list[dict[str, object]]:
-    """The provenance of `numbers`, with that of the training it rests on before it."""
-    trained = evidence.results.numbers("train", run)
-    return [*(trained.records if trained else []), *numbers.records]
-
-
 def _probe(features: str, test: str, variant: str) -> Measure:
     """Accuracy (%) of the probe refit on equally warped images, the protocol that matches the paper's figures."""
 
@@ -159,7 +66,7 @@ def _probe(features: str, test: str, variant: str) -> Measure:
             canvas = evidence.params.datasets[evidence.params.runs[run].dataset].canvas
             if affine and canvas != AFFNIST_SIZE:
                 remarks.append(f"{canvas}x{canvas} canvas (paper: {AFFNIST_SIZE}x{AFFNIST_SIZE})")
-            if affine and official is None and _on_papers_data(evidence.params, run):
+            if affine and official is None and on_papers_data(evidence.params, run):
                 # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             records = with_training(evidence, run, numbers)
@@ -289,20 +196,10 @@ def _wide_training_hurts(features: str) -> Measure:
             dataset_label(items[-1].records),
             [record for numbers in items for record in numbers.records],
             holds=falls(accuracies),
-            remarks=remarks + _fewer_steps(evidence.params, run, items),
+            remarks=remarks + fewer_steps(evidence.params, run, items),
         )
 
     return measure
-
-
-def _fewer_steps(params: Params, run: str, items: Sequence[Numbers]) -> list[str]:
-    """That an SCAE was trained for fewer steps than its authors', where it was; `items` are those of its sweep."""
-    settings = params.runs[run]
-    if not isinstance(settings, SCAERun):
-        return []
-    epochs = [merged_provenance(numbers.records)["epochs"] or 0 for numbers in items]
-    steps = min(epochs) * (params.datasets[settings.dataset].train // settings.training.batch_size)
-    return [f"SCAE: {steps:,.0f} steps (paper: {PAPER_SCAE_STEPS:,})"] if steps < PAPER_SCAE_STEPS else []
 
 
 def no_reliable_lead(evidence: Evidence) -> Finding | None:
@@ -319,7 +216,7 @@ def no_reliable_lead(evidence: Evidence) -> Finding | None:
     challengers = [capsules, scae] if scae else [capsules]
     pairs = [(by_angle[angle], vae[2][angle]) for _, _, by_angle in challengers for angle in wide]
     swept_items = [numbers for _, items, _ in (*challengers, vae) for numbers in items]
-    remarks = _fewer_steps(evidence.params, scae[0], scae[1]) if scae else ["without SCAE"]
+    remarks = fewer_steps(evidence.params, scae[0], scae[1]) if scae else ["without SCAE"]
     seeds = min(accuracy.n for pair in pairs for accuracy in pair)
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
@@ -362,7 +259,7 @@ def children_classify(evidence: Evidence) -> Finding | None:
 def _posterior(evidence: Evidence) -> tuple[Numbers, list[dict[str, object]], list[str]] | None:
     """The first executed posterior study: its numbers, their provenance and remarks, the paper's data first."""
     params = evidence.params
-    for study in sorted(params.posterior, key=lambda name: not _on_papers_data(params, params.posterior[name].run)):
+    for study in sorted(params.posterior, key=lambda name: not on_papers_data(params, params.posterior[name].run)):
         numbers = evidence.results.numbers("posterior", study)
         if numbers is not None:
             settings = params.posterior[study]

@@ -16,10 +16,10 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from pipeline.params import Params
 from pipeline.reports import pictures
 from pipeline.reports.curves import ACCURACY
-from pipeline.reports.document_000 import sweep_item
 from pipeline.reports.drawings import Drawing, Written
 from pipeline.reports.failures_000 import deviations
 from pipeline.reports.results import Numbers, Results
+from pipeline.reports.settings_000 import sweep_item
 from pipeline.reports.style import BLUE, FAINT, INK, WIDTH, in_house_style, look, panels
 
 LAYERS = {"parts": "parts", "objects": "objects"}

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from pipeline.params import Params
-from pipeline.reports.document_000 import sweep_item
 from pipeline.reports.drawings import Written
 from pipeline.reports.failure_figures import HYPERPARAMETERS
 from pipeline.reports.failures_000 import deviations
 from pipeline.reports.results import Measured, Numbers, Record, Results, dataset_label
+from pipeline.reports.settings_000 import sweep_item
 from pipeline.reports.table import Table, spread, tracked
 
 Row = tuple[list[object], dict[str, Measured | None], Numbers]

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.params import GenerativeRun
-from pipeline.reports.document_000 import candidates, count_test_images, shortcomings, sweep_item, swept, with_training
 from pipeline.reports.findings import Evidence, Finding, Measure
 from pipeline.reports.results import Measured, Numbers, dataset_label
+from pipeline.reports.settings_000 import candidates, count_test_images, shortcomings, sweep_item, swept, with_training
 
 MANY = 0.5
 """Share of the templates that need a copy for "many are near affine copies" to hold."""

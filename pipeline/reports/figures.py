@@ -16,9 +16,10 @@ from pipeline.files import write_bytes
 from pipeline.params import Params
 from pipeline.reports import curves, failure_figures, pictures, style
 from pipeline.reports.claims import Claim, load_claims
-from pipeline.reports.document_000 import PAPER_DATASET, TABLE_1, sweep_item
+from pipeline.reports.document_000 import TABLE_1
 from pipeline.reports.drawings import Drawing, Written
 from pipeline.reports.results import Numbers, Record, ResultError, Results, dataset_label, merged_provenance
+from pipeline.reports.settings_000 import PAPER_DATASET, sweep_item
 from pipeline.reports.style import look
 
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")

@@ -12,9 +12,10 @@ from pipeline.params import Params
 from pipeline.reports import failure_tables
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
-from pipeline.reports.document_000 import PAPER_DATASET, PROBE_SDS
+from pipeline.reports.document_000 import PROBE_SDS
 from pipeline.reports.figures import Written, companions, other_images, paper_table_1, probe_table, sweep_table
 from pipeline.reports.results import Measured, Results, dataset_label
+from pipeline.reports.settings_000 import PAPER_DATASET
 from pipeline.reports.style import look
 from pipeline.reports.table import Table, spread, tracked
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import torch
 from small import ENGINES
 from torch import Tensor
 
-from pipeline.inference import engines
+from pipeline.inference import curvature, l_bfgs, methods
 from pipeline.inference.analytic_bound import analytic_bound, pack
 from pipeline.inference.curvature import Linearised
-from pipeline.inference.engines import Climbed, Task, climb
+from pipeline.inference.engines import Climbed, climb
+from pipeline.inference.methods import Task
 from pipeline.models.generative import GenerativeModel
 from pipeline.params import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 
@@ -64,11 +66,17 @@ class Bowl:
         )
 
 
+def put_in_place(monkeypatch: pytest.MonkeyPatch, value: Callable[..., Any], linearise: Callable[..., Any]) -> None:
+    """`value` and `linearise` in place of the bound and its curvature."""
+    for module in (methods, l_bfgs):
+        monkeypatch.setattr(module, "analytic_value", value)
+    monkeypatch.setattr(curvature, "linearise", linearise)
+
+
 @pytest.fixture
 def bowl(monkeypatch: pytest.MonkeyPatch) -> Bowl:
     bowl = Bowl(4)
-    monkeypatch.setattr(engines, "analytic_value", bowl.value)
-    monkeypatch.setattr(engines.curvature, "linearise", bowl.linearise)
+    put_in_place(monkeypatch, bowl.value, bowl.linearise)
     return bowl
 
 
@@ -115,8 +123,7 @@ def test_a_step_that_leads_up_is_not_taken(bowl: Bowl, monkeypatch: pytest.Monke
         found = bowl.linearise(*arguments)
         return Linearised(found.value, -found.gradient, *list(vars(found).values())[2:])
 
-    monkeypatch.setattr(engines, "analytic_value", wrong)
-    monkeypatch.setattr(engines.curvature, "linearise", wrong_linearised)
+    put_in_place(monkeypatch, wrong, wrong_linearised)
     start = torch.zeros(4, SIZE, dtype=torch.float64)
     for method in ("adam", "l-bfgs", "gauss-newton"):
         found = climb(bowl.task(), start, engine(method, 20))
@@ -166,15 +173,15 @@ def test_a_restart_keeps_the_better_of_two_climbs(model: GenerativeModel, images
 
 def test_empty_places_of_the_memory_change_no_direction() -> None:
     """The first direction is steepest descent in the scaled space; after one move with curvature it is BFGS's own."""
-    method = engines.LBFGSMethod(LBFGSEngine(method="l-bfgs", memory=4, steps=1, tolerance=0.1))
+    method = l_bfgs.LBFGSMethod(LBFGSEngine(method="l-bfgs", memory=4, steps=1, tolerance=0.1))
     generator = torch.Generator().manual_seed(3)
     method.gradient = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     method.moves = method.changes = torch.zeros(2, 4, 5, dtype=torch.float64)
     torch.testing.assert_close(method._direction(), -method.gradient)
     move = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     change = move * torch.tensor([1.0, 2.0, 3.0, 0.5, 1.5], dtype=torch.float64)
-    method.moves = engines._push(method.moves, move)
-    method.changes = engines._push(method.changes, change)
+    method.moves = l_bfgs._push(method.moves, move)
+    method.changes = l_bfgs._push(method.changes, change)
     found = method._direction()
     for image in range(2):
         s, y, g = move[image], change[image], method.gradient[image]

@@ -10,7 +10,7 @@ from made_up import DATASET, TESTS, Writer, copies, equivariance, record, spread
 
 from pipeline.params import Params, parse_params
 from pipeline.reports.claims import Claim, ClaimsError, load_claims
-from pipeline.reports.document_000 import beyond_paper, candidates, falls, swept
+from pipeline.reports.document_000 import falls
 from pipeline.reports.failures_000 import grows
 from pipeline.reports.findings import Finding
 from pipeline.reports.results import Measured, ResultError, merged_provenance
@@ -24,6 +24,7 @@ from pipeline.reports.scorecard import (
     judge,
     tolerance,
 )
+from pipeline.reports.settings_000 import beyond_paper, candidates, swept
 
 MNIST = {"source": "mnist", "train": 50_000, "validation": 10_000, "test": 10_000}
 
