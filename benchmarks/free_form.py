@@ -45,7 +45,7 @@ def engines(adam_steps: int) -> dict[str, Engine]:
         "Adam, sampled": AdamEngine(
             method="adam", bound="sampled", learning_rate=0.03, steps=adam_steps, tolerance=TOLERANCE
         ),
-        "L-BFGS": LBFGSEngine(method="l-bfgs", memory=10, steps=300, tolerance=TOLERANCE),
+        "L-BFGS": LBFGSEngine(method="l-bfgs", restarts=1, memory=10, steps=300, tolerance=TOLERANCE),
         "Gauss-Newton": GaussNewtonEngine(method="gauss-newton", restarts=1, steps=40, tolerance=TOLERANCE),
     }
 
@@ -107,7 +107,7 @@ def measure(device: torch.device, limit: float, budget: Budget, quick: bool = Fa
 
 def _most(engine: Engine) -> int:
     """Evaluations that an image takes at most."""
-    climbs = engine.restarts + 1 if isinstance(engine, GaussNewtonEngine) else 1
+    climbs = engine.restarts + 1 if not isinstance(engine, AdamEngine) else 1
     return climbs * (engine.steps + 1)
 
 

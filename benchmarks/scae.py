@@ -12,7 +12,7 @@ from benchmarks.generative import PEER_MS, operations
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
 from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.replicas import Replicas
+from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.models.scae import SCAE
 from pipeline.params import SCAERun, load_params
 
@@ -46,6 +46,7 @@ class Step:
 
     def __call__(self) -> None:
         gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch)
+        clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
         for name, parameter in self.replicas.parameters.items():
             parameter.grad = gradients[name]
         self.optimiser.step()

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline.errors import UserError
+from pipeline.learning.variation import varied_model
 
 MAX_ANGLE = 180.0
 
@@ -243,7 +244,7 @@ class EvaluateParams(Section):
 
 
 class _Engine(Section):
-    steps: int = Field(ge=1, le=100_000, description="gradient evaluations of an image, at most")
+    steps: int = Field(ge=1, le=100_000, description="gradient evaluations of an image in one climb, at most")
     tolerance: float = Field(
         gt=0,
         description="nats: an image whose bound rises by less over some evaluations has converged; a sampled bound is "
@@ -261,20 +262,23 @@ class AdamEngine(_Engine):
     learning_rate: float = Field(gt=0, le=1, description="first step size; falls to a tenth along a cosine")
 
 
-class LBFGSEngine(_Engine):
+class _Restarted(_Engine):
+    restarts: int = Field(
+        ge=0, le=100, description="climbs from a little off the best found, which often find a better"
+    )
+
+
+class LBFGSEngine(_Restarted):
     """Limited-memory BFGS on the analytic bound, a line search for each image."""
 
     method: Literal["l-bfgs"]
     memory: int = Field(ge=1, le=100, description="moves that the curvature is read off")
 
 
-class GaussNewtonEngine(_Engine):
+class GaussNewtonEngine(_Restarted):
     """Damped Gauss-Newton steps (Levenberg-Marquardt) on the analytic bound."""
 
     method: Literal["gauss-newton"]
-    restarts: int = Field(
-        ge=0, le=100, description="climbs from a little off the best found, which often find a better"
-    )
 
 
 Engine = Annotated[AdamEngine | LBFGSEngine | GaussNewtonEngine, Field(discriminator="method")]
@@ -313,18 +317,6 @@ class PosteriorParams(Section):
     )
     grid_samples: int = Field(ge=1, le=10_000, description="samples of each validation image for each pair of sds")
     seed: int = Field(ge=0, description="seed of the samples")
-
-
-def varied_model(model: GenerativeModelParams, name: str, value: float) -> GenerativeModelParams:
-    """The model with one hyperparameter set to `value`.
-
-    `pose_sd_start` moves along with `pose_sd_floor` by the same ratio: a floor above the start makes no model, and one
-    near it leaves the sds no way to shrink.
-    """
-    changes = {name: value}
-    if name == "pose_sd_floor":
-        changes["pose_sd_start"] = model.pose_sd_start * value / model.pose_sd_floor
-    return GenerativeModelParams.model_validate({**model.model_dump(), **changes})
 
 
 class Params(Section):

@@ -17,6 +17,7 @@ def main(study: str) -> None:
         from pipeline.compute import choose_device
         from pipeline.data.datasets import load_dataset
         from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.learning.gradient import DivergedError
         from pipeline.learning.runs import load_run
         from pipeline.models.generative import GenerativeModel
         from pipeline.studies.summary import flat, nest, stack_replicas
@@ -40,7 +41,11 @@ def main(study: str) -> None:
         seconds = time.monotonic() - start
         measured = stack_replicas([gain.by_angle for gain in gains])
         measured["angle"] = measured["angle"].map("{:g}".format)
-        long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric").dropna()
+        long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric")
+        # Only the chosen engine has a probe of its own.
+        long = long[(long["engine"] == settings.chosen) | ~long["metric"].str.startswith("refit_")]
+        if long["value"].isna().any():
+            raise DivergedError(f"{study}: not finite: {', '.join(long[long['value'].isna()]['metric'].unique())}")
         curves = stack_replicas([gain.curve for gain in gains])
         provenance = workspace.provenance(
             dataset_label=dataset.label,

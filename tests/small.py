@@ -112,7 +112,7 @@ FAILURES = FailureParams(turns=[90.0, 180.0], images=10, starts=4, steps=3, thre
 
 ENGINES = {
     "gauss-newton": {"method": "gauss-newton", "restarts": 1, "steps": 3, "tolerance": 0.1},
-    "l-bfgs": {"method": "l-bfgs", "memory": 3, "steps": 3, "tolerance": 0.1},
+    "l-bfgs": {"method": "l-bfgs", "restarts": 1, "memory": 3, "steps": 3, "tolerance": 0.1},
     "adam": {"method": "adam", "bound": "sampled", "learning_rate": 0.03, "steps": 3, "tolerance": 0.1},
 }
 """Of free-form inference."""

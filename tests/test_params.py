@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from pipeline.errors import UserError
-from pipeline.params import GenerativeModelParams, Params, ParamsError, load_params, parse_params, varied_model
+from pipeline.learning.variation import varied_model
+from pipeline.models.generative import GenerativeModel
+from pipeline.params import GenerativeModelParams, Params, ParamsError, load_params, parse_params
 
 ROOT = Path(__file__).parents[1]
 PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))
@@ -290,7 +293,17 @@ def test_a_floor_moves_the_start_along_and_nothing_else(values: dict[str, Any]) 
     assert changed == model.model_copy(
         update={"pose_sd_floor": 2 * model.pose_sd_floor, "pose_sd_start": 2 * model.pose_sd_start}
     )
-    assert varied_model(model, "temperature", 0.5) == model.model_copy(update={"temperature": 0.5})
+
+
+def test_a_temperature_holds_from_the_first_step_to_the_last(values: dict[str, Any]) -> None:
+    model = parse_params(values).runs["capsules-digits"].model
+    assert isinstance(model, GenerativeModelParams)
+    changed = varied_model(model, "temperature", 0.5)
+    assert changed == model.model_copy(update={"temperature": 0.5, "final_temperature": 0.5})
+    built = GenerativeModel(changed, 28)
+    assert [built.train(mode).temperature_at(torch.tensor(3.0)) for mode in (True, False)] == [0.5, 0.5]
+    falling = model.model_copy(update={"temperature": 2.0, "final_temperature": 1.0})
+    assert varied_model(falling, "temperature", 0.5).final_temperature == 0.25, "the schedule's ratio is kept"
 
 
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:

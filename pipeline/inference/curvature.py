@@ -104,7 +104,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
         to_inverse = (drawings.slopes(to_colour, to_alpha) @ drawings.pixels).flatten(2)  # (N, P, 6)
-        gradient.unflatten(1, (-1, STATE))[:, :P, 1:] += (to_inverse.unsqueeze(-2) @ drawings.turn).squeeze(-2)
+        gradient.unflatten(1, (-1, STATE))[:, :P, 1:] += (to_inverse.unsqueeze(-2) @ drawings.inverse_slope).squeeze(-2)
         t = presence.mean.detach()
         jacobian = _jacobian(drawings, t, slope.unflatten(1, (-1, STATE))[:, :P, 0])
         pixels = _pixel_curvature(drawings, jacobian, model.params.pixel_sd)
@@ -120,7 +120,7 @@ class _Drawings:
     colour_slope: Tensor  # (N, P, S, S, 2), by the point
     alpha_slope: Tensor  # (N, P, S, S, 2)
     pixels: Tensor  # (S S, 3), homogeneous: the points sampled are these times the inverse poses
-    turn: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
+    inverse_slope: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
         """Derivatives by the points, given those by the drawings: `[N, P, 2, S S]`."""
@@ -136,10 +136,12 @@ def _draw(model: GenerativeModel, A: Tensor) -> _Drawings:
         colour, alpha = sample_templates(model.templates.detach(), points).unbind(2)
         (colour_slope,) = torch.autograd.grad(colour.sum(), points, retain_graph=True)
         (alpha_slope,) = torch.autograd.grad(alpha.sum(), points)
-    return _Drawings(colour.detach(), alpha.detach(), colour_slope, alpha_slope, pixel_centres(A, size), _turn(A))
+    return _Drawings(
+        colour.detach(), alpha.detach(), colour_slope, alpha_slope, pixel_centres(A, size), _inverse_slope(A)
+    )
 
 
-def _turn(A: Tensor) -> Tensor:
+def _inverse_slope(A: Tensor) -> Tensor:
     """The derivative of the inverse pose (six numbers) by the pose `A [N, P, 6]`: `[N, P, 6, 6]`."""
 
     def inverse(A: Tensor) -> Tensor:
@@ -176,7 +178,7 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
     # From inverse poses to poses: a 7x7 matrix on either side of each pair of parts' block
-    turn = F.pad(drawings.turn, (1, 0, 1, 0))
+    turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is to be turned
     left = (each @ turn).transpose(-1, -2).flatten(1, 2)  # (N, 7 P, 7 P)

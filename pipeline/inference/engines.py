@@ -26,7 +26,7 @@ from pipeline.inference.analytic_bound import STATE
 from pipeline.inference.gauss_newton import GaussNewtonMethod
 from pipeline.inference.l_bfgs import LBFGSMethod
 from pipeline.inference.methods import AdamMethod, Method, Task
-from pipeline.params import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
+from pipeline.params import AdamEngine, Engine, LBFGSEngine
 
 
 def method_of(engine: Engine) -> Method:
@@ -44,7 +44,7 @@ class Climbed:
         states: the best states `[N, V]`, or the last ones where values are noisy.
         values: their negative bounds `[N]`; infinite before the first.
         evaluations: gradient evaluations that each image took, `[N]`.
-        rounds: evaluations of the image that took most.
+        rounds: rounds of all climbs so far, one evaluation in each for every image still at work.
         seconds: wall-clock time of the whole batch, without what `watch` took.
     """
 
@@ -73,7 +73,7 @@ def climb(task: Task, states: Tensor, engine: Engine, watch: Watch | None = None
     """
     climbed = Climbed.start(states)
     _ascend(task, states, engine, climbed, watch, at)
-    for _ in range(engine.restarts if isinstance(engine, GaussNewtonEngine) else 0):
+    for _ in range(0 if isinstance(engine, AdamEngine) else engine.restarts):
         _ascend(task, _kicked(climbed.states, task.generator), engine, climbed, watch, at)
     return climbed
 

@@ -65,7 +65,12 @@ def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: 
         images: `[N, 1, S, S]` in [0, 1], on the model's device.
         engine: which method, and its settings.
         generator: of the presence samples.
+
+    Raises:
+        ValueError: the model's parts may stand in any slot, or its poses are Gaussian: neither has an analytic bound.
     """
+    if model.params.slots != "own" or model.gaussian:
+        raise ValueError("free-form inference needs slots: own and pose_posterior: delta")
     with _frozen(model):
         with torch.no_grad():
             start = model.encode(images)

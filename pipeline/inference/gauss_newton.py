@@ -13,7 +13,7 @@ from pipeline.params import GaussNewtonEngine
 
 class GaussNewtonMethod(Method):
     """Gauss-Newton with Levenberg and Marquardt's damping: lighter where the quadratic foretold the rise, heavier where
-    it did not, and ten times so where there was none.
+    it did not, and three times so where there was none.
 
     The damping never falls to nothing: the routing, which the curvature holds fixed, is not quadratic at all.
     """

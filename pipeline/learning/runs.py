@@ -14,8 +14,9 @@ from pipeline.data.datasets import Dataset
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Trained, group_replicas, train
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
+from pipeline.learning.variation import varied_model, with_epochs
 from pipeline.models import Model, build_model
-from pipeline.params import GenerativeRun, Run, SensitivityParams, SweepParams, varied_model
+from pipeline.params import GenerativeRun, Run, SensitivityParams, SweepParams
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import Part, TrackedRun
@@ -101,16 +102,16 @@ def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
     the run's own epochs: systems differ in how long they have to learn.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
-    training = run.training.model_copy(update={"epochs": math.ceil(run.training.epochs * sweep.training_share)})
-    changes = {"replicas": sweep.replicas, "augmentation": augmentation, "training": training}
-    return run.model_copy(update=changes)
+    changes = {"replicas": sweep.replicas, "augmentation": augmentation}
+    return with_epochs(run, math.ceil(run.training.epochs * sweep.training_share)).model_copy(update=changes)
 
 
 def varied(run: GenerativeRun, name: str, value: float, sensitivity: SensitivityParams) -> GenerativeRun:
     """A run with one hyperparameter set to `value`, with the sensitivity study's replicas and epochs."""
-    training = run.training.model_copy(update={"epochs": sensitivity.epochs})
-    model = varied_model(run.model, name, value)
-    return run.model_copy(update={"replicas": sensitivity.replicas, "training": training, "model": model})
+    shorter = with_epochs(run, sensitivity.epochs)
+    assert isinstance(shorter, GenerativeRun)
+    model = varied_model(shorter.model, name, value)
+    return shorter.model_copy(update={"replicas": sensitivity.replicas, "model": model})
 
 
 def _seeds(run: Run) -> list[int]:

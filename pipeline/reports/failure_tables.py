@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-import pandas as pd
-
 from pipeline.params import Params
 from pipeline.reports.drawings import Written
 from pipeline.reports.failure_figures import HYPERPARAMETERS
 from pipeline.reports.failures_000 import deviations
-from pipeline.reports.results import Measured, Numbers, Record, Results, dataset_label
+from pipeline.reports.results import Results
 from pipeline.reports.settings_000 import sweep_item
-from pipeline.reports.table import Table, spread, tracked
-
-Row = tuple[list[object], dict[str, Measured | None], Numbers]
-"""The keys of a row, what was measured by column, and where."""
-
-
-def _table(
-    name: str, title: str, caption: str, keys: Sequence[str], heads: dict[str, tuple[str, int]], rows: Iterable[Row]
-) -> list[Table]:
-    """A table of `rows`, none where there are none.
-
-    Args:
-        keys: names of the key columns.
-        heads: by column, its heading for people and the digits after the point.
-    """
-    data, shown = [], []
-    records: list[Record] = []
-    for values, measured, numbers in rows:
-        records += [record for record in numbers.records if record not in records]
-        seeds = max((found.n for found in measured.values() if found), default=0)
-        cells: dict[str, object] = dict(zip(keys, values, strict=True))
-        for column in heads:
-            found = measured[column]
-            cells[column], cells[f"{column}_sd"] = (found.mean, found.sd) if found else (None, None)
-        data.append(
-            cells | {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
-        )
-        text = [
-            "" if found is None else spread(found.mean, found.sd, found.n, digits)
-            for found, (_, digits) in ((measured[column], head) for column, head in heads.items())
-        ]
-        shown.append(
-            [*(f"{value:g}" if isinstance(value, float) else str(value) for value in values), str(seeds), *text]
-        )
-    if not data:
-        return []
-    head = [*keys, "seeds", *(words for words, _ in heads.values())]
-    caption = f"{caption} On {dataset_label(records)}, mean ± sd over seeds."
-    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown, columns=head), records)]
+from pipeline.reports.table import Row, Table, measured_table
 
 
 def equivariance(results: Results, params: Params, written: Written) -> list[Table]:
@@ -80,7 +38,7 @@ def equivariance(results: Results, params: Params, written: Written) -> list[Tab
         "what they would be had no pose followed. Switched: share of the capsules present in either image that are "
         "absent in the other."
     )
-    return _table("equivariance", "Poses in turned images", caption, ["run", "layer", "angle"], heads, rows)
+    return measured_table("equivariance", "Poses in turned images", caption, ["run", "layer", "angle"], heads, rows)
 
 
 def templates(results: Results, params: Params, written: Written) -> list[Table]:
@@ -90,6 +48,7 @@ def templates(results: Results, params: Params, written: Written) -> list[Table]
         "pairs": ("pairs alike (%)", 1),
         "copied": ("with a copy (%)", 1),
         "strokes_pairs": ("strokes: pairs alike (%)", 1),
+        "strokes_pairs_sd": ("sd over draws", 1),
         "strokes_copied": ("strokes: with a copy (%)", 1),
     }
     rows: list[Row] = []
@@ -103,10 +62,10 @@ def templates(results: Results, params: Params, written: Written) -> list[Table]
     caption = (
         "Pairs of templates alike under the best affine map: a correlation of at least "
         f"{params.failures.threshold:g}; templates that draw less than a hundredth of the ink are left out. Beside "
-        "them the same of windows on strokes of the digits, as large as a template is drawn: strokes are alike too, "
-        "and the more so the coarser the digits."
+        "them the same of as many windows on strokes of the digits, as large as a template is drawn, in the mean over "
+        "several draws: strokes are alike too, and the more so the coarser the digits."
     )
-    return _table("templates", "Templates that are affine copies of each other", caption, ["run"], heads, rows)
+    return measured_table("templates", "Templates that are affine copies of each other", caption, ["run"], heads, rows)
 
 
 def part_use(results: Results, params: Params, written: Written) -> list[Table]:
@@ -138,7 +97,9 @@ def part_use(results: Results, params: Params, written: Written) -> list[Table]:
         "the digit's (intersection over union: a model that draws the same for every digit is consistent, and "
         "covers little); and how many templates are affine copies of each other."
     )
-    return _table("part-use", "Consistency of part use over training ranges", caption, ["run", "angle"], heads, rows)
+    return measured_table(
+        "part-use", "Consistency of part use over training ranges", caption, ["run", "angle"], heads, rows
+    )
 
 
 def sensitivity(results: Results, params: Params, written: Written) -> list[Table]:
@@ -158,13 +119,14 @@ def sensitivity(results: Results, params: Params, written: Written) -> list[Tabl
                 ([HYPERPARAMETERS.get(name, name), float(value), "yes" * (float(value) == own)], percent, numbers)
             )
     caption = (
-        f"{params.sensitivity.run} trained for {params.sensitivity.epochs} epochs with one hyperparameter changed: "
+        f"{params.sensitivity.run} trained for {params.sensitivity.epochs} epochs with one hyperparameter changed, "
+        "its schedule shortened alike: "
         "accuracy of the probes on clean images, pixel error squared and summed per image. The sd that a part's pose "
         "starts from moves along with its least sd. Bounds are left out: at different sds and temperatures they bound "
         "different densities."
     )
     keys = ["hyperparameter", "value", "the run's own"]
-    return _table("sensitivity", "Sensitivity to hyperparameters", caption, keys, heads, rows)
+    return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, keys, heads, rows)
 
 
 BUILDERS = (equivariance, templates, part_use, sensitivity)

@@ -266,7 +266,7 @@ def _accuracy(results: Results, params: Params, written: Written) -> Iterator[Dr
             partial(curves.accuracy_over_rotation, table, beside),
             f"Probe accuracy over rotation, {' and '.join(group)}",
             "How fast each representation loses the class as test images turn further than any it was trained on, with "
-            "the probe refit (left, the paper's protocol) and kept (right); bars are one sd over seeds"
+            "the probe refit (left: what the paper's capsules agree with) and kept (right); bars: one sd over seeds"
             f"{stand_in}{other_images(params, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from pipeline.reports.results import Record, dataset_label, merged_provenance
+from pipeline.reports.results import Measured, Numbers, Record, dataset_label, merged_provenance
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,42 @@ def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str
 
 def tracked(records: Sequence[Record]) -> str:
     return " ".join(merged_provenance(records)["tracking_runs"])
+
+
+Row = tuple[list[object], dict[str, Measured | None], Numbers]
+"""The keys of a row, what was measured by column, and where."""
+
+
+def measured_table(
+    name: str, title: str, caption: str, keys: Sequence[str], heads: dict[str, tuple[str, int]], rows: Iterable[Row]
+) -> list[Table]:
+    """A table of `rows`, none where there are none.
+
+    Args:
+        keys: names of the key columns.
+        heads: by column, its heading for people and the digits after the point.
+    """
+    data, shown = [], []
+    records: list[Record] = []
+    for values, measured, numbers in rows:
+        records += [record for record in numbers.records if record not in records]
+        seeds = max((found.n for found in measured.values() if found), default=0)
+        cells: dict[str, object] = dict(zip(keys, values, strict=True))
+        for column in heads:
+            found = measured[column]
+            cells[column], cells[f"{column}_sd"] = (found.mean, found.sd) if found else (None, None)
+        data.append(
+            cells | {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
+        )
+        text = [
+            "" if found is None else spread(found.mean, found.sd, found.n, digits)
+            for found, (_, digits) in ((measured[column], head) for column, head in heads.items())
+        ]
+        shown.append(
+            [*(f"{value:g}" if isinstance(value, float) else str(value) for value in values), str(seeds), *text]
+        )
+    if not data:
+        return []
+    head = [*keys, "seeds", *(words for words, _ in heads.values())]
+    caption = f"{caption} On {dataset_label(records)}, mean ± sd over seeds."
+    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown, columns=head), records)]

@@ -17,7 +17,7 @@ from pipeline.reports.figures import Written, companions, other_images, paper_ta
 from pipeline.reports.results import Measured, Results, dataset_label
 from pipeline.reports.settings_000 import PAPER_DATASET
 from pipeline.reports.style import look
-from pipeline.reports.table import Table, spread, tracked
+from pipeline.reports.table import Row, Table, measured_table, spread, tracked
 
 PAPER = f"the paper ({PAPER_DATASET})"
 PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
@@ -51,7 +51,7 @@ def table_1(results: Results, params: Params, written: Written) -> list[Table]:
         caption = (
             f"Accuracy (%) of a linear probe on {dataset_label(records)}, test images turned within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
-            "protocol behind the paper's figures (MNIST, five seeds). Probe fixed: fit on clean images only"
+            "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean ones only"
             f"{other_images(params, group)}."
         )
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
@@ -171,6 +171,24 @@ def optimised(results: Results, params: Params, written: Written) -> list[Table]
     return [Table("optimise", "Test-time optimisation", caption, data, pd.DataFrame(shown, columns=head), records)]
 
 
+def clusters(results: Results, params: Params, written: Written) -> list[Table]:
+    """Unsupervised classification: k-means on the features of the test images."""
+    rows: list[Row] = []
+    for run in params.runs:
+        numbers = results.numbers("evaluate", run)
+        if numbers is None:
+            continue
+        for features in numbers.names("kmeans"):
+            found = numbers.measured("kmeans", features)
+            rows.append(([run, look(features).name], {"accuracy": found.scaled(100) if found else None}, numbers))
+    caption = (
+        "k-means in ten clusters on the features of the clean test images, without labels; accuracy (%) under the best "
+        "one-to-one matching of clusters to classes."
+    )
+    heads = {"accuracy": ("accuracy (%)", 1)}
+    return measured_table("clusters", "Clusters without labels", caption, ["run", "features"], heads, rows)
+
+
 _GUIDES = {
     "delta": "delta poses, Gaussians around them",
     "refined": "Gaussian poses, from the delta solution",
@@ -208,7 +226,8 @@ def posterior(results: Results, params: Params, written: Written) -> list[Table]
         f"Encoders with a full posterior over poses on {dataset_label(records)}: evidence lower bound and "
         "importance-weighted bound of the given number of samples, in nats per test image, all of guides with a "
         "density; accuracy of probes on clean images, refit: mean ± sd over seeds. The delta encoder is measured with "
-        "Gaussians around its poses, whose two sds validation images chose."
+        "Gaussians around its poses, whose two sds validation images chose. From scratch, generative model and encoder "
+        "are trained together: its bounds are those of another model."
     )
     data = pd.DataFrame(rows)
     text = pd.DataFrame(shown, columns=[*head, "t0 and A0 probe (%)"])
@@ -282,7 +301,7 @@ def build_tables(results: Results, params: Params, written: Written) -> list[Tab
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    builders = (table_1, optimised, posterior, sweep, *failure_tables.BUILDERS, training)
+    builders = (table_1, clusters, optimised, posterior, sweep, *failure_tables.BUILDERS, training)
     return [part for build in builders for part in build(results, params, written)]
 
 

@@ -51,7 +51,7 @@ def log_weights(model: GenerativeModel, images: Tensor, samples: int, generator:
     Their mean over k estimates the evidence lower bound, `importance_weighted` a tighter one. Both bound
     log p(x) of the model with the choice of parent summed out, from below. The density of the parts' poses integrates
     to Z <= 1 (see `layers.hierarchy`), so that what is bounded lies itself below log p(x) of the normalised model: a
-    bound of a bound, the same for every guide.
+    bound of a bound: the same for all guides of one model, as far below as Z is from 1 for another's.
 
     Raises:
         ValueError: the guide's poses are deltas, which have no density: its "bound" is of no one quantity.

@@ -1,16 +1,18 @@
 """What a full variational posterior over poses is worth (document 000, section 2.3).
 
-Three guides are compared at equal numbers of epochs behind them:
+Three guides are compared:
 
 - `delta`: the encoder learnt with delta poses, together with the model. A delta has no density, so that its bound is
   on another scale. It is measured with Gaussians around its poses whose two sds, one for all parts and one for all
   objects, are those of a grid with the highest evidence lower bound on validation images.
 - `refined`: an encoder with Gaussian poses that starts there and is trained further, the generative model kept.
-- `scratch`: model and encoder trained with Gaussian poses from the first step.
+- `scratch`: model and encoder trained with Gaussian poses from the first step, for as many epochs as the two trainings
+  behind `refined` together. It has generative parameters of its own, so its bounds are of another model's log p(x).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 
@@ -20,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.data.datasets import Dataset
+from pipeline.learning.gradient import DivergedError
 from pipeline.learning.replicas import Stacked
 from pipeline.models.generative import GenerativeModel, inverse_softplus
 from pipeline.params import EvaluateParams, GenerativeRun, PosteriorParams
@@ -52,9 +55,8 @@ def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float
     """A copy of a model with delta poses whose guide has Gaussians of these sds around them."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(
-            0
-        )  # for the hidden layers of the sds' heads: a training that starts here must find itself again
+        # For the hidden layers of the sds' heads: a training that starts here must find itself again.
+        torch.manual_seed(0)
         gaussian = GenerativeModel(params, model.image_size)
     state = gaussian.state_dict() | model.state_dict()
     start = inverse_softplus(params.pose_posterior_sd_start)
@@ -71,11 +73,17 @@ def choose_sds(
 ) -> tuple[float, float]:
     """The sds of parts and of objects in the study's grid whose Gaussians around a delta guide's poses reach the
     highest evidence lower bound on the validation images.
+
+    Raises:
+        DivergedError: a bound is not finite.
     """
 
     def bound(sds: tuple[float, float]) -> float:
         gaussian = with_gaussian_poses(model, *sds)
-        return float(image_bounds(gaussian, validation, study.grid_samples, study.seed, device)["elbo"].mean())
+        found = float(image_bounds(gaussian, validation, study.grid_samples, study.seed, device)["elbo"].mean())
+        if not math.isfinite(found):
+            raise DivergedError(f"sds of parts and objects {sds} give a bound of {found}; mend posterior.*.sd_grid")
+        return found
 
     return max(product(study.sd_grid, study.sd_grid), key=bound)
 

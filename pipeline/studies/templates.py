@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -37,6 +38,8 @@ STEP = 0.03
 """Adam's step size on the numbers of a map."""
 LEAST_USE = 0.01
 """Share of the ink from which a part is in use. The template of another has learnt no shape: it is noise or nothing."""
+CONTROLS = 10
+"""Draws of strokes that templates are compared with."""
 BEST = 6
 """Pairs kept for the picture."""
 
@@ -152,26 +155,30 @@ def copies(pictures: Tensor, failures: FailureParams) -> tuple[dict[str, float],
 def template_copies(
     model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams, device: torch.device
 ) -> tuple[dict[str, float], Arrays]:
-    """Copies among a model's templates, and among strokes of digits, one for each of its parts, for comparison.
+    """Copies among a model's templates, and among strokes of digits, as many, for comparison.
 
     Args:
         images: uint8 `[N, 1, S, S]`: those the templates are used for, and the digits that strokes are cut from.
 
     Returns:
-        numbers: drawn (templates in use), pairs and copied of `copies`, and the same two of `strokes`;
+        numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` in the mean over
+        `CONTROLS` draws of them, and the sd of the first over the draws;
         arrays: parts (indices of the drawn templates `[n]`), correlation `[n, n]`, and for each of the k `BEST` pairs
         pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second, pair_aligned `[k, H, H]` on the canvas.
     """
     pictures, parts = drawn(model, images, device)
     share, pairs, alignment = copies(pictures, failures)
     size, scale = model.params.template_size, model.params.template_scale
-    windows = strokes(images, model.params.parts, size, scale, failures.seed).to(device)
-    control, _, _ = copies(windows, failures)
+    count = max(len(pictures), 2)  # a pair at least
+    draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
+    controls = pd.DataFrame([copies(windows, failures)[0] for windows in draws])
+    control = {f"strokes_{name}": float(mean) for name, mean in controls.mean().items()}
+    control["strokes_pairs_sd"] = float(controls["pairs"].std())
     matrix = torch.eye(len(pictures), device=pictures.device)
     matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = alignment.correlation
     shown = _best(pairs, alignment.correlation)
     first, second = pairs[:, shown]
-    numbers = {"drawn": float(len(pictures)), **share} | {f"strokes_{name}": each for name, each in control.items()}
+    numbers = {"drawn": float(len(pictures)), **share, **control}
     tensors = {
         "parts": parts,
         "correlation": matrix,

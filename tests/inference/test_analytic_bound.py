@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,6 +111,29 @@ def test_states_are_packed_and_unpacked(model: GenerativeModel, images: Tensor) 
     again = unpack(pack(found), model.params.parts)
     for name in ("part_logits", "part_poses", "object_logits", "object_poses"):
         assert torch.equal(getattr(again, name), getattr(found, name))
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_nothing_is_lost_where_presences_are_settled(
+    model: GenerativeModel, images: Tensor, temperature: float
+) -> None:
+    """With log odds of +-15 no sample changes who is there, so Jensen's inequality is an equality, and what noise is
+    left in the sampled bound is a sum over presences: one series of quantiles averages over all of them at once.
+    """
+    model.params = model.params.model_copy(update={"temperature": temperature, "final_temperature": temperature})
+    found = model.encode(images)
+    turns = (-1.0) ** torch.arange(found.part_logits.shape[1])
+    found = replace(
+        found,
+        part_logits=15 * turns.expand_as(found.part_logits).to(found.part_logits),
+        object_logits=15 * (-1.0) ** torch.arange(found.object_logits.shape[1]).expand_as(found.object_logits).double(),
+    )
+    levels = ((torch.arange(2000).double() + 0.5) / 2000).logit()
+    with torch.no_grad():
+        ours = analytic_bound(model, images, pack(found))
+        noise = levels[:, None, None].expand(-1, len(images), model.noise_size)
+        sampled = torch.cat([mean_bound(model, images, found, part)[0][None] for part in noise.split(100)]).mean(0)
+    torch.testing.assert_close(ours, sampled, rtol=0, atol=0.02)
 
 
 def test_it_lies_a_little_below_the_mean_of_the_sampled_bound(model: GenerativeModel, images: Tensor) -> None:

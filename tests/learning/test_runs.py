@@ -19,6 +19,7 @@ from small import SIZE, small_params, small_run, squares, training, write_root
 from pipeline.learning.gradient import Trained, train
 from pipeline.learning.runs import WEIGHTS, load_run, save_run, swept, train_run, varied
 from pipeline.learning.summary import summarise, write_history
+from pipeline.learning.variation import SCHEDULE, with_epochs
 from pipeline.models import build_model
 from pipeline.params import GenerativeRun, Run, SweepParams, parse_params
 from pipeline.resume import Checkpoint
@@ -215,7 +216,21 @@ def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> 
     assert (changed.replicas, changed.training.epochs, changed.model.pixel_sd) == (3, 7, 0.4)
     same = {"replicas": run.replicas, "training": run.training, "model": run.model}
     assert changed.model_copy(update=same) == run
-    assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd}) == run.model
+    times = {name: getattr(run.model, name) for name in SCHEDULE}
+    assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd, **times}) == run.model
+
+
+def test_a_shorter_training_has_its_schedule_shortened() -> None:
+    run = small_run("generative", training=training(epochs=40).model_dump())
+    times = {"temperature_epochs": 0, "seeding_epoch": 2, "early_epochs": 6, "ramp_epochs": 12}
+    run = run.model_copy(update={"model": run.model.model_copy(update=times)})
+    half, eighth = (with_epochs(run, epochs).model for epochs in (20, 5))
+    assert [getattr(half, name) for name in SCHEDULE] == [0, 1, 3, 6]
+    assert [getattr(eighth, name) for name in SCHEDULE] == [0, 1, 1, 2], "what happens at all still does"
+    sweep = SweepParams(angles=[0], runs=["a"], replicas=1, training_share=0.5)
+    assert swept(run, 0.0, sweep).model == half
+    vae = small_run("vae")
+    assert with_epochs(vae, 3) == vae.model_copy(update={"training": vae.training.model_copy(update={"epochs": 3})})
 
 
 def test_every_epoch_of_every_replica_is_tracked(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def made_up_values() -> dict[str, Any]:
         name: {"method": name, "steps": 100, "tolerance": 0.1} | more
         for name, more in (
             ("gauss-newton", {"restarts": 1}),
-            ("l-bfgs", {"memory": 10}),
+            ("l-bfgs", {"memory": 10, "restarts": 1}),
             ("adam", {"bound": "sampled", "learning_rate": 0.03}),
         )
     }
@@ -126,7 +126,14 @@ def equivariance(n: int = 2) -> dict[str, Any]:
 
 
 def copies(n: int = 2, **changed: float) -> dict[str, Any]:
-    values = {"drawn": 16.0, "pairs": 0.6, "copied": 0.9, "strokes_pairs": 0.3, "strokes_copied": 0.8}
+    values = {
+        "drawn": 16.0,
+        "pairs": 0.6,
+        "copied": 0.9,
+        "strokes_pairs": 0.3,
+        "strokes_pairs_sd": 0.1,
+        "strokes_copied": 0.8,
+    }
     return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
 
 

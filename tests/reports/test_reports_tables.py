@@ -96,7 +96,7 @@ def test_failures_have_their_tables(full: Writer, params: Params) -> None:
         "0.715 ± 0.007", "0.020 ± 0.000",
     ]  # fmt: skip
     assert found["templates"].shown.to_numpy().tolist() == [
-        ["capsules-digits", "2", "16.0 ± 0.0", "60.0 ± 1.0", "90.0 ± 1.0", "30.0 ± 1.0", "80.0 ± 1.0"]
+        ["capsules-digits", "2", "16.0 ± 0.0", "60.0 ± 1.0", "90.0 ± 1.0", "30.0 ± 1.0", "10.0 ± 1.0", "80.0 ± 1.0"]
     ]
     assert found["part-use"].shown.to_numpy().tolist() == [
         ["capsules-digits", "0", "1", "0.80", "0.60", "50.0", "90.0"],
