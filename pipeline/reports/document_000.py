@@ -70,7 +70,7 @@ def _probe(features: str, test: str, variant: str) -> Measure:
                 # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             if variant == "vae" and test != "rotated_0":
-                remarks.append("probe refit; the paper's VAE row falls as one fit on clean images does")
+                remarks.append("probe refit, where the paper's VAE row falls like that of a fixed probe")
             records = with_training(evidence, run, numbers)
             return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
         return None
