@@ -45,8 +45,8 @@ def engines(adam_steps: int) -> dict[str, Engine]:
         "Adam, sampled": AdamEngine(
             method="adam", bound="sampled", learning_rate=0.03, steps=adam_steps, tolerance=TOLERANCE
         ),
-        "L-BFGS": LBFGSEngine(method="l-bfgs", restarts=1, memory=10, steps=300, tolerance=TOLERANCE),
-        "Gauss-Newton": GaussNewtonEngine(method="gauss-newton", restarts=1, steps=40, tolerance=TOLERANCE),
+        "L-BFGS": LBFGSEngine(method="l-bfgs", restarts=2, memory=10, steps=300, tolerance=TOLERANCE),
+        "Gauss-Newton": GaussNewtonEngine(method="gauss-newton", restarts=2, steps=40, tolerance=TOLERANCE),
     }
 
 
