@@ -121,7 +121,7 @@ def _costs(
     taken: dict[str, float] = {}
 
     def few_steps(name: str, engine: Engine) -> Callable[[], Climbed]:
-        changes = {"steps": TIMED_STEPS, **({"restarts": 0} if isinstance(engine, GaussNewtonEngine) else {})}
+        changes = {"steps": TIMED_STEPS, **({} if isinstance(engine, AdamEngine) else {"restarts": 0})}
         short = engine.model_copy(update=changes)
 
         def work() -> Climbed:
