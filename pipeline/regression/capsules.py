@@ -1,0 +1,174 @@
+"""Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
+
+Each class j has a capsule, a weight matrix W_j `[d_j, p]`. For an input x the capsule's hidden vector is Gaussian
+around W_j x with unit variance (equation 2, sigma fixed by the symmetry of equations 20-21), and
+
+    P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
+
+With D = sum_i d_i, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 everything is closed form:
+
+    P(y = j | x)       = l0 ||W_j x||^2 / 2 beta + (1 - l0) d_j / D                         (equation 16)
+    Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d_j) / (2 + D)     (equation 18)
+    E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
+
+where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14). The document has d_j = d for all classes. With other
+sizes its appendix A.2 goes through unchanged: equation 48 is summed over the d_j elements of h_j, which gives d_j / D
+where 1 / m was, and equation 51 then gives the d_j of Q.
+
+Shapes: n inputs of p numbers, m capsules of at most d numbers. Weights are `[..., m, d, p]`; a capsule smaller than d
+has zero rows, which EM leaves at zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-12
+"""By how much the backward recursion's bounds may differ in the end, relative to the value."""
+
+NODES = 1 << 15
+"""Intervals of an `InterpolationTable`."""
+
+
+def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
+    """`I_s` and `I_{s+1}` at `beta`, by the stable recursions of the document's appendix A.1.
+
+    I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. Above s the forward recursion (equation 33) is stable,
+    below it the backward one (equation 35), begun between the bounds of equation 34 as many orders higher as it takes
+    (the document always takes 64).
+
+    Args:
+        beta: not negative, any shape.
+        s: half the number of hidden variables: 1, 3/2, 2, ... Halves begin at Dawson's function, from SciPy.
+
+    Returns:
+        two tensors of the shape of `beta`, in [0, 1).
+
+    Raises:
+        ValueError: s is not half of a whole number from 2 on.
+    """
+    if s < 1 or not float(2 * s).is_integer():
+        raise ValueError(f"s is {s}; half the number of hidden variables is 1, 3/2, 2, ...")
+    forward, backward = _forward(beta.clamp_min(s), s), _backward(beta.clamp_max(s), s)
+    above = beta > s
+    return torch.where(above, forward[0], backward[0]), torch.where(above, forward[1], backward[1])
+
+
+def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
+    if float(s).is_integer():
+        order, value = 0.0, -torch.expm1(-beta)
+    else:
+        from scipy.special import dawsn
+
+        root = beta.double().cpu().sqrt().numpy()
+        order, value = -0.5, torch.from_numpy(np.asarray(2 * root * dawsn(root))).to(beta)
+    while order < s:
+        order += 1
+        value = 1 - order / beta * value
+    return value, 1 - (s + 1) / beta * value
+
+
+def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
+    # From order t down to s + 1 the gap between the bounds shrinks by beta / t, .., beta / (s + 2) <= s / (s + 2).
+    order, gap = s + 1, 1.0
+    while gap > TOLERANCE:
+        order += 1
+        gap *= s / order
+    value = 0.5 * beta * (1 / (beta + order + 1) + 1 / (beta + order))
+    while order > s + 1:
+        value = beta / order * (1 - value)
+        order -= 1
+    return beta / (s + 1) * (1 - value), value
+
+
+class InterpolationTable:
+    """`interpolation` at one s, read off a table: as exact as float32 goes, 1e-9 in float64, and much faster.
+
+    The nodes are equally spaced in u = beta / (beta + s + 1), in which both functions are smooth on all of [0, 1].
+    """
+
+    def __init__(self, s: float, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
+        self.width = s + 1
+        u = torch.arange(NODES, dtype=torch.float64) / NODES
+        values = torch.stack([*interpolation(self.width * u / (1 - u), s)], dim=1)
+        values = torch.cat([values, torch.ones(1, 2, dtype=torch.float64)])
+        self.values = values[:-1].to(device, dtype)
+        self.rises = values.diff(dim=0).to(device, dtype)
+
+    def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
+        """As `interpolation`."""
+        place = beta / (beta + self.width) * NODES
+        node = place.long().clamp_max_(NODES - 1)
+        flat = node.flatten()
+        rise = self.rises.index_select(0, flat) * (place - node).flatten().unsqueeze(-1)
+        low, high = (self.values.index_select(0, flat) + rise).unbind(-1)
+        return low.view_as(beta), high.view_as(beta)
+
+
+def squared_lengths(W: Tensor, X: Tensor) -> Tensor:
+    """`||W_j x||^2` of inputs `X [n, p]` under weights `W [m, d, p]`: `[n, m]`."""
+    return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2]).square().sum(-1)
+
+
+def class_probabilities(lengths: Tensor, sizes: Tensor, l0: Tensor) -> Tensor:
+    """P(y | x), equation 16, `[..., m]`.
+
+    Args:
+        lengths: `||W_j x||^2`, `[..., m]`.
+        sizes: d_j, `[m]` or of a shape that broadcasts with `lengths`.
+        l0: `[...]`.
+    """
+    share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
+    return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * sizes / sizes.sum(-1, keepdim=True)
+
+
+def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
+    """E[h | x, y], equations 18-19, `[n, m, d]`. EM never forms it whole: this is the definition, for small n.
+
+    Args:
+        W: `[m, d, p]`; rows beyond a capsule's size are zero.
+        X: `[n, p]`.
+        y: classes `[n]`.
+        sizes: d_j, `[m]`.
+    """
+    prior = (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])  # E[h | x]
+    lengths = prior.square().sum(-1)
+    D = float(sizes.sum())
+    l0, l1 = interpolation(lengths.sum(-1) / 2, D / 2)
+    own = torch.nn.functional.one_hot(y, len(sizes)).to(X)
+    share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
+    of_y = (l1 * (share * own).sum(-1)).unsqueeze(-1)
+    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * own + sizes[y].unsqueeze(-1)) / (2 + D)
+    P = (class_probabilities(lengths, sizes.to(X), l0) * own).sum(-1, keepdim=True)
+    return (Q / P).unsqueeze(-1) * prior
+
+
+def predict_probabilities(W: Tensor, X: Tensor, sizes: Tensor) -> Tensor:
+    """P(y | x) of inputs `X [n, p]` under weights `W [m, d, p]`, exactly: `[n, m]`."""
+    lengths = squared_lengths(W, X)
+    l0, _ = interpolation(lengths.sum(-1) / 2, float(sizes.sum()) / 2)
+    return class_probabilities(lengths, sizes.to(X), l0)
+
+
+def subspace_start(moment: Tensor, size: int) -> Tensor:
+    """A capsule's weights from the leading eigenvectors of its class (equation 28), `[size, p]`.
+
+    Args:
+        moment: `1 / n_i X_i^T X_i [p, p]` of the class's inputs, float64.
+
+    Raises:
+        ValueError: the inputs span fewer than `size` dimensions.
+    """
+    values, vectors = torch.linalg.eigh(moment)
+    values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]
+    least = float(values[0]) * len(moment) * torch.finfo(moment.dtype).eps
+    rank = int((values > max(least, 0.0)).sum())
+    if rank < size:
+        raise ValueError(f"the inputs span {rank} dimensions where a capsule of {size} needs as many")
+    # Eigenvectors have no sign of their own: the largest number of each is made positive, so that starts are alike.
+    signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
+    return (vectors * signs / (math.sqrt(size) * values.sqrt())).T

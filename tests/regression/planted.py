@@ -1,0 +1,16 @@
+"""Small classification problems with structure: each class near a plane of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def planted(n: int = 90, p: int = 5, classes: int = 3, noise: float = 0.3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Inputs `[n, p]` near planes, one for each class, and their classes."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % classes
+    planes = torch.randn(classes, 2, p, generator=generator, dtype=torch.float64)
+    at = torch.randn(n, 1, 2, generator=generator, dtype=torch.float64)
+    X = (at @ planes[y]).squeeze(1) + noise * torch.randn(n, p, generator=generator, dtype=torch.float64)
+    return X, y
