@@ -37,6 +37,7 @@ DOES = {
     "posterior": "Gaussian poses",
     "sweep": "rotation ranges",
     "sensitivity": "hyperparameters",
+    "regression": "EM, capsules",
     "figures": "draw",
     "tables": "scorecard, page",
 }
@@ -50,6 +51,7 @@ ITEMS = {
     "optimise": "study",
     "posterior": "study",
     "sensitivity.hyperparameters": "setting",
+    "regression": "study",
 }
 """What one entry of a section of the parameters is called."""
 

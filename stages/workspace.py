@@ -82,6 +82,8 @@ def items(params: Params, name: str) -> list[str] | None:
             return [f"{run}-{angle:g}" for run in params.sweep.runs for angle in params.sweep.angles]
         case "sensitivity":
             return sorted(params.sensitivity.hyperparameters.model_dump())
+        case "regression":
+            return sorted(params.regression)
     return None
 
 
@@ -134,6 +136,9 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
                 "sensitivity": {**study, "hyperparameters": {item: study["hyperparameters"][item]}},
                 "evaluate": probe("probe_images", "probe_strengths", "seed"),
             }
+        case "regression":
+            study = values["regression"][item]
+            return {"regression": study, "dataset": values["datasets"][study["dataset"]]}
     return values
 
 

@@ -123,6 +123,28 @@ POSTERIOR = {
 """A study of Gaussian poses, without its run."""
 
 
+SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [3, 2], "most_iterations": 20}
+REGRESSION: dict[str, dict[str, Any]] = {
+    "grid": {
+        "study": "grid", "sizes": [1, 2], "decisions": ["multiclass"], "baselines": ["nearest-neighbours"],
+        "schedule": SCHEDULE,
+    },
+    "convergence": {"study": "convergence", "size": 1, "iterations": 3, "momentum": 0.9, "threshold": 0.5},
+    "starts": {
+        "study": "starts", "size": 1, "iterations": 3, "momentum": 0.9, "threshold": 0.5, "sds": [0.1], "seeds": 2,
+        "seed": 0,
+    },
+    "exactness": {"study": "exactness", "size": 1, "images": 2, "samples": 200, "seed": 0, "schedule": SCHEDULE},
+    "online": {"study": "online", "size": 1, "batches": 2, "passes": 2, "momentum": 0.9, "rate": 0.7, "seed": 0},
+    "ridge": {"study": "ridge", "size": 1, "decision": "one-vs-all", "penalties": [0.1], "schedule": SCHEDULE},
+    "sizes": {"study": "sizes", "size": 2, "schedule": SCHEDULE},
+    "distorted": {
+        "study": "distorted", "size": 1, "decision": "all-vs-all", "examples": 60, "seed": 0, "schedule": SCHEDULE,
+    },
+}  # fmt: skip
+"""One study of each kind of capsule regression."""
+
+
 def small_params(**runs: Run) -> dict[str, Any]:
     """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
     chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
@@ -154,6 +176,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
             "replicas": 1,
             "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
         },
+        "regression": {name: {"dataset": "squares", "features": 8, **study} for name, study in REGRESSION.items()},
     }
 
 

@@ -112,6 +112,8 @@ def cut(values: dict[str, Any]) -> None:
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
+    convergence = values["regression"]["convergence-digits"] | {"size": 1, "iterations": 3}
+    values["regression"] = {"convergence-digits": convergence}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
@@ -130,6 +132,7 @@ STAGES = [
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
     *SENSITIVITIES,
+    "regression@convergence-digits",
     "figures",
     "tables",
 ]

@@ -352,6 +352,8 @@ def fields(params: Params) -> dict[str, set[str]]:
     for section in ("datasets", "optimise"):
         for entry in values[section].values():
             found[section] = set(entry)
+    for entry in values["regression"].values():
+        found[f"regression, {entry['study']}"] = set(entry)
     for run in values["runs"].values():
         for part in ("augmentation", "training", "model"):
             found[f"{run['variant']}.{part}"] = set(run[part])
@@ -381,11 +383,17 @@ def test_every_parameter_is_described() -> None:
     sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
     assert len(sections) > 8
     models = (module.GenerativeModelParams, module.VAEModelParams, module.SCAEModelParams)
-    nested = (module.AugmentationParams, module.TrainingParams, module.SensitivityHyperparameters, *models)
-    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity")
+    nested = (
+        module.AugmentationParams,
+        module.TrainingParams,
+        module.SensitivityHyperparameters,
+        module.ScheduleParams,
+        *models,
+    )
+    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity", "regression")
     for section in sections:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"
             structural = field.annotation in nested or name in top
-            described = field.description or name in ("variant", "method")
+            described = field.description or name in ("variant", "method", "study")
             assert structural or described, f"{section.__name__}.{name} has no description"

@@ -132,6 +132,8 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
 
 def _split(name: str, params: DatasetParams, published: _Published) -> dict[str, NDArray[np.int64]]:
     count = len(published.labels)
+    if params.split_seed is None:
+        return _as_published(name, params, published)
     random = np.random.default_rng(params.split_seed)
     pool = random.permutation(count - published.test)
     if published.test:
@@ -147,6 +149,23 @@ def _split(name: str, params: DatasetParams, published: _Published) -> dict[str,
         "validation": pool[: params.validation],
         "test": test[: params.test],
     }
+
+
+def _as_published(name: str, params: DatasetParams, published: _Published) -> dict[str, NDArray[np.int64]]:
+    """The first training images train, the last ones validate; the first test images test.
+
+    Where nothing is published as a test part, the images before the validating ones test.
+    """
+    pool = len(published.labels) - published.test
+    wanted = {"train": params.train, "validation": params.validation}
+    if published.test:
+        _check_enough(name, wanted, pool, "training", published)
+        _check_enough(name, {"test": params.test}, published.test, "test", published)
+        test = np.arange(pool, pool + params.test)
+    else:
+        _check_enough(name, {**wanted, "test": params.test}, pool, "", published)
+        test = np.arange(pool - params.validation - params.test, pool - params.validation)
+    return {"train": np.arange(params.train), "validation": np.arange(pool - params.validation, pool), "test": test}
 
 
 def _check_enough(name: str, wanted: dict[str, int], available: int, kind: str, published: _Published) -> None:

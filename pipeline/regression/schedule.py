@@ -5,6 +5,10 @@
 A round has a threshold nu and ends where the error on validation examples has not fallen for so many iterations; the
 next one begins, at rest, at the best weights so far. Every problem goes through the rounds at its own pace, and leaves
 when it is through.
+
+Small problems soon make no validation error at all. Among weights with equally few, which the document leaves open, the
+ones that give the validation examples the higher likelihood are the best: the first of them would be those that EM has
+hardly touched.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pipeline.regression.expectation_maximisation import Examples, Problems
+from pipeline.regression.expectation_maximisation import Examples, Problems, Statistics
 
 LOOK_EVERY = 16
 """Iterations between two looks at which problems are through: a look waits for a GPU."""
@@ -46,7 +50,7 @@ class State:
 
     Attributes:
         W, previous: weights now and an iteration ago, `[K, C, d, r]`.
-        best, fewest: the best weights so far, and their validation errors.
+        best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
         waited: iterations since.
         round: 0 for the first; as many as there are rounds once a problem is through.
         iterations: taken so far.
@@ -56,15 +60,16 @@ class State:
     previous: Tensor
     best: Tensor
     fewest: Tensor
+    likelihood: Tensor
     waited: Tensor
     round: Tensor
     iterations: Tensor
 
     @staticmethod
-    def start(W: Tensor, errors: Tensor) -> State:
-        """At rest, with weights whose validation errors are `errors [K]`."""
-        waited, turn, iterations = torch.zeros(3, len(W), dtype=torch.long, device=W.device).unbind()
-        return State(W.clone(), W.clone(), W.clone(), errors.clone(), waited.clone(), turn.clone(), iterations.clone())
+    def start(W: Tensor, held: Statistics) -> State:
+        """At rest, with weights whose statistics on the validation examples are `held`."""
+        zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
+        return State(W.clone(), W.clone(), W.clone(), held.errors.clone(), held.log_likelihood.clone(), *zeros)
 
     def take(self, problems: Tensor) -> State:
         """The state of some of the problems, apart from this one."""
@@ -116,7 +121,7 @@ def fit(
     """
     everyone = torch.arange(len(W))
     if state is None:
-        state = State.start(W, problems.passed(W, everyone, None, validation).errors)
+        state = State.start(W, problems.passed(W, everyone, None, validation))
     schedule = _Schedule(problems, validation, momentum, rounds, most_iterations, W.device, W.dtype)
     rows: list[Tensor] = []
     while len(active := everyone[schedule.working(state).cpu()]):
@@ -159,11 +164,13 @@ class _Schedule:
         working, nu = self.working(now), self.thresholds[now.round]
         found = self.problems.passed(now.W, active, nu, self.problems.examples)
         new = self.problems.update(found.moments, active) + self.momentum * (now.W - now.previous)
-        errors = self.problems.passed(new, active, None, self.validation).errors
-        better = working & (errors < now.fewest)
+        held = self.problems.passed(new, active, None, self.validation)
+        fewer = working & (held.errors < now.fewest)
+        better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
         now.best = torch.where(better[:, None, None, None], new, now.best)
-        now.fewest = torch.where(better, errors, now.fewest)
-        waited = torch.where(better, 0, now.waited + 1)
+        now.fewest = torch.where(better, held.errors, now.fewest)
+        now.likelihood = torch.where(better, held.log_likelihood, now.likelihood)
+        waited = torch.where(fewer, 0, now.waited + 1)
         over = working & (waited >= self.patience[now.round])
         restart = over[:, None, None, None]
         now.previous, now.W = torch.where(restart, now.best, now.W), torch.where(restart, now.best, new)
@@ -171,7 +178,7 @@ class _Schedule:
         now.round = now.round + over
         now.iterations = now.iterations + working
         problem = torch.where(working, at, -1)
-        columns = (problem, now.iterations, nu, found.log_likelihood, found.errors, errors)
+        columns = (problem, now.iterations, nu, found.log_likelihood, found.errors, held.errors)
         return torch.stack([column.double() for column in columns], dim=1)
 
 

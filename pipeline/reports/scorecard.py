@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from pipeline.params import Params
-from pipeline.reports import document_000, failures_000
+from pipeline.reports import document_000, document_002, failures_000
 from pipeline.reports.claims import Claim
 from pipeline.reports.findings import Evidence, Finding, Measure
 from pipeline.reports.results import Results, merged_provenance
@@ -34,7 +34,11 @@ VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", 
 TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
 
-MEASURES: Mapping[str, Measure] = {**document_000.MEASURES, **failures_000.MEASURES}
+MEASURES: Mapping[str, Measure] = {
+    **document_000.MEASURES,
+    **failures_000.MEASURES,
+    **document_002.MEASURES,
+}
 """How each claim is answered. A new system adds its document's measures here."""
 
 _SEPARATOR = "; "

@@ -27,10 +27,11 @@ def naive(problems: Problems, k: int, W: Tensor, validation: Any, momentum: floa
     """One problem by itself, written plainly: best weights, their errors, iterations, and how many ended rounds."""
     which = torch.tensor([k])
 
-    def errors(W: Tensor) -> int:
-        return int(problems.passed(W, which, None, validation).errors[0])
+    def held(W: Tensor) -> tuple[int, float]:
+        found = problems.passed(W, which, None, validation)
+        return int(found.errors[0]), -float(found.log_likelihood[0])
 
-    best, fewest, taken, ended = W, errors(W), 0, 0
+    best, (fewest, loss), taken, ended = W, held(W), 0, 0
     for each in SHORT:
         W = previous = best
         waited = 0
@@ -39,10 +40,10 @@ def naive(problems: Problems, k: int, W: Tensor, validation: Any, momentum: floa
             moments = problems.passed(W, which, nu, problems.examples).moments
             W, previous = problems.update(moments, which) + momentum * (W - previous), W
             taken += 1
-            if errors(W) < fewest:
-                best, fewest, waited = W, errors(W), 0
-            else:
-                waited += 1
+            errors, surprise = held(W)
+            waited = 0 if errors < fewest else waited + 1
+            if (errors, surprise) < (fewest, loss):
+                best, fewest, loss = W, errors, surprise
         ended += 1
     return best, fewest, taken, ended
 

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from small import SCAE_SIZE, small_params, small_run, write_root
+from small import REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
-from stages import evaluate, optimise, posterior, sensitivity, sweep, train
+from stages import evaluate, optimise, posterior, regression, sensitivity, sweep, train
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
@@ -31,6 +31,7 @@ STAGES = {
     "posterior": ["capsules"],
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
+    "regression": ["grid"],
     "figures": [],
     "tables": [],
 }
@@ -76,6 +77,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sweep.main("capsules", 45.0)
         sensitivity.main("temperature")
         sensitivity.main("pixel_sd")
+        for study in REGRESSION:
+            regression.main(study)
     return folder
 
 
@@ -241,6 +244,28 @@ def test_the_sweep_measures_part_use_of_models_with_parts(done: Path) -> None:
     assert numbers["duplicates"].keys() == {"pairs", "copied"}
     with np.load(done / "results/small/sweep/capsules-45/examples.npz", allow_pickle=False) as arrays:
         assert len(arrays["images"]) == len(arrays["arrangements"]) > 0
+
+
+@pytest.mark.parametrize("study", REGRESSION)
+def test_regression_leaves_numbers_and_a_table_of_every_study(done: Path, study: str) -> None:
+    metrics = done / "reports/small/metrics/regression"
+    numbers = read(metrics / f"{study}.json")
+    assert numbers["study"] == study
+    (record,) = numbers["provenance"]
+    assert (record["stage"], record["item"], record["dataset"]) == ("regression", study, "squares")
+    assert len(pd.read_csv(metrics / f"{study}.csv")) > 1
+    arrays = done / "results/small/regression" / study / "examples.npz"
+    assert arrays.exists() == (study in ("grid", "distorted"))
+
+
+def test_a_study_that_cannot_be_fit_ends_with_one_message(root: Path) -> None:
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    values["regression"]["grid"]["sizes"] = [200]
+    (root / "params.yaml").write_text(yaml.safe_dump(values))
+    told = command(root, "regression", "grid")
+    assert told.returncode == 1
+    assert "grid: class 0: 13 examples, fewer than the 200 numbers of a capsule" in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def test_sensitivity_leaves_probes_at_every_value_and_the_runs_own(done: Path) -> None:

@@ -1,0 +1,64 @@
+"""Distorted digits without end: a deterministic stand-in for infinite MNIST (Loosli et al. 2007).
+
+Each picture is moved by a smooth random field (random displacements on a coarse grid, interpolated by cubics) after a
+small random affine map. Infinite MNIST moves pixels along tangents of rotations, scalings, thickenings and elastic
+fields; these here have no thickening, and their sizes are ours: hence a stand-in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pipeline.data.warps import invert
+
+
+@dataclass(frozen=True)
+class Strength:
+    """How far pictures are distorted.
+
+    Attributes:
+        angle: degrees, rotation uniform in [-angle, +angle].
+        stretch: scales on each axis are uniform in [1 - stretch, 1 + stretch].
+        shear: x moves by this share of y at most.
+        shift: pixels, uniform on each axis.
+        elastic: pixels, sd of the field at its grid's points.
+        points: of the field's grid on a side.
+    """
+
+    angle: float = 10.0
+    stretch: float = 0.1
+    shear: float = 0.1
+    shift: float = 1.0
+    elastic: float = 0.7
+    points: int = 5
+
+
+def distort(images: Tensor, generator: torch.Generator, strength: Strength = Strength()) -> Tensor:
+    """Images `[B, 1, S, S]`, floats, each distorted in its own way; black comes in from outside.
+
+    Args:
+        generator: on the CPU, so that all devices make the same pictures.
+    """
+    B, _, size, _ = images.shape
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator) * 2 - 1
+
+    angle = math.radians(strength.angle) * uniform(B)
+    scale = 1 + strength.stretch * uniform(B, 2)
+    shear, shift = strength.shear * uniform(B), strength.shift * 2 / size * uniform(B, 2)
+    cosine, sine = angle.cos(), angle.sin()
+    rotation = torch.stack([torch.stack([cosine, sine], -1), torch.stack([-sine, cosine], -1)], -2)
+    slant = torch.eye(2).repeat(B, 1, 1)
+    slant[:, 0, 1] = shear
+    matrices = torch.cat([rotation @ slant @ torch.diag_embed(scale), shift.unsqueeze(-1)], dim=-1)
+    coarse = torch.randn(B, 2, strength.points, strength.points, generator=generator) * (strength.elastic * 2 / size)
+    device = images.device
+    grid = functional.affine_grid(invert(matrices.to(device)), [B, 1, size, size], align_corners=False)
+    field = functional.interpolate(coarse.to(device), size=(size, size), mode="bicubic", align_corners=True)
+    return functional.grid_sample(images, grid + field.permute(0, 2, 3, 1), align_corners=False)

@@ -1,0 +1,82 @@
+"""Whether more data close the gap of large capsules: distorted digits by the million (document 002, section 3.4)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from pipeline.params import DistortedStudy
+from pipeline.regression.architectures import build_architecture
+from pipeline.regression.distortions import distort
+from pipeline.regression.fits import KeepAt, fit_architecture, no_checkpoints
+from pipeline.regression.inputs import Inputs
+from pipeline.regression.studies import Outcome, one
+
+CHUNK = 4096
+Bar = Callable[[Iterable[int]], Iterable[int]]
+
+
+def enlarged(inputs: Inputs, images: NDArray[np.uint8], examples: int, seed: int, bar: Bar = iter) -> Inputs:
+    """The training part with distorted copies of its images behind it, until there are `examples`.
+
+    Every image is distorted as often as every other, give or take one. Copies are projected on the directions of the
+    images as they are; the other parts stay.
+
+    Args:
+        images: uint8 `[n, 1, S, S]`, the training part's.
+    """
+    count, features = inputs.X["train"].shape
+    total = max(examples, count)
+    X = torch.empty(total, features, device=inputs.basis.device)
+    X[:count] = inputs.X["train"]
+    which = torch.arange(total) % count
+    generator = torch.Generator().manual_seed(seed)
+    basis = inputs.basis.float()
+    for start in bar(range(count, total, CHUNK)):
+        rows = which[start : start + CHUNK]
+        pictures = torch.from_numpy(images[rows.numpy()]).to(X.device).float() / 255
+        X[start : start + len(rows)] = distort(pictures, generator).flatten(1) @ basis
+    y = inputs.y["train"][which.to(inputs.y["train"].device)]
+    return dataclasses.replace(inputs, X={**inputs.X, "train": X}, y={**inputs.y, "train": y})
+
+
+def run(
+    inputs: Inputs,
+    images: NDArray[np.uint8],
+    study: DistortedStudy,
+    keep_at: KeepAt = no_checkpoints,
+    bar: Bar = iter,
+) -> Outcome:
+    """Errors of one architecture after training on the images as they are, and on them with distorted copies.
+
+    Training errors are those on what was trained on, distorted copies included. `examples` of the second and some
+    pictures go with the result.
+    """
+    architecture = build_architecture(study.decision, study.size, inputs.classes)
+    rows: list[dict[str, Any]] = []
+    for name, data in (("plain", inputs), ("distorted", enlarged(inputs, images, study.examples, study.seed, bar))):
+        fitted = fit_architecture(
+            data, architecture, study.schedule, keep_at=lambda name=name, **depends: keep_at(trained_on=name, **depends)
+        )
+        found = fitted.errors(data)
+        rows.append(
+            {
+                "data": name,
+                "examples": len(data.X["train"]),
+                **found,
+                "iterations": fitted.most,
+                "seconds": fitted.seconds,
+            }
+        )
+    parts = ("train", "validation", "test")
+    numbers = {row["data"]: {part: one(row[part]) for part in parts} | {"examples": row["examples"]} for row in rows}
+    generator = torch.Generator().manual_seed(study.seed)
+    shown = distort(torch.from_numpy(images[:20]).float().repeat_interleave(4, 0) / 255, generator)
+    arrays = {"originals": images[:20, 0], "copies": (shown[:, 0] * 255).round().to(torch.uint8).numpy()}
+    return Outcome(pd.DataFrame(rows), numbers, arrays)

@@ -1,0 +1,94 @@
+"""One experiment on capsule regression (document 002)."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(name: str) -> None:
+    """Run NAME, an entry of `regression` in params.yaml, on its data set."""
+    with stage("regression", name) as workspace:
+        from collections.abc import Iterable
+
+        from tqdm import tqdm
+
+        from pipeline.compute import choose_device, prepare
+        from pipeline.data.datasets import PARTS, load_dataset
+        from pipeline.errors import UserError
+        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.params import (
+            ConvergenceStudy,
+            DistortedStudy,
+            ExactnessStudy,
+            GridStudy,
+            OnlineStudy,
+            RidgeStudy,
+            SizesStudy,
+        )
+        from pipeline.regression.fits import checkpoints_in
+        from pipeline.regression.inputs import build_inputs
+        from pipeline.regression.studies import (
+            convergence,
+            distorted,
+            exactness,
+            grid,
+            online,
+            ridge,
+            sizes,
+            starts,
+        )
+        from pipeline.studies.summary import flat
+
+        study = workspace.params.regression[name]
+        device = choose_device(workspace.params.device)
+        prepare(device)
+        path = workspace.dataset_path(study.dataset)
+        dataset, digest = load_dataset(path), sha256(path)
+        workspace.run.log_dataset(study.dataset, dataset.label, digest)
+        inputs = build_inputs(dataset, study.features, device)
+        images = {part: dataset.part(part)[0] for part in PARTS}
+        keep_at = checkpoints_in(workspace.resume_folder(), data=digest, features=study.features, device=device.type)
+
+        def bar(items: Iterable[int], unit: str = "batch") -> Iterable[int]:
+            return tqdm(items, desc=workspace.label, unit=unit)
+
+        try:
+            match study:
+                case GridStudy():
+                    cells = lambda items: tqdm(items, desc=workspace.label, unit="fit")  # noqa: E731
+                    outcome = grid.run(inputs, images, study, keep_at, cells)
+                case ConvergenceStudy():
+                    outcome = convergence.run(inputs, study)
+                case ExactnessStudy():
+                    outcome = exactness.run(inputs, study, keep_at)
+                case OnlineStudy():
+                    outcome = online.run(inputs, study)
+                case RidgeStudy():
+                    outcome = ridge.run(inputs, study, keep_at)
+                case SizesStudy():
+                    outcome = sizes.run(inputs, study, keep_at)
+                case DistortedStudy():
+                    outcome = distorted.run(inputs, images["train"], study, keep_at, bar)
+                case _:
+                    outcome = starts.run(inputs, study)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
+
+        provenance = workspace.provenance(dataset_label=dataset.label, data_sha256=digest)
+        numbers = {"study": study.study, **outcome.numbers, "provenance": [provenance]}
+        write_text(
+            workspace.metrics_path("regression", name, ".csv"),
+            outcome.table.to_csv(index=False, float_format="%.7g"),
+        )
+        write_json(workspace.metrics_path("regression", name), numbers)
+        folder = workspace.results_folder("regression", name)
+        folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for studies without arrays
+        if outcome.arrays:
+            write_arrays(folder / "examples.npz", outcome.arrays)
+        workspace.run.log_metrics(flat(numbers), step=0)
+
+
+if __name__ == "__main__":
+    typer.run(main)
