@@ -100,7 +100,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
         order = np.concatenate([np.flatnonzero(others), np.flatnonzero(~others)])
         colours = np.array([CLASSES[label % len(CLASSES)] for label in labels[order]])
         points = latents[order, capsule]
-        each.scatter(points[:, 0], points[:, 1], s=0.8, c=colours, linewidths=0, rasterized=True)
+        each.scatter(points[:, 0], points[:, 1], s=0.8 if len(points) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
         each.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=0.6)
         each.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", xticks=[], yticks=[])
