@@ -211,7 +211,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
-            *(name.replace("@", "/") for name in SENSITIVITIES),
+            *(name.replace("@", "/") for name in (*SENSITIVITIES, "regression@convergence-digits")),
         )
     }
     assert all("error" not in each for each in shown.values())
