@@ -46,10 +46,10 @@ VARIANTS = {
     "both": ("momentum and threshold", BLUE, "--"),
 }
 METHODS = {
-    "batch": (INK, "-"),
-    "batch, momentum": (BLUE, "--"),
-    "incremental": (VERMILLION, "-."),
-    "online": (GREEN, ":"),
+    "batch": ("batch", INK, "-"),
+    "batch, momentum": ("batch, momentum", BLUE, "--"),
+    "incremental": ("incremental", VERMILLION, "-."),
+    "online": ("online", GREEN, ":"),
 }
 CLASSES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, FAINT, "#8B4513", "#B8A800")
 """Ten colours, for clouds that also lie in panels of their own."""
@@ -115,22 +115,41 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     return figure
 
 
+Looks = dict[str, tuple[str, str, str]]
+"""By the values of a column: name, colour and dashes of a line."""
+
+
 @in_house_style
-def over_iterations(table: pd.DataFrame) -> Figure:
-    """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
+def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], error: tuple[str, str]) -> Figure:
+    """Training log-loss and an error (percent) side by side, a line for each value of the column `key`.
+
+    Args:
+        x, error: columns, each with its label.
+    """
     figure, axes = panels(2, 2.4)
-    for each, (column, factor, words) in zip(
-        axes, (("log_loss", 1.0, "log-loss / log m"), ("error", 100.0, "training error (%)")), strict=True
-    ):
-        for variant, (name, colour, dashes) in VARIANTS.items():
-            rows = table[table["variant"] == variant]
-            each.plot(rows["iteration"], factor * rows[column], color=colour, linestyle=dashes, label=name)
+    measured = (("log_loss", 1.0, "training log-loss / log m"), (error[0], 100.0, error[1]))
+    for each, (column, factor, words) in zip(axes, measured, strict=True):
+        for value, (name, colour, dashes) in looks.items():
+            rows = table[table[key] == value]
+            each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
-        each.set(xlabel="iteration", ylabel=words)
+        each.set(xlabel=x[1], ylabel=words)
         each.set_ylim(bottom=0)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4)
     return figure
+
+
+def over_iterations(table: pd.DataFrame) -> Figure:
+    """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
+    error = ("error", "training error (%)")
+    return two_losses(table, "variant", VARIANTS, ("iteration", "iteration"), error)
+
+
+def over_passes(table: pd.DataFrame) -> Figure:
+    """Log-loss on the training images and test error by passes over them, a line per method."""
+    passes = ("passes", "passes over the training images")
+    return two_losses(table, "method", METHODS, passes, ("test", "test error (%)"))
 
 
 @in_house_style
@@ -145,24 +164,6 @@ def starts(table: pd.DataFrame) -> Figure:
     axes.set(xlabel="sd of the random start", ylabel="lowest training error (%)")
     axes.set_ylim(bottom=0)
     axes.legend(loc="best")
-    return figure
-
-
-@in_house_style
-def over_passes(table: pd.DataFrame) -> Figure:
-    """Log-loss on the training images and test error by passes over them, a line per method."""
-    figure, axes = panels(2, 2.4)
-    for each, (column, factor, words) in zip(
-        axes, (("log_loss", 1.0, "training log-loss / log m"), ("test", 100.0, "test error (%)")), strict=True
-    ):
-        for method, (colour, dashes) in METHODS.items():
-            rows = table[table["method"] == method]
-            each.plot(rows["passes"], factor * rows[column], color=colour, linestyle=dashes, label=method)
-        each.set_xscale("log")
-        each.set(xlabel="passes over the training images", ylabel=words)
-        each.set_ylim(bottom=0)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
     return figure
 
 
