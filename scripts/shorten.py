@@ -28,8 +28,15 @@ MOST = {
     "affine_versions": 1,
     "images": 8,
     "steps": 5,
+    "size": 4,
+    "iterations": 20,
+    "most_iterations": 50,
+    "passes": 4,
+    "seeds": 2,
+    "samples": 5000,
+    "examples": 1000,
 }
-LONGEST = {"angles": 2, "turns": 2, "probe_strengths": 2, "pose_sd_floor": 1, "pixel_sd": 1, "temperature": 1}
+LONGEST = {"sizes": 3, "sds": 2, "penalties": 2, "angles": 2, "turns": 2, "probe_strengths": 2, "pose_sd_floor": 1, "pixel_sd": 1, "temperature": 1}
 
 
 def shorten(value: Any, name: str = "") -> Any:
