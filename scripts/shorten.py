@@ -36,7 +36,17 @@ MOST = {
     "samples": 5000,
     "examples": 1000,
 }
-LONGEST = {"sizes": 3, "sds": 2, "penalties": 2, "angles": 2, "turns": 2, "probe_strengths": 2, "pose_sd_floor": 1, "pixel_sd": 1, "temperature": 1}
+LONGEST = {
+    "angles": 2,
+    "turns": 2,
+    "probe_strengths": 2,
+    "pose_sd_floor": 1,
+    "pixel_sd": 1,
+    "temperature": 1,
+    "sizes": 3,
+    "sds": 2,
+    "penalties": 2,
+}
 
 
 def shorten(value: Any, name: str = "") -> Any:

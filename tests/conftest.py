@@ -8,6 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests go first, so that no process is left alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def outside_of_any_reproduction(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test feeds MLflow unless it says so, and none believes that DVC started it."""
