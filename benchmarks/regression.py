@@ -28,11 +28,12 @@ def iteration(problems: Problems, W: Tensor) -> Callable[[], Tensor]:
 
 def products(problems: Problems, W: Tensor) -> Callable[[], list[Tensor]]:
     """The two products of each block of examples in that, and nothing else."""
+    numbers = W[0, ..., 0].numel()
     blocks = [
-        (rows, W[at].flatten(0, 2).contiguous())
-        for rows, at, _ in problems.examples.blocks(problems.architecture.capsules)
+        (block.inputs, (W if block.problems is None else W[block.problems]).flatten(0, 2))
+        for block in problems.examples.blocks(problems.architecture.capsules, numbers)
     ]
-    return lambda: [(rows @ weights.T).T @ rows for rows, weights in blocks]
+    return lambda: [(weights @ rows.T) @ rows for rows, weights in blocks]
 
 
 def measure(device: torch.device, limit: float, budget: Budget, quick: bool = False) -> list[Row]:

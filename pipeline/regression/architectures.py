@@ -46,6 +46,17 @@ class Architecture:
         """The largest capsule's."""
         return int(self.sizes.max())
 
+    @property
+    def used(self) -> Tensor:
+        """Which rows of the weights stand for numbers of a capsule, `[K, C, d]`; the others are zero."""
+        return torch.arange(self.size) < self.sizes.unsqueeze(-1)
+
+    def sum_seen(self, of_classes: Tensor) -> Tensor:
+        """Sum over the classes a problem sees of something of each `[m, ...]`: `[K, ...]`; `[1, ...]` if all see all."""
+        seen = (self.capsules >= 0).to(of_classes)
+        seen = seen if bool((seen == 0).any()) else seen[:1]
+        return torch.einsum("km,m...->k...", seen, of_classes)
+
     def take(self, problems: Tensor) -> Architecture:
         """Some of the problems."""
         return Architecture(self.decision, self.capsules[problems], self.sizes[problems])

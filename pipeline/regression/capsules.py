@@ -96,17 +96,16 @@ class InterpolationTable:
         u = torch.arange(NODES, dtype=torch.float64) / NODES
         values = torch.stack([*interpolation(self.width * u / (1 - u), s)], dim=1)
         values = torch.cat([values, torch.ones(1, 2, dtype=torch.float64)])
-        self.values = values[:-1].to(device, dtype)
-        self.rises = values.diff(dim=0).to(device, dtype)
+        # Both functions at a node, and what they rise by to the next: one look-up finds all four
+        self.nodes = torch.cat([values[:-1], values.diff(dim=0)], dim=1).to(device, dtype)
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """As `interpolation`."""
-        place = beta / (beta + self.width) * NODES
+        place = (beta / (beta + self.width)).mul_(NODES)
         node = place.long().clamp_max_(NODES - 1)
-        flat = node.flatten()
-        rise = self.rises.index_select(0, flat) * (place - node).flatten().unsqueeze(-1)
-        low, high = (self.values.index_select(0, flat) + rise).unbind(-1)
-        return low.view_as(beta), high.view_as(beta)
+        low, high, rise, rise_of_high = self.nodes.index_select(0, node.flatten()).view(*beta.shape, 4).unbind(-1)
+        place -= node
+        return torch.addcmul(low, rise, place), torch.addcmul(high, rise_of_high, place)
 
 
 def squared_lengths(W: Tensor, X: Tensor) -> Tensor:

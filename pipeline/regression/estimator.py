@@ -228,8 +228,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         shape = (*architecture.sizes.shape, architecture.size, inputs.shape[1])
         W = torch.from_numpy(random.normal(0.0, self.start_sd, shape)).to(self.device)
-        used = torch.arange(architecture.size) < architecture.sizes.unsqueeze(-1)
-        W = W * used.unsqueeze(-1).to(W)
+        W = W * architecture.used.unsqueeze(-1).to(W)
         if self.start == "subspace":
             try:
                 problems = Problems(inputs, numbers, architecture, dtype=torch.float64)

@@ -5,9 +5,10 @@ the posterior means are M with every vector scaled by Q / P (equation 19), and t
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
-Examples are sorted by class, so that within a block of rows each problem has one label; a block meets the weights of
-all problems that see its class in one product. Rows go through both products in chunks: nothing of the size n m p is
-made.
+Rows are columns here: vectors are kept as `[problems, capsules, d, rows]`, so that every sum and product between the
+two matrix products runs along the rows. Blocks of rows go through both products in turn, as many rows as keep a
+block's vectors near the processor: nothing of the size n m p is made. Where every problem sees every class a block
+mixes classes; otherwise examples, sorted by class, are taken class by class, with the problems that see it.
 
 All of it is equivariant under linear maps of the inputs, but for the start and the ridge. So the inputs are whitened
 once (X^T X = n I), in float64, which keeps single precision good for any data; weights come out in the inputs' own
@@ -18,7 +19,9 @@ Shapes: n examples, p features of which r are independent, m classes, K problems
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,7 +30,25 @@ from pipeline.regression.architectures import Architecture
 from pipeline.regression.capsules import InterpolationTable, subspace_start
 
 CHUNK = 16_384
-"""Rows that go through an iteration together."""
+"""Rows that are copied together."""
+
+BLOCK = 1 << 22
+"""Numbers of the capsules' vectors that go through an iteration together."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that the same problems see.
+
+    Attributes:
+        inputs: `[n, r]`.
+        problems: `[k]`; None: all.
+        own: the capsule of each row's class in each problem, `[k, n]`, or `[k, 1]` where rows have one class.
+    """
+
+    inputs: Tensor
+    problems: Tensor | None
+    own: Tensor
 
 
 @dataclass(frozen=True)
@@ -37,16 +58,31 @@ class Examples:
     inputs: Tensor
     bounds: list[int]
 
-    def blocks(self, capsules: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For each class and chunk of its rows: inputs `[rows, r]`, the problems that see it, its capsule in each."""
-        found = []
+    @cached_property
+    def labels(self) -> Tensor:
+        """`[n]`."""
+        counts = torch.tensor(self.bounds).diff()
+        return torch.arange(len(counts)).repeat_interleave(counts).to(self.inputs.device)
+
+    def blocks(self, capsules: Tensor, numbers: int) -> Iterator[Block]:
+        """All rows, with the problems that see them.
+
+        Args:
+            capsules: `[K, m]`, as an architecture has them.
+            numbers: that a problem's capsules make of a row.
+        """
+        capsules = capsules.to(self.inputs.device)
+        if bool((capsules >= 0).all()):
+            rows = max(1, BLOCK // (len(capsules) * numbers))
+            for inputs, labels in zip(self.inputs.split(rows), self.labels.split(rows), strict=True):
+                yield Block(inputs, None, capsules.index_select(1, labels))
+            return
         for c, (start, stop) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
             problems = (capsules[:, c] >= 0).nonzero().flatten()
             if len(problems) and stop > start:
-                at = problems.to(self.inputs.device)
-                own = capsules[problems, c].to(self.inputs.device)
-                found += [(rows, at, own) for rows in self.inputs[start:stop].split(CHUNK)]
-        return found
+                rows = max(1, BLOCK // (len(problems) * numbers))
+                for inputs in self.inputs[start:stop].split(rows):
+                    yield Block(inputs, problems, capsules[problems, c, None])
 
 
 @dataclass(frozen=True)
@@ -90,64 +126,74 @@ class EStep:
         likelihood = torch.zeros(k, dtype=torch.float64, device=device)
         errors = torch.zeros(k, dtype=torch.long, device=device)
         sizes = arc.sizes.to(W)
-        for rows, at, own in examples.blocks(arc.capsules):
-            everything = len(at) == k
-            weights = W if everything else W[at]
-            vectors = rows @ weights.flatten(0, 2).T
-            vectors = vectors.view(len(rows), len(at), C, d)
-            scaled = self._scaled(vectors, sizes[at], own, thresholds if thresholds is None else thresholds[at])
-            likelihood.index_add_(0, at, scaled.log_probability.sum(0, dtype=torch.float64))
-            errors.index_add_(0, at, scaled.wrong.sum(0))
-            if thresholds is not None:
-                vectors *= scaled.factors.unsqueeze(-1)
-                found = (vectors.flatten(1).T @ rows).view_as(weights)
-                moments.index_add_(0, at, found) if not everything else moments.add_(found)
+        for block in examples.blocks(arc.capsules, C * d):
+            part = lambda values, at=block.problems: values if at is None else values.index_select(0, at)
+            weights = part(W)
+            vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
+            scaled = self._scaled(
+                vectors, part(sizes), block.own, thresholds if thresholds is None else part(thresholds)
+            )
+            found = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
+            if scaled.factors is not None:
+                vectors *= scaled.factors.unsqueeze(2)
+                found.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
+            for total, of_block in found:
+                total.add_(of_block) if block.problems is None else total.index_add_(0, block.problems, of_block)
         return Statistics(moments, likelihood, errors)
 
     def _scaled(self, vectors: Tensor, sizes: Tensor, own: Tensor, thresholds: Tensor | None) -> _Scaled:
-        """Equations 16-19 and 25 of a block of rows whose class is capsule `own [k]`: vectors `[n, k, C, d]`."""
-        k, C = sizes.shape
-        D = sizes.sum(-1)
-        lengths = vectors.square().sum(-1)  # (n, k, C)
-        total = lengths.sum(-1)  # (n, k)
-        l0, l1 = self._interpolate(total / 2, D)
-        mask = torch.nn.functional.one_hot(own, C).bool()  # (k, C)
-        total = total.clamp_min(torch.finfo(total.dtype).tiny)  # without length l0 is 0, and shares do not matter
-        size = sizes.gather(1, own.unsqueeze(1)).squeeze(1)  # (k)
-        share = lengths[:, torch.arange(k, device=own.device), own] / total
+        """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`."""
+        D = sizes.sum(-1, keepdim=True)  # (k, 1)
+        own = own.expand(len(vectors), vectors.shape[-1]).unsqueeze(1)  # (k, 1, n)
+        lengths = _squared_lengths(vectors)  # (k, C, n)
+        total = lengths.sum(1)  # (k, n)
+        l0, l1 = self._interpolate(total / 2, D.squeeze(1))
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # without length l0 is 0, and shares do not matter
+        # Of the row's own class; one number where all capsules are alike
+        size = sizes[:, :1] if self.alike else sizes.gather(1, own.squeeze(1))
+        share = lengths.gather(1, own).squeeze(1).div_(total)
         P = torch.lerp(size / D, share, l0)
         if self.alike:  # of capsules of one size the longest is the most probable
-            rival = torch.lerp(size / D, lengths.masked_fill(mask, -1.0).amax(-1) / total, l0)
+            rival = torch.lerp(size / D, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         else:
-            shares = lengths / total.unsqueeze(-1)
-            everyone = torch.lerp((sizes / D.unsqueeze(-1)).expand_as(shares), shares, l0.unsqueeze(-1))
-            rival = everyone.masked_fill(mask, -1.0).amax(-1)
+            everyone = torch.lerp((sizes / D).unsqueeze(-1), lengths / total.unsqueeze(1), l0.unsqueeze(1))
+            rival = everyone.scatter_(1, own, -1.0).amax(1)
         wrong = rival >= P
         if thresholds is None:
-            return _Scaled(P.log(), wrong, lengths)
-        other = torch.lerp(size / (2 + D), share, l1) / P  # Q_i / P of the capsules i that are not the class's
-        extra = (1 - l1) * (2 / (2 + D)) / P  # and what that of the class's own has more
-        settled = rival <= thresholds * P
-        other = other.masked_fill(settled, 1.0)
-        extra = extra.masked_fill(settled, 0.0)
-        return _Scaled(P.log(), wrong, other.unsqueeze(-1) + extra.unsqueeze(-1) * mask.to(extra))
+            return _Scaled(P.log(), wrong, None)
+        unsettled = rival > thresholds.unsqueeze(1) * P
+        # Q_i / P of the capsules i that are not the class's, and what that of the class's own has more
+        other = torch.lerp(size / (2 + D), share, l1).div_(P)
+        extra = (1 - l1).div_(P).mul_(2 / (2 + D))
+        other = torch.where(unsettled, other, 1.0)
+        factors = lengths.copy_(other.unsqueeze(1))  # in their place: new memory costs as much as the rest of the line
+        factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
+        return _Scaled(P.log(), wrong, factors)
 
     def _interpolate(self, beta: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-        """l0 and l1 of `beta [n, k]` for problems of D hidden variables `[k]`."""
+        """l0 and l1 of `beta [k, n]` for problems of D hidden variables `[k]`."""
         if len(self.tables) == 1:
             return next(iter(self.tables.values()))(beta)
         l0, l1 = torch.empty_like(beta), torch.empty_like(beta)
         for variables, table in self.tables.items():
             at = variables == D
-            l0[:, at], l1[:, at] = table(beta[:, at])
+            l0[at], l1[at] = table(beta[at])
         return l0, l1
 
 
 @dataclass(frozen=True)
 class _Scaled:
-    log_probability: Tensor  # (n, k), of the examples' own class
-    wrong: Tensor  # (n, k)
-    factors: Tensor  # (n, k, C), Q / P
+    log_probability: Tensor  # (k, n), of the examples' own class
+    wrong: Tensor  # (k, n)
+    factors: Tensor | None  # (k, C, n), Q / P
+
+
+def _squared_lengths(vectors: Tensor) -> Tensor:
+    """Of vectors `[k, C, d, n]`: `[k, C, n]`; no copy of the vectors is made."""
+    lengths = vectors[:, :, 0].square()
+    for each in vectors.unbind(2)[1:]:
+        lengths.addcmul_(each, each)
+    return lengths
 
 
 class Problems:
@@ -203,11 +249,9 @@ class Problems:
     def _inverse_gram(self, ridge: float) -> Tensor:
         """`(X^T X + penalty)^-1` of each problem in whitened coordinates `[K or 1, r, r]`, float64."""
         whitened = self.whitener.T @ self.moments @ self.whitener  # (m, r, r)
-        seen = (self.architecture.capsules >= 0).to(whitened)  # (K, m)
-        seen = seen if bool((seen == 0).any()) else seen[:1]
-        gram = torch.einsum("km,mij->kij", seen, whitened)
+        gram = self.architecture.sum_seen(whitened)
         if ridge:
-            power = torch.einsum("km,mii->k", seen, self.moments) / len(self.whitener)
+            power = self.architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
             gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
         # A problem that sees few classes may see less than all directions.
         return torch.linalg.pinv(gram, hermitian=True)
@@ -246,8 +290,7 @@ class Problems:
         arc = self.architecture
         shape = (*arc.sizes.shape, arc.size, len(self.whitener))
         noise = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
-        used = torch.arange(arc.size).expand(*arc.sizes.shape, -1) < arc.sizes.unsqueeze(-1)
-        W = noise.to(self.whitener) * used.unsqueeze(-1).to(self.whitener)
+        W = noise.to(self.whitener) * arc.used.unsqueeze(-1).to(self.whitener)
         return (W @ self.colourer).to(self.dtype)
 
     def own_coordinates(self, W: Tensor) -> Tensor:

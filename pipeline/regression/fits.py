@@ -56,19 +56,24 @@ class Fitted:
     most: int
     seconds: float
 
-    def error(self, X: Tensor, y: Tensor) -> float:
-        """Share of inputs `[n, p]` whose class is not `y [n]`."""
-        if not len(X):
-            return float("nan")
-        wrong = [
-            (class_scores(self.architecture, self.W, rows).argmax(1) != labels).sum()
-            for rows, labels in zip(X.split(CHUNK), y.split(CHUNK), strict=True)
-        ]
-        return float(torch.stack(wrong).sum()) / len(X)
-
     def errors(self, inputs: Inputs) -> dict[str, float]:
         """The error on every part."""
-        return {part: self.error(inputs.X[part], inputs.y[part]) for part in inputs.X}
+        return errors(self.architecture, self.W, inputs)
+
+
+def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
+    """Share of each part's inputs that weights `W [K, C, d, p]` decide wrongly; nan where there are none."""
+    return {part: _error(architecture, W, inputs.X[part], inputs.y[part]) for part in inputs.X}
+
+
+def _error(architecture: Architecture, W: Tensor, X: Tensor, y: Tensor) -> float:
+    if not len(X):
+        return float("nan")
+    wrong = [
+        (class_scores(architecture, W, rows).argmax(1) != labels).sum()
+        for rows, labels in zip(X.split(CHUNK), y.split(CHUNK), strict=True)
+    ]
+    return float(torch.stack(wrong).sum()) / len(X)
 
 
 def rounds_of(schedule: ScheduleParams) -> list[Round]:

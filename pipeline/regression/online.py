@@ -113,8 +113,6 @@ class Online:
 
     def _gram(self) -> Tensor:
         """Mean of x x^T over the classes that each problem sees, with the ridge, `[K or 1, p, p]`."""
-        seen = (self.architecture.capsules >= 0).to(self.inputs)
-        seen = seen if bool((seen == 0).any()) else seen[:1]
-        gram = torch.einsum("km,mij->kij", seen, self.inputs)
+        gram = self.architecture.sum_seen(self.inputs)
         power = gram.diagonal(dim1=1, dim2=2).mean(-1)
         return gram + self.ridge * power[:, None, None] * torch.eye(gram.shape[-1]).to(gram)

@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.params import OnlineStudy
 from pipeline.regression.architectures import build_architecture
 from pipeline.regression.expectation_maximisation import Problems
-from pipeline.regression.fits import Fitted
+from pipeline.regression.fits import errors
 from pipeline.regression.inputs import Inputs
 from pipeline.regression.online import Incremental, Online, split
 from pipeline.regression.studies import Outcome, one
@@ -62,9 +62,11 @@ def _first(rows: pd.DataFrame, key: str, value: float) -> float:
 
 def _measured(problems: Problems, W: Tensor, inputs: Inputs) -> dict[str, float]:
     found = problems.passed(W, torch.arange(1), None, problems.examples)
-    errors = Fitted(problems.architecture, problems.own_coordinates(W).float(), 0, 0, 0.0).errors(inputs)
     n = len(inputs.X["train"])
-    return {"log_loss": -float(found.log_likelihood[0]) / (n * math.log(inputs.classes)), **errors}
+    return {
+        "log_loss": -float(found.log_likelihood[0]) / (n * math.log(inputs.classes)),
+        **errors(problems.architecture, problems.own_coordinates(W).float(), inputs),
+    }
 
 
 def _batch(problems: Problems, W: Tensor, momentum: float) -> Weights:
