@@ -52,7 +52,7 @@ class Architecture:
         return torch.arange(self.size) < self.sizes.unsqueeze(-1)
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sum over the classes a problem sees of something of each `[m, ...]`: `[K, ...]`; `[1, ...]` if all see all."""
+        """Sum of something of each class `[m, ...]` over those a problem sees: `[K, ...]`; `[1, ...]` if all do."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)

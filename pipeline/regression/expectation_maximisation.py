@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -127,12 +128,9 @@ class EStep:
         errors = torch.zeros(k, dtype=torch.long, device=device)
         sizes = arc.sizes.to(W)
         for block in examples.blocks(arc.capsules, C * d):
-            part = lambda values, at=block.problems: values if at is None else values.index_select(0, at)
-            weights = part(W)
+            weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
             vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
-            scaled = self._scaled(
-                vectors, part(sizes), block.own, thresholds if thresholds is None else part(thresholds)
-            )
+            scaled = self._scaled(vectors, its_sizes, block.own, nu)
             found = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
             if scaled.factors is not None:
                 vectors *= scaled.factors.unsqueeze(2)
@@ -186,6 +184,10 @@ class _Scaled:
     log_probability: Tensor  # (k, n), of the examples' own class
     wrong: Tensor  # (k, n)
     factors: Tensor | None  # (k, C, n), Q / P
+
+
+def _take(values: Tensor | None, problems: Tensor | None) -> Any:
+    return values if values is None or problems is None else values.index_select(0, problems)
 
 
 def _squared_lengths(vectors: Tensor) -> Tensor:
