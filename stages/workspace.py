@@ -84,6 +84,8 @@ def items(params: Params, name: str) -> list[str] | None:
             return sorted(params.sensitivity.hyperparameters.model_dump())
         case "regression":
             return sorted(params.regression)
+        case "attention":
+            return sorted(params.attention)
     return None
 
 
@@ -139,6 +141,8 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
         case "regression":
             study = values["regression"][item]
             return {"regression": study, "dataset": values["datasets"][study["dataset"]]}
+        case "attention":
+            return {"attention": values["attention"][item]}
     return values
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import torch
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import ConvergenceStudy
 from pipeline.regression.architectures import build_architecture
 from pipeline.regression.expectation_maximisation import Examples, Problems
 from pipeline.regression.inputs import Inputs
 from pipeline.regression.schedule import Round, fit
-from pipeline.regression.studies import Outcome, one
 
 
 def name_of(momentum: float, threshold: float) -> str:

@@ -11,12 +11,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import DistortedStudy
 from pipeline.regression.architectures import build_architecture
 from pipeline.regression.distortions import distort
 from pipeline.regression.fits import KeepAt, fit_architecture, no_checkpoints
 from pipeline.regression.inputs import Inputs
-from pipeline.regression.studies import Outcome, one
 
 CHUNK = 4096
 Bar = Callable[[Iterable[int]], Iterable[int]]

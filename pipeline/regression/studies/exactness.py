@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import ExactnessStudy
 from pipeline.regression.architectures import build_architecture
 from pipeline.regression.capsules import posterior_means, predict_probabilities
 from pipeline.regression.fits import KeepAt, fit_architecture, no_checkpoints
 from pipeline.regression.inputs import Inputs
-from pipeline.regression.studies import Outcome, one
 
 
 def run(inputs: Inputs, study: ExactnessStudy, keep_at: KeepAt = no_checkpoints) -> Outcome:

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import GridStudy
 from pipeline.regression.architectures import Decision, build_architecture
 from pipeline.regression.fits import Fitted, KeepAt, fit_architecture, no_checkpoints, parameters
 from pipeline.regression.inputs import Inputs
-from pipeline.regression.studies import Outcome, one
 
 Cells = Iterable[tuple[Decision, int]]
 Progress = Callable[[Cells], Cells]

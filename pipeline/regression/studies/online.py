@@ -9,13 +9,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import OnlineStudy
 from pipeline.regression.architectures import build_architecture
 from pipeline.regression.expectation_maximisation import Problems
 from pipeline.regression.fits import errors
 from pipeline.regression.inputs import Inputs
 from pipeline.regression.online import Incremental, Online, split
-from pipeline.regression.studies import Outcome, one
 
 Weights = Iterator[Tensor]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import RidgeStudy
 from pipeline.regression.architectures import build_architecture
 from pipeline.regression.fits import KeepAt, fit_architecture, no_checkpoints
 from pipeline.regression.inputs import Inputs
-from pipeline.regression.studies import Outcome, one
 
 
 def run(inputs: Inputs, study: RidgeStudy, keep_at: KeepAt = no_checkpoints) -> Outcome:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import SizesStudy
 from pipeline.regression.architectures import build_architecture, class_scores
 from pipeline.regression.fits import KeepAt, by_class, fit_architecture, no_checkpoints
 from pipeline.regression.inputs import Inputs
-from pipeline.regression.studies import Outcome, one
 
 
 def shared_out(weights: Sequence[float], total: int) -> list[int]:

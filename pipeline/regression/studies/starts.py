@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import torch
 
+from pipeline.outcome import Outcome, one
 from pipeline.params import StartsStudy
 from pipeline.regression.architectures import Architecture, build_architecture
 from pipeline.regression.expectation_maximisation import Problems
 from pipeline.regression.inputs import Inputs
 from pipeline.regression.schedule import Round, fit
-from pipeline.regression.studies import Outcome, one
 from pipeline.regression.studies.convergence import everything, nothing
 
 SUBSPACE = "subspace"

@@ -1,0 +1,31 @@
+"""How sparse a set of sizes is, three ways (document 001 looks at pictures; these are numbers for them)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
+    """Hoyer's index of sizes `[..., n]`, from 0 (all alike) to 1 (one is all): (sqrt n - l1 / l2) / (sqrt n - 1).
+
+    Nothing at all counts as all alike.
+    """
+    values = np.abs(np.asarray(sizes, dtype=np.float64))
+    n = values.shape[-1]
+    first, second = values.sum(-1), np.sqrt((values**2).sum(-1))
+    ratio = np.divide(first, second, out=np.full_like(first, np.sqrt(n)), where=second > 0)
+    return np.asarray((np.sqrt(n) - ratio) / (np.sqrt(n) - 1))
+
+
+def entropy(sizes: ArrayLike) -> NDArray[np.float64]:
+    """Of the shares of sizes `[..., n]`, in nats: from 0 (one is all) to log n."""
+    values = np.abs(np.asarray(sizes, dtype=np.float64))
+    total = values.sum(-1, keepdims=True)
+    shares = np.divide(values, total, out=np.full_like(values, 1 / values.shape[-1]), where=total > 0)
+    return np.asarray(-(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1))
+
+
+def effective_number(sizes: ArrayLike) -> NDArray[np.float64]:
+    """exp of the entropy: how many equal ones would be as spread out, from 1 to n."""
+    return np.asarray(np.exp(entropy(sizes)))

@@ -1,0 +1,1 @@
+"""Experiments on the top-down model: each takes settings and gives an `Outcome`."""
