@@ -606,7 +606,7 @@ def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
     place = error["loc"]
     # pydantic puts what decides the form behind a name: runs, <name>, generative, training, ...
-    tag = {"runs": 2, "optimise": 4, "regression": 2}.get(str(place[0]) if place else "", len(place))
+    tag = {"runs": 2, "optimise": 4, "regression": 2, "attention": 2}.get(str(place[0]) if place else "", len(place))
     written = (*place[:tag], *place[tag + 1 :])
     where = ".".join(str(part) for part in written) or "params.yaml"
     if error["type"] == "extra_forbidden":

@@ -38,6 +38,7 @@ DOES = {
     "sweep": "rotation ranges",
     "sensitivity": "hyperparameters",
     "regression": "EM, capsules",
+    "attention": "planted scenes",
     "figures": "draw",
     "tables": "scorecard, page",
 }
@@ -52,6 +53,7 @@ ITEMS = {
     "posterior": "study",
     "sensitivity.hyperparameters": "setting",
     "regression": "study",
+    "attention": "study",
 }
 """What one entry of a section of the parameters is called."""
 

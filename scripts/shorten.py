@@ -35,6 +35,7 @@ MOST = {
     "seeds": 2,
     "samples": 5000,
     "examples": 1000,
+    "scenes": 4,
 }
 LONGEST = {
     "angles": 2,
@@ -46,6 +47,8 @@ LONGEST = {
     "sizes": 3,
     "sds": 2,
     "penalties": 2,
+    "sigmas": 2,
+    "shown": 1,
 }
 
 

@@ -144,6 +144,21 @@ REGRESSION: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """One study of each kind of capsule regression."""
 
+_SCENES = {"scenes": 12, "parts": 10, "objects": 4, "dimensions": 4, "seed": 0}
+ATTENTION: dict[str, dict[str, Any]] = {
+    "toy": {"study": "toy", "weight": 1.0, "rate": 0.02, "steps": 2000},
+    "iterated": {"study": "iterated", **_SCENES, "sigmas": [0.1, 0.3], "iterations": 20, "scales": [1.0, 8.0]},
+    "density": {
+        "study": "density", "dimensions": [2, 4], "kappas": [1.0, 10.0], "components": 3, "sigma": 0.3,
+        "samples": 4000, "seed": 0,
+    },
+    "parsing": {
+        "study": "parsing", **_SCENES, "sigmas": [0.1], "shown": [2, 3], "clutter": 0.1, "kappa": 10.0,
+        "iterations": 3, "steps": 60, "rate": 0.1, "starts": 4, "samples": 1, "widest": 2.0,
+    },
+}  # fmt: skip
+"""One study of each kind on top-down attention."""
+
 
 def small_params(**runs: Run) -> dict[str, Any]:
     """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
@@ -177,6 +192,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
             "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
         },
         "regression": {name: {"dataset": "squares", "features": 8, **study} for name, study in REGRESSION.items()},
+        "attention": ATTENTION,
     }
 
 

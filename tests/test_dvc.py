@@ -114,6 +114,7 @@ def cut(values: dict[str, Any]) -> None:
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
     convergence = values["regression"]["convergence-digits"] | {"size": 1, "iterations": 3}
     values["regression"] = {"convergence-digits": convergence}
+    values["attention"] = {"toy": values["attention"]["toy"]}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
@@ -133,6 +134,7 @@ STAGES = [
     f"sweep@{VAE}-45",
     *SENSITIVITIES,
     "regression@convergence-digits",
+    "attention@toy",
     "figures",
     "tables",
 ]

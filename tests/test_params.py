@@ -352,8 +352,9 @@ def fields(params: Params) -> dict[str, set[str]]:
     for section in ("datasets", "optimise"):
         for entry in values[section].values():
             found[section] = set(entry)
-    for entry in values["regression"].values():
-        found[f"regression, {entry['study']}"] = set(entry)
+    for section in ("regression", "attention"):
+        for entry in values[section].values():
+            found[f"{section}, {entry['study']}"] = set(entry)
     for run in values["runs"].values():
         for part in ("augmentation", "training", "model"):
             found[f"{run['variant']}.{part}"] = set(run[part])
@@ -390,7 +391,8 @@ def test_every_parameter_is_described() -> None:
         module.ScheduleParams,
         *models,
     )
-    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity", "regression")
+    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity")
+    top = (*top, "regression", "attention")
     for section in sections:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"

@@ -14,7 +14,7 @@ import pandas as pd
 
 from pipeline.files import write_bytes
 from pipeline.params import Params
-from pipeline.reports import curves, failure_figures, pictures, regression_figures, style
+from pipeline.reports import attention_figures, curves, failure_figures, pictures, regression_figures, style
 from pipeline.reports.claims import Claim, load_claims
 from pipeline.reports.document_000 import TABLE_1
 from pipeline.reports.drawings import Drawing, Written
@@ -124,6 +124,7 @@ def draw_all(results: Results, params: Params, written: Written) -> Iterator[Dra
     yield from _beyond(results, params, written)
     yield from failure_figures.draw(results, params, written)
     yield from regression_figures.draw(results, params, written)
+    yield from attention_figures.draw(results, params, written)
     yield from _trained(results, params, written)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Params
-from pipeline.reports import failure_tables, regression_tables
+from pipeline.reports import attention_tables, failure_tables, regression_tables
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
 from pipeline.reports.document_000 import PROBE_SDS
@@ -309,6 +309,7 @@ def build_tables(results: Results, params: Params, written: Written) -> list[Tab
         sweep,
         *failure_tables.BUILDERS,
         regression_tables.build,
+        attention_tables.build,
         training,
     )
     return [part for build in builders for part in build(results, params, written)]

@@ -84,7 +84,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
     text = " ".join(page.text)
     for claim in claims:
         assert claim.claim in text
-    # The made-up parameters have no SCAE and no capsule regression.
+    # The made-up parameters have no SCAE, no capsule regression and no attention.
     answered = {name for name in MEASURES if name.startswith("000")} - {"000.fig4.scae"}
     assert content.count('class="claim is-not-run"') == len(claims) - len(answered)
     # A mark, hidden from screen readers, always with its word.

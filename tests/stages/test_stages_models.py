@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from small import REGRESSION, SCAE_SIZE, small_params, small_run, write_root
+from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
-from stages import evaluate, optimise, posterior, regression, sensitivity, sweep, train
+from stages import attention, evaluate, optimise, posterior, regression, sensitivity, sweep, train
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
@@ -32,6 +32,7 @@ STAGES = {
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
     "regression": ["grid"],
+    "attention": ["toy"],
     "figures": [],
     "tables": [],
 }
@@ -79,6 +80,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sensitivity.main("pixel_sd")
         for study in REGRESSION:
             regression.main(study)
+        for study in ATTENTION:
+            attention.main(study)
     return folder
 
 
@@ -256,6 +259,17 @@ def test_regression_leaves_numbers_and_a_table_of_every_study(done: Path, study:
     assert len(pd.read_csv(metrics / f"{study}.csv")) > 1
     arrays = done / "results/small/regression" / study / "examples.npz"
     assert arrays.exists() == (study in ("grid", "distorted"))
+
+
+@pytest.mark.parametrize("study", ATTENTION)
+def test_attention_leaves_numbers_and_a_table_of_every_study(done: Path, study: str) -> None:
+    metrics = done / "reports/small/metrics/attention"
+    numbers = read(metrics / f"{study}.json")
+    assert numbers["study"] == study
+    (record,) = numbers["provenance"]
+    assert (record["stage"], record["item"], record["data_sha256"]) == ("attention", study, None)
+    assert len(pd.read_csv(metrics / f"{study}.csv")) > 1
+    assert (done / "results/small/attention" / study / "examples.npz").exists() == (study == "parsing")
 
 
 def test_a_study_that_cannot_be_fit_ends_with_one_message(root: Path) -> None:

@@ -128,7 +128,7 @@ def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
     parts, sigma = 24, 0.06
     W = shapes(parts)
     hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([sigma]), 0.15, 1.0, 0.9)
-    scenes = plant(hierarchy, 4, 3, 0.15, sigma, random)
+    scenes = plant(hierarchy, 3, 3, 0.15, sigma, random)
     settings = Settings(study.steps, study.rate, 4 * study.starts, study.samples, study.widest)
     at = votes(W, scenes.parts)
     inverted = invert(hierarchy, scenes.parts, None, settings, torch.Generator().manual_seed(study.seed)).parse

@@ -1,0 +1,76 @@
+"""Tables of top-down attention (document 001)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from pipeline.params import Params
+from pipeline.reports.drawings import Written
+from pipeline.reports.results import Results, dataset_label
+from pipeline.reports.table import Table, tracked
+
+_SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
+    "toy": (
+        "Minimisers of the toy network",
+        "Hidden activities after inference from the forward pass, and how many units they amount to.",
+        {
+            "reading": ("objective", ""),
+            "penalty": ("penalty", ""),
+            **{f"h{i}": (f"unit {i}", ".2f") for i in (1, 2, 3)},
+            "effective_number": ("effective units", ".2f"),
+        },
+    ),
+    "density": (
+        "Samples against densities of the top-down model",
+        "By how many standard errors samples miss an identity that only their own density fulfils (poses, cues), and "
+        "what equation 7 integrates to where a pose is its own cue (literal).",
+        {
+            "what": ("what", ""),
+            "dimensions": ("dimensions", ".0f"),
+            "kappa": ("kappa", "g"),
+            "z": ("deviation (standard errors)", ".2f"),
+            "mass": ("integral", ".2f"),
+        },
+    ),
+    "parsing": (
+        "Planted scenes, parsed",
+        "Share of parts with a parent whose parent is found, and the error of the shown objects' poses (root mean "
+        "square, in their sd).",
+        {
+            "sigma": ("sd of parts", "g"),
+            "shown": ("objects", ".0f"),
+            "method": ("method", ""),
+            "found": ("parents found (%)", ".1%"),
+            "pose_error": ("pose error", ".3f"),
+        },
+    ),
+}
+"""By study: title, caption, and columns with the heads and formats they are shown with."""
+
+
+def build(results: Results, params: Params, written: Written) -> list[Table]:
+    """A table for each study that was executed and has one, in the parameters' order."""
+    tables = []
+    for name, study in params.attention.items():
+        numbers = results.numbers("attention", name)
+        if numbers is None:
+            written.miss(f"attention/{name}")
+            continue
+        if study.study not in _SHOWN:
+            continue
+        title, caption, columns = _SHOWN[study.study]
+        data = results.table("attention", name, columns)
+        if data is None:
+            continue
+        tidy = data[list(columns)].assign(dataset=dataset_label(numbers.records), tracking_run=tracked(numbers.records))
+        shown = pd.DataFrame(
+            {head: [_cell(value, form) for value in data[column]] for column, (head, form) in columns.items()}
+        )
+        tables.append(Table(f"attention-{name}", title, caption, tidy, shown, numbers.records))
+    return tables
+
+
+def _cell(value: object, form: str) -> str:
+    if isinstance(value, float) and pd.isna(value):
+        return ""
+    return format(value, form).removesuffix("%") if form else str(value)

@@ -1,0 +1,110 @@
+"""Top-down attention in the report: real studies in small, their figures and tables, and how claims are judged."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from made_up import Writer
+from small import ATTENTION
+
+from pipeline.attention import toy
+from pipeline.attention.studies import density, iterated, parsing
+from pipeline.outcome import Outcome
+from pipeline.params import DensityStudy, IteratedStudy, Params, ParsingStudy, ToyStudy, parse_params
+from pipeline.reports.attention_figures import draw
+from pipeline.reports.attention_tables import build
+from pipeline.reports.claims import load_claims
+from pipeline.reports.drawings import Written
+from pipeline.reports.scorecard import build_scorecard
+from pipeline.reports.style import to_bytes
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Outcome]:
+    return {
+        "toy": toy.run(*(ToyStudy(**ATTENTION["toy"]).model_dump()[key] for key in ("weight", "rate", "steps"))),
+        "iterated": iterated.run(IteratedStudy(**ATTENTION["iterated"])),
+        "density": density.run(DensityStudy(**ATTENTION["density"])),
+        "parsing": parsing.run(ParsingStudy(**ATTENTION["parsing"]), iter),
+    }
+
+
+@pytest.fixture
+def studied(values: dict[str, Any], writer: Writer, outcomes: dict[str, Outcome]) -> tuple[Writer, Params]:
+    for name, outcome in outcomes.items():
+        writer.numbers("attention", name, {"study": name, **outcome.numbers}, dataset="planted scenes")
+        writer.table("attention", name, outcome.table)
+        if outcome.arrays:
+            writer.examples("attention", name, **outcome.arrays)
+    return writer, parse_params(values | {"attention": ATTENTION})
+
+
+def verdicts(writer: Writer, params: Params) -> dict[str, Any]:
+    return {row["id"]: row for row in build_scorecard(load_claims(), writer.results, params)}
+
+
+def test_figures(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    written = Written()
+    drawings = list(draw(writer.results, params, written))
+    names = [drawing.name for drawing in drawings]
+    assert names == ["attention-toy", "attention-iterated", "attention-parsing", "scenes-parsing"]
+    for drawing in drawings:
+        content = to_bytes(drawing.figure(), drawing.kind)
+        assert content.startswith(b"<?xml" if drawing.kind == "svg" else b"\x89PNG")
+        assert drawing.caption.endswith(".")
+        assert drawing.alt.endswith(".")
+    assert written.missing == []
+
+
+def test_tables(studied: tuple[Writer, Params], outcomes: dict[str, Outcome]) -> None:
+    writer, params = studied
+    tables = {table.name: table for table in build(writer.results, params, Written())}
+    assert set(tables) == {"attention-toy", "attention-density", "attention-parsing"}
+    row = tables["attention-toy"].shown.iloc[1]
+    assert list(row[:5]) == ["output", "L1", "0.00", "1.50", "0.00"]
+    first = outcomes["parsing"].table.iloc[0]
+    assert tables["attention-parsing"].shown.iloc[0]["parents found (%)"] == f"{100 * first['found']:.1f}"
+
+
+def test_what_was_not_run_is_named(values: dict[str, Any], writer: Writer) -> None:
+    params, written = parse_params(values | {"attention": ATTENTION}), Written()
+    assert list(draw(writer.results, params, written)) == build(writer.results, params, written) == []
+    assert written.missing == [f"attention/{name}" for name in ATTENTION]
+    assert verdicts(writer, params)["001.attn"]["verdict"] == "not run"
+
+
+def test_claims(studied: tuple[Writer, Params]) -> None:
+    found = verdicts(*studied)
+    assert found["001.toy"]["verdict"] == "fails"
+    assert "the output's error alone has a single winner" in found["001.toy"]["dataset"]
+    assert found["001.vmf"]["verdict"] == "holds"
+    assert "integrates to" in found["001.vmf"]["dataset"]
+    assert found["001.vmf.infer"]["verdict"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("claim", "path", "value", "verdict"),
+    [
+        ("001.toy", "minimiser/two-sided/L1/effective_number/mean", 1.0, "holds"),
+        ("001.attn", "last/1/entropy/mean", 0.01, "holds"),
+        ("001.attn", "last/1/entropy/mean", 0.9, "fails"),
+        ("001.vmf", "largest_z/mean", 9.0, "fails"),
+        ("001.vmf.infer", "as_many", -1, "fails"),
+    ],
+)
+def test_a_claim_can_turn(
+    studied: tuple[Writer, Params], outcomes: dict[str, Outcome], claim: str, path: str, value: float, verdict: str
+) -> None:
+    writer, params = studied
+    name = {"001.toy": "toy", "001.attn": "iterated", "001.vmf": "density", "001.vmf.infer": "parsing"}[claim]
+    numbers = copy.deepcopy(outcomes[name].numbers)
+    *folders, last = path.split("/")
+    at = numbers
+    for folder in folders:
+        at = at[folder]
+    at[last] = value
+    writer.numbers("attention", name, {"study": name, **numbers}, dataset="planted scenes")
+    assert verdicts(writer, params)[claim]["verdict"] == verdict
