@@ -222,17 +222,17 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "optimise.capsules-digits.run",
             "vae-digits",
-            "optimise.capsules-digits.run: 'vae-digits' is not one of ['capsules-digits', 'capsules-digits-slots']",
+            "optimise.capsules-digits.run: 'vae-digits' is not one of ['capsules-digits']",
         ),
         (
             "optimise.capsules-digits.run",
             "capsules",
-            "optimise.capsules-digits.run: 'capsules' is not one of ['capsules-digits', 'capsules-digits-slots']",
+            "optimise.capsules-digits.run: 'capsules' is not one of ['capsules-digits']",
         ),
         (
             "sweep.runs",
             ["nothing"],
-            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'capsules-digits-slots', 'scae-digits', "
+            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'scae-digits', "
             "'vae-digits']",
         ),
         (
@@ -254,7 +254,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "sensitivity.run",
             "vae-digits",
-            "sensitivity.run: 'vae-digits' is not one of ['capsules-digits', 'capsules-digits-slots']",
+            "sensitivity.run: 'vae-digits' is not one of ['capsules-digits']",
         ),
         ("evaluate.official_affnist", True, "evaluate.official_affnist: 'affnist' is not one of sources ['digits']"),
     ],
