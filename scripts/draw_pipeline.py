@@ -86,12 +86,12 @@ def arrows(stages: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def columns(stages: dict[str, Any], edges: set[tuple[str, str]]) -> dict[str, int]:
-    """How many arrows, at most, lead to each stage."""
-    depth = dict.fromkeys(stages, 0)
+    """Each stage as far to the right as those that read it allow: fewest arrows pass behind boxes."""
+    left = dict.fromkeys(stages, 0)  # arrows, at most, that lead on from a stage
     for _ in stages:
         for a, b in edges:
-            depth[b] = max(depth[b], depth[a] + 1)
-    return depth
+            left[a] = max(left[a], left[b] + 1)
+    return {name: max(left.values()) - arrows for name, arrows in left.items()}
 
 
 def multiplicity(stage: dict[str, Any]) -> str:

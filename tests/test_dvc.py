@@ -213,10 +213,12 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
-            *(name.replace("@", "/") for name in (*SENSITIVITIES, "regression@convergence-digits")),
+            *(name.replace("@", "/") for name in (*SENSITIVITIES, "regression@convergence-digits", "attention@toy")),
         )
     }
     assert all("error" not in each for each in shown.values())
+    # DVC takes any key of that name, however deep, for a file that it could not read.
+    assert "failed to load" not in clone.run("dvc", "metrics", "show")
     accuracy = shown[f"{folder}/evaluate/{VAE}.json"]["data"]["probe"]["mu_sigma"]["refit"]["rotated_0"]
     assert accuracy.keys() == {"mean", "sd", "n"}
 

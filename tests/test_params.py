@@ -232,8 +232,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "sweep.runs",
             ["nothing"],
-            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'scae-digits', "
-            "'vae-digits']",
+            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'scae-digits', 'vae-digits']",
         ),
         (
             "posterior.capsules-digits.run",

@@ -63,7 +63,7 @@ def remarks(params: Params, study: str) -> list[str]:
 
 
 def _error(numbers: Numbers, decision: str, size: str, part: str = "test") -> Measured | None:
-    found = numbers.measured("error", decision, size, part)
+    found = numbers.measured("errors", decision, size, part)
     return found.scaled(100) if found else None
 
 
@@ -126,13 +126,13 @@ def _missing_sets(evidence: Evidence, used: Sequence[str]) -> list[str]:
 
 
 def _sizes(numbers: Numbers, decision: str) -> list[str]:
-    return sorted(numbers.names("error", decision), key=int)
+    return sorted(numbers.names("errors", decision), key=int)
 
 
 def falls_with_size(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
     """Figure 5: along the sizes no test error rises beyond its noise, and the last lies below the first."""
     gains, holds = [], True
-    for decision in numbers.names("error"):
+    for decision in numbers.names("errors"):
         errors = [error for size in _sizes(numbers, decision) if (error := _error(numbers, decision, size))]
         if len(errors) < 2:
             return None
@@ -170,7 +170,7 @@ def one_number_is_linear(evidence: Evidence, study: str, numbers: Numbers) -> tu
 
 def best_is_in_the_band(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
     """Section 3.4: the model with the lowest validation error tests within the band (or below it)."""
-    cells = [(decision, size) for decision in numbers.names("error") for size in _sizes(numbers, decision)]
+    cells = [(decision, size) for decision in numbers.names("errors") for size in _sizes(numbers, decision)]
     measured = [(_error(numbers, *cell, "validation"), _error(numbers, *cell)) for cell in cells]
     known = [(held.mean, test) for held, test in measured if held and test]
     if not known:
@@ -204,7 +204,7 @@ def momentum_and_thresholds(evidence: Evidence, study: str, numbers: Numbers) ->
     Our number is the error of the plain update less that of momentum and threshold together, in points.
     """
     last = {
-        variant: tuple(numbers.measured("last", variant, name) for name in ("log_loss", "error"))
+        variant: tuple(numbers.measured("last", variant, name) for name in ("log_loss", "train"))
         for variant in ("plain", "momentum", "threshold", "both")
     }
     values = {variant: [found.mean for found in pair if found] for variant, pair in last.items()}
@@ -263,7 +263,7 @@ def fewer_passes(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Meas
 
 def penalty_helps(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
     """Section 4: with the penalty that validation chose the test error is lower than without, in points."""
-    with_, without = numbers.measured("chosen", "test"), numbers.measured("error", "0", "test")
+    with_, without = numbers.measured("chosen", "test"), numbers.measured("errors", "0", "test")
     if with_ is None or without is None:
         return None
     return without.minus(with_).scaled(100), with_.mean < without.mean

@@ -111,7 +111,7 @@ def test_the_grid(inputs: Inputs, images: dict[str, NDArray[np.uint8]], monkeypa
     assert found.table["model"].tolist() == ["multiclass"] * 2 + ["all-vs-all"] * 2 + study.baselines
     assert found.table["parameters"].tolist()[:4] == [30, 45, 60, 90]
     again = fit_architecture(inputs, build_architecture("all-vs-all", 3, 3), study.schedule)
-    assert found.numbers["error"]["all-vs-all"]["3"]["test"]["mean"] == again.errors(inputs)["test"]
+    assert found.numbers["errors"]["all-vs-all"]["3"]["test"]["mean"] == again.errors(inputs)["test"]
     assert found.numbers["baseline"]["nearest-neighbours"]["test"]["mean"] < 0.4
     lengths = np.linalg.norm(found.arrays["latents"], axis=-1)
     np.testing.assert_allclose((lengths**2).sum(axis=1), 1, rtol=1e-5)  # squashed: shares of one

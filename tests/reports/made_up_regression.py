@@ -63,7 +63,7 @@ def cell(value: float) -> dict[str, Any]:
 
 def grid_numbers() -> dict[str, Any]:
     return {
-        "error": {model: {size: cell(error) for size, error in row.items()} for model, row in ERRORS.items()},
+        "errors": {model: {size: cell(error) for size, error in row.items()} for model, row in ERRORS.items()},
         "baseline": {"logistic-regression": cell(0.085), "support-vectors": cell(0.015)},
         "rim": {"own": spread(0.8, 0, 1), "others": spread(0.2, 0, 1), "largest": spread(1.0, 0, 1)},
         "prototypes": spread(0.95, 0, 1),
@@ -74,7 +74,7 @@ def convergence_numbers() -> dict[str, Any]:
     last = {"plain": (0.3, 0.05), "momentum": (0.2, 0.03), "threshold": (0.5, 0.02), "both": (0.4, 0.01)}
     return {
         "last": {
-            name: {"log_loss": spread(loss, 0, 1), "error": spread(error, 0, 1)} for name, (loss, error) in last.items()
+            name: {"log_loss": spread(loss, 0, 1), "train": spread(error, 0, 1)} for name, (loss, error) in last.items()
         },
         "largest_rise": spread(-1e-6, 0, 1),
     }
@@ -152,7 +152,7 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     writer.table("regression", f"online-{name}", pd.concat(table))
     numbers(
         "ridge",
-        {"error": {"0": cell(0.03), "0.01": cell(0.025)}, "chosen": {"penalty": spread(0.01, 0, 1), **cell(0.025)}},
+        {"errors": {"0": cell(0.03), "0.01": cell(0.025)}, "chosen": {"penalty": spread(0.01, 0, 1), **cell(0.025)}},
     )
     writer.table(
         "regression",
@@ -161,7 +161,7 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
             {"penalty": [0.0, 0.01], "train": [0.0, 0.01], "validation": [0.02, 0.018], "test": [0.03, 0.025]}
         ),
     )
-    numbers("sizes", {"error": {"equal": cell(0.03), "by_error": cell(0.028), "against_error": cell(0.04)}})
+    numbers("sizes", {"errors": {"equal": cell(0.03), "by_error": cell(0.028), "against_error": cell(0.04)}})
     plans = pd.DataFrame(
         {"plan": ["equal", "by error"], "sizes": ["4 4", "3 5"], "train": 0.01, "validation": 0.02, "test": 0.03}
     )

@@ -59,7 +59,8 @@ def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     plain = table[table["variant"] == "plain"]["log_loss"]
     numbers = {
         "last": {
-            str(variant): {name: one(row[name]) for name in ("log_loss", "error")} for variant, row in last.iterrows()
+            str(variant): {"log_loss": one(row["log_loss"]), "train": one(row["error"])}
+            for variant, row in last.iterrows()
         },
         # Of the normalised log-loss: above 0 where an iteration of plain EM lowered the likelihood.
         "largest_rise": one(plain.diff().max()),

@@ -54,7 +54,7 @@ def run(
     for cell in table.to_dict("records"):
         found = {name: one(cell[name]) for name in ("train", "validation", "test", "seconds")}
         if cell["size"]:
-            models = numbers.setdefault("error", {})
+            models = numbers.setdefault("errors", {})
             models.setdefault(cell["model"], {})[str(cell["size"])] = found
         else:
             numbers.setdefault("baseline", {})[cell["model"]] = found

@@ -28,7 +28,7 @@ def run(inputs: Inputs, study: RidgeStudy, keep_at: KeepAt = no_checkpoints) -> 
     chosen = min(rows, key=lambda row: row["validation"])
     parts = ("train", "validation", "test")
     numbers = {
-        "error": {f"{row['penalty']:g}": {part: one(row[part]) for part in parts} for row in rows},
+        "errors": {f"{row['penalty']:g}": {part: one(row[part]) for part in parts} for row in rows},
         "chosen": {"penalty": one(chosen["penalty"]), **{part: one(chosen[part]) for part in parts}},
     }
     return Outcome(table, numbers)

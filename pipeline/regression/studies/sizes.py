@@ -48,4 +48,4 @@ def run(inputs: Inputs, study: SizesStudy, keep_at: KeepAt = no_checkpoints) -> 
         found = fitted.errors(inputs)
         rows.append({"plan": name, "sizes": " ".join(map(str, sizes)), **found})
         numbers[name.replace(" ", "_")] = {part: one(value) for part, value in found.items()}
-    return Outcome(pd.DataFrame(rows), {"error": numbers})
+    return Outcome(pd.DataFrame(rows), {"errors": numbers})
