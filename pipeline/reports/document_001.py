@@ -26,8 +26,8 @@ def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, l
             numbers = evidence.results.numbers("attention", name) if study.study == kind else None
             answer = check(numbers) if numbers else None
             if numbers and answer:
-                ours, holds, remarks = answer
-                return Finding(ours, dataset_label(numbers.records), numbers.records, holds=holds, remarks=remarks)
+                ours, holds, notes = answer
+                return Finding(ours, dataset_label(numbers.records), numbers.records, holds=holds, notes=notes)
         return None
 
     return measure
@@ -36,7 +36,7 @@ def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, l
 def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
     """Figure 3, by the objective that the text states: effective hidden units with L1, single where others spread.
 
-    With the output's error alone, which gives the published figure, it may be otherwise: a remark says so.
+    With the output's error alone, which gives the published figure, it may be otherwise: a note says so.
     """
     found = {
         reading: {

@@ -22,6 +22,7 @@ class Finding:
         dataset: label of the data set it was measured on.
         records: provenance of every item it rests on.
         remarks: in what the setting differs from the paper's; none where it is the paper's.
+        notes: what else was seen that a reader of the verdict should know.
     """
 
     ours: Measured | None
@@ -29,6 +30,7 @@ class Finding:
     records: list[Record]
     holds: bool | None = None
     remarks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,7 @@ def _card(row: Row, claim: Claim) -> dict[str, Any]:
         "seeds": "" if ours is None else str(ours["n"]),
         "dataset": dataset,
         "remarks": remarks,
+        "notes": row["notes"],
         "verdict": row["verdict"],
         "aside": aside,
         "mark": mark,

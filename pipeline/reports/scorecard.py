@@ -56,6 +56,7 @@ class Row(TypedDict):
     ours: dict[str, float] | None
     verdict: Verdict
     dataset: str | None
+    notes: list[str]
     profile: str
     provenance: dict[str, Any]
 
@@ -111,6 +112,7 @@ def build_scorecard(
                 ours={"value": ours.mean, "sd": ours.sd, "n": ours.n} if ours else None,
                 verdict=judge(claim, finding),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
+                notes=finding.notes if finding else [],
                 profile=params.profile,
                 provenance=merged_provenance(finding.records if finding else []),
             )
