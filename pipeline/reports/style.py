@@ -25,6 +25,8 @@ COLUMN = 3.3
 """Inches: one column."""
 DPI = 220
 """Dots per inch of PNG figures."""
+COLOURS = 256
+"""Of PNG figures."""
 
 INK = "#1a1a1a"
 FAINT = "#8a8a8a"
@@ -123,4 +125,15 @@ def to_bytes(figure: Figure, kind: Kind) -> bytes:
     metadata: dict[str, Any] = dict.fromkeys(named)
     with matplotlib.rc_context(RC):
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
-    return buffer.getvalue()
+    return _with_a_palette(buffer) if kind == "png" else buffer.getvalue()
+
+
+def _with_a_palette(png: io.BytesIO) -> bytes:
+    """The picture in its 256 commonest colours: less than half as large, and nothing that can be seen is lost."""
+    from PIL import Image
+
+    smaller = io.BytesIO()
+    with Image.open(png) as picture:
+        few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
+    return smaller.getvalue()
