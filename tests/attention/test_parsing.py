@@ -122,11 +122,29 @@ def test_squash() -> None:
 
 
 def test_em_routing_never_lowers_the_likelihood() -> None:
-    """Of a mixture with its proportions, while variances are above the floor."""
+    """Of votes under a mixture whose proportions, means and variances follow from the parents, worked out here."""
     torch.manual_seed(0)
-    at = torch.randn(1, 30, 1, 2).double().expand(1, 30, 3, 2) + torch.randn(1, 1, 3, 2).double() * 0.01
-    spread = [float(em_routing(at, k, 1e-6).parents.max(-1).values.mean()) for k in (1, 3, 10)]
-    assert spread[0] <= spread[1] <= spread[2]
+    at = torch.randn(1, 30, 4, 3).double()
+
+    def log_likelihood(parents: torch.Tensor) -> float:
+        total = 0.0
+        shares, means, variances = [], [], []
+        for j in range(4):
+            weights = parents[0, :, j, None]
+            shares.append(float(weights.mean()))
+            means.append((weights * at[0, :, j]).sum(0) / weights.sum())
+            variances.append((weights * (at[0, :, j] - means[j]) ** 2).sum(0) / weights.sum())
+        for i in range(30):
+            densities = [
+                share * float(torch.distributions.Normal(mean, variance.sqrt()).log_prob(at[0, i, j]).sum().exp())
+                for j, (share, mean, variance) in enumerate(zip(shares, means, variances, strict=True))
+            ]
+            total += math.log(sum(densities))
+        return total
+
+    reached = [log_likelihood(em_routing(at, k, 1e-9).parents) for k in range(12)]
+    assert np.diff(reached).min() > -1e-9
+    assert reached[-1] > reached[0] + 1
 
 
 def test_the_shapes_outlines_move_with_their_pose() -> None:
