@@ -457,8 +457,8 @@ class ToyStudy(Section):
     """Appendix B's network of three hidden units, document 001, Figure 3."""
 
     study: Literal["toy"]
-    weight: float = Field(gt=0, description="of the penalty")
-    rate: float = Field(gt=0, lt=0.3, description="step size of the inference")
+    weights: list[Annotated[float, Field(gt=0, le=10)]] = Field(min_length=1, description="of the penalty, each tried")
+    rate: float = Field(gt=0, lt=0.05, description="step size of the inference")
     steps: int = Field(ge=1, le=1_000_000, description="of the inference")
 
 

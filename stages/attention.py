@@ -34,7 +34,7 @@ def main(name: str) -> None:
 
         match study:
             case ToyStudy():
-                outcome = toy.run(study.weight, study.rate, study.steps)
+                outcome = toy.run(study.weights, study.rate, study.steps)
             case IteratedStudy():
                 outcome = iterated.run(study)
             case DensityStudy():

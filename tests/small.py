@@ -146,7 +146,7 @@ REGRESSION: dict[str, dict[str, Any]] = {
 
 _SCENES = {"scenes": 12, "parts": 10, "objects": 4, "dimensions": 4, "seed": 0}
 ATTENTION: dict[str, dict[str, Any]] = {
-    "toy": {"study": "toy", "weight": 1.0, "rate": 0.02, "steps": 2000},
+    "toy": {"study": "toy", "weights": [1.0, 2.0], "rate": 0.02, "steps": 2000},
     "iterated": {"study": "iterated", **_SCENES, "sigmas": [0.1, 0.3], "iterations": 20, "scales": [1.0, 8.0]},
     "density": {
         "study": "density", "dimensions": [2, 4], "kappas": [1.0, 10.0], "components": 3, "sigma": 0.3,

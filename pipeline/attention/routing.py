@@ -30,7 +30,8 @@ class Parse:
 
 def squash(vectors: Tensor) -> Tensor:
     """Vectors `[..., D]` shortened to less than one, short ones to almost nothing (document 001, section 2)."""
-    squares = vectors.square().sum(-1, keepdim=True)
+    # The least there is in place of 0, whose root has no gradient.
+    squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     return vectors * squares.sqrt() / (1 + squares)
 
 

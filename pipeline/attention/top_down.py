@@ -9,8 +9,9 @@ Attention of a part over its predictions, iterated, makes one parent of many:
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 makes a density of it, a mixture of Gaussians around the predictions whose weights are a softmax of von
-Mises-Fisher (log) densities. Read literally the weights depend on the very pose whose density they weigh, which does
-not integrate to one (`literal_mass`: for predictions far from each other it comes near n). What is proper is what
+Mises-Fisher densities; here of their logarithms, which is the attention of equation 6. As written the weights depend on
+the very pose whose density they weigh, and such a mixture does not integrate to one (`literal_mass`: where directions
+settle the parent it comes near n). What is proper is what
 equation 6 does: the weights come from the *previous* pose. So a part here has two observables, a cue q_i, the
 direction it is looked for in, and its pose:
 

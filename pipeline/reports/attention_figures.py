@@ -23,26 +23,28 @@ METHODS = {
     "dynamic routing": (VERMILLION, "v", "-"),
     "k-means": (ORANGE, "x", "--"),
 }
+WORDS = {"inversion, learned": "inversion, cues, scales learned"}
 SCALES = (BLUE, INK, VERMILLION, GREEN, PURPLE)
+OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"))
 _NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outlines", "routed_outlines")
 
 
 @in_house_style
 def minimisers(table: pd.DataFrame) -> Figure:
-    """Figure 3: the three hidden activities after inference, by penalty, one row of bars for each objective."""
-    readings = list(table["reading"].unique())
-    figure, axes = panels(len(readings), 2.3, sharey=True)
+    """Figure 3: the three hidden activities after inference, by penalty, a panel for each objective and weight."""
+    cases = list(table[["reading", "weight"]].drop_duplicates().itertuples(index=False))
+    figure, axes = panels(len(cases), 2.3, sharey=True)
     penalties = ["none", "L1", "L2"]
-    for axis, reading in zip(axes, readings, strict=True):
+    for axis, (reading, weight) in zip(axes, cases, strict=True):
+        chosen = table[(table["reading"] == reading) & (table["weight"] == weight)].set_index("penalty").loc[penalties]
         for unit, (colour, hatch) in enumerate(((BLUE, ""), (VERMILLION, "//"), (GREEN, ".."))):
-            rows = table[table["reading"] == reading].set_index("penalty").loc[penalties]
             places = np.arange(3) + 0.26 * (unit - 1)
-            heights, words = rows[f"h{unit + 1}"], f"unit {unit + 1}"
+            heights, words = chosen[f"h{unit + 1}"], f"unit {unit + 1}"
             axis.bar(places, heights, 0.24, color=colour, hatch=hatch, edgecolor="white", label=words)
         axis.axhline(0, color=INK, linewidth=0.7)
-        axis.set_xticks(range(3), ["no penalty", "L1", "L2"])
-        axis.set_title({"output": "output's error alone", "two-sided": "all prediction errors"}[reading])
+        axis.set_xticks(range(3), penalties)
+        axis.set_title(f"{OBJECTIVES[reading]},\nweight {weight:g}")
         axis.grid(axis="x", visible=False)
     axes[0].set_ylabel("hidden activity")
     axes[0].legend(loc="upper right")
@@ -76,7 +78,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
             if len(rows):
                 axis.errorbar(
                     rows["shown"], 100 * rows["found"], 100 * rows["standard_error"],
-                    color=colour, marker=marker or None, linestyle=dashes, label=method,
+                    color=colour, marker=marker or None, linestyle=dashes, label=WORDS.get(method, method),
                 )  # fmt: skip
         axis.set_title(f"sd of parts {sigma:g}")
         axis.set_xticks(sorted(table["shown"].unique()))
@@ -138,16 +140,16 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
         label, records = dataset_label(numbers.records), numbers.records
         match study.study:
             case "toy":
-                table = results.table("attention", name, ("reading", "penalty", "h1", "h2", "h3"))
+                table = results.table("attention", name, ("reading", "weight", "penalty", "h1", "h2", "h3"))
                 if table is not None:
                     yield Drawing(
                         f"attention-{name}",
                         "svg",
                         partial(minimisers, table),
                         "Where inference in the toy network ends",
-                        "L1 leaves one hidden unit only where the output's error stands alone (the paper's Figure 3); "
-                        "with all prediction errors, as its text has it, two more stay.",
-                        "Bars of three hidden activities for no penalty, L1 and L2, in two panels.",
+                        "Hidden activities without a penalty and with two, for the published figure's objective (the "
+                        "output's error alone) and for the text's (all prediction errors), by weight of the penalty.",
+                        "Bars of three hidden activities by penalty, in a panel for each objective and weight.",
                         records,
                     )
             case "iterated":

@@ -11,10 +11,11 @@ from pipeline.reports.table import Table, tracked
 
 _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     "toy": (
-        "Minimisers of the toy network",
+        "Where inference in the toy network ends",
         "Hidden activities after inference from the forward pass, and how many units they amount to.",
         {
             "reading": ("objective", ""),
+            "weight": ("weight", "g"),
             "penalty": ("penalty", ""),
             **{f"h{i}": (f"unit {i}", ".2f") for i in (1, 2, 3)},
             "effective_number": ("effective units", ".2f"),

@@ -116,7 +116,7 @@ def test_squash() -> None:
     norm = x.norm(dim=-1)
     torch.testing.assert_close(squash(x).norm(dim=-1), norm**2 / (1 + norm**2))
     zero = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
-    squash(zero + 1e-30).sum().backward()
+    squash(zero).sum().backward()
     assert zero.grad is not None
     assert zero.grad.abs().max() < 1e-12
 

@@ -40,10 +40,14 @@ def test_the_energy_never_rises(reading: str, penalty: str) -> None:
 
 
 def test_the_study_tells_a_single_winner() -> None:
-    numbers = run(1.0, 0.005, 8000).numbers["minimiser"]
-    assert numbers["output"]["L1"]["effective_number"]["mean"] == pytest.approx(1, abs=0.05)
-    assert numbers["output"]["L2"]["effective_number"]["mean"] == pytest.approx(3, abs=0.01)
-    assert numbers["two-sided"]["L1"]["effective_number"]["mean"] > 1.5
+    numbers = run([1.0, 1.6, 1.7, 6.9], 0.005, 8000).numbers["end"]
+    assert numbers["output"]["1"]["L1"]["effective_number"]["mean"] == pytest.approx(1, abs=0.05)
+    assert numbers["output"]["1"]["L2"]["effective_number"]["mean"] == pytest.approx(3, abs=0.01)
+    # With all errors from 5/3 on, until at 7 nothing is left.
+    units = {weight: at["L1"]["effective_number"]["mean"] for weight, at in numbers["two-sided"].items()}
+    assert units["1"] > 1.5
+    assert units["1.6"] > 1.05
+    assert units["1.7"] == units["6.9"] == 1
 
 
 def test_indices_of_sparsity() -> None:

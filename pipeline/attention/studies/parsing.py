@@ -1,8 +1,8 @@
 """Planted scenes, parsed: variational inversion against routing (document 001, section 4.2, left open there).
 
-Everyone is given the transformations and the parts; inversion also knows the model's scales, or learns them. Beside it
-stand dynamic routing, EM routing's steps and a k-means-like baseline on the parts' votes, and the posterior under the
-true poses, which nothing can beat for long.
+Everyone is given the transformations and the parts; inversion also knows the model's scales, or learns them from parts
+and cues. Beside it stand dynamic routing, EM routing's steps and a k-means-like baseline on the parts' votes, all with
+the published few iterations from one start, and the posterior under the true poses of all objects, shown or not.
 """
 
 from __future__ import annotations
