@@ -436,6 +436,9 @@ class DistortedStudy(_RegressionStudy):
     size: CapsuleSize = Field(description="numbers d of a capsule")
     decision: Decision = Field(description="the architecture that is fit")
     examples: int = Field(ge=1, le=10_000_000, description="training images and distorted copies of them together")
+    strengths: list[Annotated[float, Field(gt=0, le=3)]] = Field(
+        min_length=1, description="factors on how far copies are distorted, each tried; validation chooses"
+    )
     seed: int = Field(ge=0, description="seed of the distortions")
     schedule: ScheduleParams
 

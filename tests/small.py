@@ -139,7 +139,8 @@ REGRESSION: dict[str, dict[str, Any]] = {
     "ridge": {"study": "ridge", "size": 1, "decision": "one-vs-all", "penalties": [0.1], "schedule": SCHEDULE},
     "sizes": {"study": "sizes", "size": 2, "schedule": SCHEDULE},
     "distorted": {
-        "study": "distorted", "size": 1, "decision": "all-vs-all", "examples": 60, "seed": 0, "schedule": SCHEDULE,
+        "study": "distorted", "size": 1, "decision": "all-vs-all", "examples": 60, "strengths": [1.0], "seed": 0,
+        "schedule": SCHEDULE,
     },
 }  # fmt: skip
 """One study of each kind of capsule regression."""

@@ -8,7 +8,7 @@ fields; these here have no thickening, and their sizes are ours: hence a stand-i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +36,11 @@ class Strength:
     shift: float = 1.0
     elastic: float = 0.7
     points: int = 5
+
+    def times(self, factor: float) -> Strength:
+        """Everything that moves pixels, by a factor."""
+        moved = {name: factor * getattr(self, name) for name in ("angle", "stretch", "shear", "shift", "elastic")}
+        return replace(self, **moved)
 
 
 def distort(images: Tensor, generator: torch.Generator, strength: Strength = Strength()) -> Tensor:

@@ -278,7 +278,8 @@ def _million(part: str) -> Measure:
             count = numbers.number("distorted", "examples")
             if error is None or count is None:
                 continue
-            said = [*remarks(evidence.params, name), "our distortions (paper: infinite MNIST)"]
+            ours = f"our distortions, strength {numbers.number('distorted', 'strength') or 1:g} (paper: infinite MNIST)"
+            said = [*remarks(evidence.params, name), ours]
             if count < MILLION:
                 said.append(f"{count:,.0f} examples (paper: {MILLION:,})")
             return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=said)

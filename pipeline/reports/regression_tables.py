@@ -34,8 +34,8 @@ _COLUMNS: dict[str, tuple[str, str, Sequence[str]]] = {
     "distorted": (
         "Training on distorted copies",
         "Errors after training on the images as they are, and on them with distorted copies; training errors are those "
-        "on what was trained on.",
-        ("data", "examples", *_PERCENT, "iterations", "seconds"),
+        "on what was trained on. Of several strengths validation chooses.",
+        ("data", "strength", "examples", *_PERCENT, "iterations", "seconds"),
     ),
 }
 """By study: the table's title, its caption, and its columns in order."""

@@ -220,18 +220,22 @@ def test_training_on_distorted_copies(inputs: Inputs, images: dict[str, NDArray[
     random = np.random.default_rng(0)
     basis = torch.from_numpy(np.linalg.qr(random.normal(size=(16, 5)))[0])
     data = Inputs(inputs.X, inputs.y, basis, 3)
-    more = distorted.enlarged(data, images["train"], 300, seed=0)
+    more = distorted.enlarged(data, images["train"], 300, Strength(), seed=0)
     assert torch.equal(more.X["train"][:120], inputs.X["train"])
     assert torch.equal(more.y["train"][120:240], inputs.y["train"])
     assert torch.equal(more.X["test"], inputs.X["test"])
-    assert torch.equal(distorted.enlarged(data, images["train"], 300, seed=0).X["train"], more.X["train"])
-    assert len(distorted.enlarged(data, images["train"], 5, seed=0).X["train"]) == 120
+    assert torch.equal(distorted.enlarged(data, images["train"], 300, Strength(), seed=0).X["train"], more.X["train"])
+    assert len(distorted.enlarged(data, images["train"], 5, Strength(), seed=0).X["train"]) == 120
     study = DistortedStudy.model_validate(
         {**BASE, "study": "distorted", "size": 2, "decision": "multiclass", "examples": 240, "seed": 0}
-        | {"schedule": SCHEDULE}
+        | {"schedule": SCHEDULE, "strengths": [0.5, 2.0]}
     )
     found = distorted.run(data, images["train"], study)
-    assert found.table["examples"].tolist() == [120, 240]
+    assert found.table["examples"].tolist() == [120, 240, 240]
+    assert found.table["strength"].tolist() == [0.0, 0.5, 2.0]
+    best = found.table.iloc[1 + found.table["validation"].iloc[1:].to_numpy().argmin()]
+    assert found.numbers["distorted"]["strength"] == best["strength"]
+    assert found.numbers["distorted"]["test"]["mean"] == best["test"]
     assert found.numbers["plain"]["test"]["mean"] == found.table["test"].iloc[0]
     assert found.arrays["copies"].shape == (80, 4, 4)
 
@@ -240,6 +244,8 @@ def test_distortions_are_affine_maps_and_fields() -> None:
     generator = torch.Generator().manual_seed(0)
     still = Strength(angle=0, stretch=0, shear=0, shift=0, elastic=0)
     pictures = torch.rand(5, 1, 12, 12)
+    none = distort(pictures, generator, Strength().times(0))
+    torch.testing.assert_close(none, pictures, rtol=0, atol=1e-5)
     torch.testing.assert_close(distort(pictures, generator, still), pictures, rtol=0, atol=1e-5)
     # A bar turned by up to 10 degrees keeps its ink and its centre.
     bar = torch.zeros(200, 1, 28, 28)

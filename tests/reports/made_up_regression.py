@@ -30,7 +30,14 @@ STUDIES: dict[str, dict[str, Any]] = {
     "online": {"size": 4, "batches": 5, "passes": 40, "momentum": 0.9, "rate": 0.7, "seed": 0},
     "ridge": {"size": 8, "decision": "all-vs-all", "penalties": [0.01], "schedule": SCHEDULE},
     "sizes": {"size": 4, "schedule": SCHEDULE},
-    "distorted": {"size": 8, "decision": "all-vs-all", "examples": 5000, "seed": 0, "schedule": SCHEDULE},
+    "distorted": {
+        "size": 8,
+        "decision": "all-vs-all",
+        "examples": 5000,
+        "strengths": [1.0],
+        "seed": 0,
+        "schedule": SCHEDULE,
+    },
 }
 ERRORS = {
     "multiclass": {"1": 0.09, "2": 0.06, "8": 0.03},
@@ -166,10 +173,12 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
         {"plan": ["equal", "by error"], "sizes": ["4 4", "3 5"], "train": 0.01, "validation": 0.02, "test": 0.03}
     )
     writer.table("regression", f"sizes-{name}", plans)
-    numbers("distorted", {"plain": {**cell(0.03), "examples": 1200}, "distorted": {**cell(0.0138), "examples": 5000}})
+    plain = {**cell(0.03), "examples": 1200, "strength": 0.0}
+    numbers("distorted", {"plain": plain, "distorted": {**cell(0.0138), "examples": 5000, "strength": 1.0}})
     grown = pd.DataFrame(
         {
             "data": ["plain", "distorted"],
+            "strength": [0.0, 1.0],
             "examples": [1200, 5000],
             "train": 0.0,
             "validation": 0.02,
