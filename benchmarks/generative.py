@@ -70,9 +70,10 @@ class Step:
         self.images = torch.rand(*shape, 1, IMAGE, IMAGE, generator=generator, device=self.device)
         self.noise = self.replicas.skeleton.draw_noise(shape, generator, self.device)
         self.epoch = torch.tensor(100.0, device=self.device)
+        self.labels = torch.zeros(shape, dtype=torch.long, device=self.device)
 
     def __call__(self) -> None:
-        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch)
+        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
         self.update(gradients)
 
     def update(self, gradients: dict[str, Tensor]) -> None:

@@ -84,11 +84,11 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
     training = TrainingParams(
         epochs=epochs, batch_size=BATCH, optimiser="adam", gradient_clip=1e3, patience=epochs, **rates
     )
-    still = AugmentationParams(rotation=0.0, shift=0.0)
+    still = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
     params = paper_sizes()
 
     def run(**tracking: Any) -> object:
-        parts = pixels[:images], pixels[images:]
+        parts = [(each, np.zeros(len(each), np.int64)) for each in (pixels[:images], pixels[images:])]
         return gradient.train(lambda: GenerativeModel(params, IMAGE), training, still, *parts, [0], device, **tracking)
 
     return run

@@ -43,9 +43,10 @@ class Step:
         self.images = torch.rand(1, self.batch, 1, IMAGE, IMAGE, generator=generator, device=self.device)
         self.noise = self.replicas.skeleton.draw_noise((1, self.batch), generator, self.device)
         self.epoch = torch.tensor(0.0, device=self.device)
+        self.labels = torch.zeros(1, self.batch, dtype=torch.long, device=self.device)
 
     def __call__(self) -> None:
-        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch)
+        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
         clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
         for name, parameter in self.replicas.parameters.items():
             parameter.grad = gradients[name]

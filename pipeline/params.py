@@ -53,6 +53,13 @@ class AugmentationParams(Section):
 
     rotation: Angle
     shift: float = Field(ge=0, le=14, description="pixels: translation uniform in [-shift, +shift] on each axis")
+    whole_pixels: bool = Field(description="shifts by whole numbers of pixels, which leave an image as sharp as it was")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AugmentationParams:
+        if self.whole_pixels and self.shift % 1:
+            raise ValueError("shift must be a whole number where whole_pixels is true")
+        return self
 
 
 class TrainingParams(Section):
@@ -159,6 +166,36 @@ class SCAEModelParams(Section):
     classes: int = Field(ge=1, description="an object is to be present in one of so many images")
 
 
+class CapsNetModelParams(Section):
+    """CapsNet (Sabour et al. 2017), the network of document 001, section 3.1 and appendix A."""
+
+    channels: int = Field(ge=1, le=4096, description="feature maps of the first convolution")
+    kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels")
+    strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(
+        min_length=2, max_length=2, description="pixels: steps of the two convolutions"
+    )
+    types: int = Field(ge=1, le=1024, description="primary capsules at each position")
+    primary_size: int = Field(ge=1, le=256, description="numbers of a primary capsule")
+    middle: int = Field(ge=0, le=1024, description="capsules of a layer between primary and class capsules; 0: none")
+    middle_size: int = Field(ge=1, le=256, description="numbers of a capsule of that layer")
+    class_size: int = Field(ge=1, le=256, description="numbers of a class capsule")
+    classes: int = Field(ge=2, le=1000, description="class capsules")
+    iterations: int = Field(ge=0, le=100, description="of routing by agreement; 0: sums without weights")
+    counting: Literal["sums", "updates"] = Field(
+        description="what an iteration is: a weighted sum (Sabour et al.), or an update of the weights, after which "
+        "comes one more sum (the code of document 001)"
+    )
+    reconstruction: Literal["none", "summed", "mean"] = Field(
+        description="squared pixel errors in the loss: none, summed over the pixels (Sabour et al.), or their mean "
+        "(the code of document 001)"
+    )
+    reconstruction_weight: float = Field(ge=0, le=1000, description="factor on them")
+    decoder: list[Annotated[int, Field(ge=1, le=65_536)]] = Field(description="hidden units of the decoder's layers")
+    present_margin: float = Field(gt=0, lt=1, description="length m+ from which a present class costs nothing")
+    absent_margin: float = Field(gt=0, lt=1, description="length m- up to which an absent class costs nothing")
+    absent_weight: float = Field(ge=0, le=100, description="factor lambda on the costs of absent classes")
+
+
 class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
@@ -229,7 +266,14 @@ class SCAERun(_Run):
     model: SCAEModelParams
 
 
-Run = Annotated[GenerativeRun | VAERun | SCAERun, Field(discriminator="variant")]
+class CapsNetRun(_Run):
+    """A run of CapsNet."""
+
+    variant: Literal["capsnet"]
+    model: CapsNetModelParams
+
+
+Run = Annotated[GenerativeRun | VAERun | SCAERun | CapsNetRun, Field(discriminator="variant")]
 
 
 class EvaluateParams(Section):

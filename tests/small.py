@@ -11,6 +11,7 @@ import yaml
 from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.params import (
     AugmentationParams,
+    CapsNetRun,
     EvaluateParams,
     FailureParams,
     GenerativeRun,
@@ -46,7 +47,14 @@ SMALL_SCAE = {
     "classes": 3,
 }  # fmt: skip
 
-STILL = AugmentationParams(rotation=0.0, shift=0.0)
+SMALL_CAPSNET = {
+    "channels": 4, "kernel": 3, "strides": [1, 2], "types": 2, "primary_size": 3, "middle": 0, "middle_size": 4,
+    "class_size": 5, "classes": 3, "iterations": 2, "counting": "updates", "reconstruction": "summed",
+    "reconstruction_weight": 0.0005, "decoder": [6, 7], "present_margin": 0.9, "absent_margin": 0.1,
+    "absent_weight": 0.5,
+}  # fmt: skip
+
+STILL = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
 
 
 def training(**changes: Any) -> TrainingParams:
@@ -65,7 +73,12 @@ def training(**changes: Any) -> TrainingParams:
 
 def small_run(variant: str = "generative", **changes: Any) -> Run:
     """A run on the small data set; `changes` replace its entries."""
-    kinds = {"generative": (GenerativeRun, SMALL), "vae": (VAERun, SMALL_VAE), "scae": (SCAERun, SMALL_SCAE)}
+    kinds = {
+        "generative": (GenerativeRun, SMALL),
+        "vae": (VAERun, SMALL_VAE),
+        "scae": (SCAERun, SMALL_SCAE),
+        "capsnet": (CapsNetRun, SMALL_CAPSNET),
+    }
     kind, model = kinds[variant]
     values = {
         "variant": variant,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pipeline.layers.dynamic_routing import agreement
+
 _FLOOR = 1e-9
 
 
@@ -28,23 +30,12 @@ class Parse:
     poses: Tensor
 
 
-def squash(vectors: Tensor) -> Tensor:
-    """Vectors `[..., D]` shortened to less than one, short ones to almost nothing (document 001, section 2)."""
-    # The least there is in place of 0, whose root has no gradient.
-    squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
-    return vectors * squares.sqrt() / (1 + squares)
-
-
 def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
     """Routing by agreement (document 001, equations 1-2), from uniform weights, with `iterations` updates of logits.
 
     Lengths are squashed to less than one, so that poses are read off the votes: their mean by the weights.
     """
-    logits = votes.new_zeros(votes.shape[:3])
-    for _ in range(iterations):
-        capsules = squash(_weighted_sum(logits.softmax(-1), votes))
-        logits = logits + torch.einsum("bijd,bjd->bij", votes, capsules)
-    parents = logits.softmax(-1)
+    parents = agreement(votes.transpose(1, 2), iterations).softmax(1).transpose(1, 2)
     return Parse(parents, _weighted_mean(parents, votes))
 
 

@@ -53,6 +53,9 @@ class Trained:
     seconds: float
 
 
+Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
+"""Images `[N, 1, S, S]` and their classes `[N]`."""
+
 OnEpoch = Callable[[list[dict[str, float]]], None]
 """Called with each epoch's rows of the history: after the epoch, and again where a checkpoint brings them back."""
 
@@ -68,8 +71,8 @@ def train(
     build: Callable[[], Model],
     training: TrainingParams,
     augmentation: AugmentationParams,
-    train_images: NDArray[np.uint8],
-    validation_images: NDArray[np.uint8],
+    train_part: Labelled,
+    validation_part: Labelled,
     seeds: Sequence[int],
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
@@ -83,7 +86,7 @@ def train(
 
     Args:
         build: makes a freshly initialised model.
-        train_images, validation_images: uint8 `[N, 1, S, S]`.
+        train_part, validation_part: images `[N, 1, S, S]` and their classes `[N]`.
         groups: places among the seeds that are trained stacked, one group after another; `group_replicas` where None.
         checkpoints: one per group; None: not resumable.
         on_epoch: told of each epoch's metrics.
@@ -94,8 +97,7 @@ def train(
     Raises:
         DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
     """
-    train_set = torch.from_numpy(train_images).to(device)
-    validation_set = torch.from_numpy(validation_images).to(device)
+    train_set, validation_set = (_to_device(part, device) for part in (train_part, validation_part))
     groups = group_replicas(len(seeds), device) if groups is None else groups
     results = []
     for index, group in enumerate(groups):
@@ -120,6 +122,11 @@ def train(
     )
 
 
+def _to_device(part: Labelled, device: torch.device) -> tuple[Tensor, Tensor]:
+    images, labels = part
+    return torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
+
+
 def augment(images: Tensor, augmentation: AugmentationParams, generators: list[torch.Generator]) -> Tensor:
     """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped where asked for; one random generator per replica."""
     n, count = images.shape[:2]
@@ -129,8 +136,11 @@ def augment(images: Tensor, augmentation: AugmentationParams, generators: list[t
     for generator in generators:
         matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
         if augmentation.shift:
-            pixels = torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1
-            moves = warps.shifts(pixels * augmentation.shift, images.shape[-1])
+            pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
+            if augmentation.whole_pixels:
+                # As likely each: those between -shift - 1/2 and shift + 1/2.
+                pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
+            moves = warps.shifts(pixels, images.shape[-1])
             matrices = warps.compose(moves, matrices)
         per_replica.append(matrices)
     return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
@@ -145,15 +155,16 @@ class _Loop:
         places: list[int],
         training: TrainingParams,
         augmentation: AugmentationParams,
-        train_set: Tensor,
-        validation_set: Tensor,
+        train_set: tuple[Tensor, Tensor],
+        validation_set: tuple[Tensor, Tensor],
         checkpoint: Checkpoint | None,
         on_epoch: OnEpoch | None,
         title: str,
     ) -> None:
         self.replicas, self.places = replicas, places
         self.training, self.augmentation = training, augmentation
-        self.train_set, self.validation_set = train_set, validation_set
+        self.images, self.labels = train_set
+        self.validation_images, self.validation_labels = validation_set
         self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         n = len(replicas)
         self.optimiser = build_optimiser(training, list(replicas.trained.values()))
@@ -208,7 +219,7 @@ class _Loop:
     def _train_epoch(self) -> tuple[dict[str, NDArray[np.float64]], int]:
         """Step through the training set once; metrics `[steps, n]` by name, and the images each replica saw."""
         replicas, device = self.replicas, self.replicas.device
-        total = len(self.train_set)
+        total = len(self.images)
         batch = min(self.training.batch_size, total)
         steps = total // batch
         generators = [self._generator(seed, device) for seed in replicas.seeds]
@@ -216,7 +227,7 @@ class _Loop:
         noise = torch.stack(
             [replicas.skeleton.draw_noise((steps, batch), g, device) for g in generators]
         )  # (n, steps, batch, K)
-        first = augment(self.train_set[order[:, : min(256, total)]], self.augmentation, generators)
+        first = augment(self.images[order[:, : min(256, total)]], self.augmentation, generators)
         replicas.begin_epoch(self.epoch, first)
         times = self.epoch + torch.arange(steps, device=device) / steps
         recorded: list[Tensor] = []
@@ -224,8 +235,8 @@ class _Loop:
             for group in self.optimiser.param_groups:
                 group["lr"] = self._learning_rate(self.epoch + step / steps)
             chosen = order[:, step * batch : (step + 1) * batch]
-            images = augment(self.train_set[chosen], self.augmentation, generators)
-            gradients, metrics = replicas.gradients(images, noise[:, step], times[step])
+            images = augment(self.images[chosen], self.augmentation, generators)
+            gradients, metrics = replicas.gradients(images, noise[:, step], times[step], self.labels[chosen])
             norms = gradient_norms(gradients)
             clip(gradients, norms, self.training.gradient_clip)
             for name, parameter in replicas.trained.items():
@@ -262,7 +273,7 @@ class _Loop:
         """Validation metrics `[n]` by name: the same images, warps and noise at every epoch."""
         replicas, device = self.replicas, self.replicas.device
         generator = torch.Generator(device).manual_seed(_VALIDATION_SEED)
-        images = augment(self.validation_set.unsqueeze(0), self.augmentation, [generator])[0]
+        images = augment(self.validation_images.unsqueeze(0), self.augmentation, [generator])[0]
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
         sums: dict[str, Tensor] = {}
@@ -270,7 +281,9 @@ class _Loop:
         batch = self.training.batch_size
         for start in range(0, len(images), batch):
             part = slice(start, start + batch)
-            for name, value in replicas.metrics(images[part], noise[part], time_now).items():
+            for name, value in replicas.metrics(
+                images[part], noise[part], time_now, self.validation_labels[part]
+            ).items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
 

@@ -64,13 +64,16 @@ class Replicas:
         loss, metrics = functional_call(self.skeleton, parameters, inputs)
         return loss, {"loss": loss.detach(), **metrics}
 
-    def gradients(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Stacked, dict[str, Tensor]]:
+    def gradients(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor
+    ) -> tuple[Stacked, dict[str, Tensor]]:
         """Every replica's gradient of its own batch's loss.
 
         Args:
             images: `[n, B, C, H, W]`.
             noise: `[n, B, K]`.
             epoch: scalar.
+            labels: `[n, B]`.
 
         Returns:
             gradients of what is trained, stacked like the parameters, and the loss and other metrics `[n]` by name.
@@ -78,7 +81,7 @@ class Replicas:
         if len(self) == 1:
             # Plain autograd: `grad` costs a third more time on a CPU, and gives the same.
             own = {name: value.requires_grad_() for name, value in _squeeze(self.trained).items()}
-            loss, metrics = self._loss({**_squeeze(self.parameters), **own}, images[0], noise[0], epoch)
+            loss, metrics = self._loss({**_squeeze(self.parameters), **own}, images[0], noise[0], epoch, labels[0])
             gradients = dict(zip(own, torch.autograd.grad(loss, list(own.values())), strict=True))
             return _unsqueeze(gradients), _unsqueeze(metrics)
 
@@ -87,17 +90,23 @@ class Replicas:
 
         kept = {name: self.parameters[name] for name in self.frozen}
         step = grad_and_value(loss_of, has_aux=True)
-        gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, 0, None))(self.trained, kept, images, noise, epoch)
+        gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, 0, None, 0))(
+            self.trained, kept, images, noise, epoch, labels
+        )
         return gradients, metrics
 
     @torch.no_grad()
-    def metrics(self, images: Tensor, noise: Tensor, epoch: Tensor) -> dict[str, Tensor]:
-        """Metrics `[n]` of every replica, in evaluation mode, on the same `images [B, C, H, W]` and `noise [B, K]`."""
+    def metrics(self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Metrics `[n]` of every replica, in evaluation mode, on the same `images [B, C, H, W]`, `noise [B, K]` and
+        `labels [B]`.
+        """
         self.skeleton.eval()
         try:
             if len(self) == 1:
-                return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch)[1])
-            _, metrics = vmap(self._loss, in_dims=(0, None, None, None))(self.parameters, images, noise, epoch)
+                return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch, labels)[1])
+            _, metrics = vmap(self._loss, in_dims=(0, None, None, None, None))(
+                self.parameters, images, noise, epoch, labels
+            )
             return metrics
         finally:
             self.skeleton.train()

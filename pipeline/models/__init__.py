@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Generator, Tensor, device, nn
 
-from pipeline.params import GenerativeRun, Run, SCAERun
+from pipeline.params import CapsNetRun, GenerativeRun, Run, SCAERun
 
 
 class Model(nn.Module):
@@ -24,13 +24,16 @@ class Model(nn.Module):
         """Noise for `shape` images, `[*shape, noise_size]`."""
 
     @abstractmethod
-    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
 
         Random numbers come in as `noise [B, noise_size]`, so that a seed trains alike alone and stacked beside others.
 
         Args:
             epoch: scalar tensor, passes over the data so far, with fraction.
+            labels: classes `[B]`, for models that learn from them.
         """
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
@@ -54,6 +57,10 @@ def build_model(run: Run, image_size: int) -> Model:
         from pipeline.models.scae import SCAE
 
         return SCAE(run.model, image_size)
+    if isinstance(run, CapsNetRun):
+        from pipeline.models.capsnet import CapsNet
+
+        return CapsNet(run.model, image_size)
     from pipeline.models.vae import VAE
 
     return VAE(run.model, image_size)

@@ -316,7 +316,9 @@ class GenerativeModel(Model):
         normal = torch.randn((*shape, presences * POSE_SIZE), generator=generator, device=device)
         return torch.cat([noise, normal], dim=-1)
 
-    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
         For `early_epochs` the hierarchy's gradient into the parts is scaled by `early_coupling`, so that they learn

@@ -278,8 +278,10 @@ class SCAE(Model):
         """Noise for `shape` images, `[*shape, noise_size]`, uniform in [-1, 1]."""
         return torch.rand((*shape, self.noise_size), generator=generator, device=device) * 2 - 1
 
-    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, in nats, and its terms; `epoch` is unused.
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss per image, in nats, and its terms; `epoch` and `labels` are unused.
 
         The terms of sparsity between images speak of the whole batch: losses of batches of different size differ.
         """

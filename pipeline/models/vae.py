@@ -83,8 +83,10 @@ class VAE(Model):
         """Noise for `shape` images, `[*shape, noise_size]`."""
         return torch.randn((*shape, self.noise_size), generator=generator, device=device)
 
-    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The negative bound per image, in nats, and its terms; `epoch` is unused."""
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The negative bound per image, in nats, and its terms; `epoch` and `labels` are unused."""
         guide_trace = poutine.trace(self.guide).get_trace(images, noise)
         model_trace = poutine.trace(poutine.replay(self.model, trace=guide_trace)).get_trace(images, images.shape[0])
         for trace in (guide_trace, model_trace):

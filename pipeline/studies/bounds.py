@@ -24,13 +24,14 @@ def bound_metrics(model: Model, dataset: Dataset, seed: int, device: torch.devic
 
     Left out is what speaks of the whole batch, which is another here than in training.
     """
-    images = dataset.part("test")[0]
+    images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)
     sums: dict[str, float] = {}
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device).float() / 255
         noise = model.draw_noise((len(batch),), generator, device)
-        _, metrics = model(batch, noise, torch.tensor(_FULLY_TRAINED, device=device))
+        classes = torch.from_numpy(labels[start : start + BATCH]).to(device)
+        _, metrics = model(batch, noise, torch.tensor(_FULLY_TRAINED, device=device), classes)
         for name, value in metrics.items():
             if name in model.batch_statistics:
                 continue

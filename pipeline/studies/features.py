@@ -2,7 +2,7 @@
 
 Document 000, section 5.1: the logits of q(t0); these with the mean of A0; for the VAE mu and sigma. Appendix D: the
 expected number of children of each object under the exact posterior over parents; for the stacked capsule autoencoder
-the prior and the posterior presences of its objects.
+the prior and the posterior presences of its objects; for CapsNet its class capsules.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers.hierarchy import join
 from pipeline.models import Model
+from pipeline.models.capsnet import CapsNet
 from pipeline.models.generative import Capsules, GenerativeModel
 from pipeline.models.scae import SCAE
 from pipeline.models.vae import VAE
@@ -53,6 +54,8 @@ def encode(model: Model, images: Tensor) -> dict[str, Tensor]:
         return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
     if isinstance(model, SCAE):
         return scae_features(model, images)
+    if isinstance(model, CapsNet):
+        return {"class_capsules": model.encode(images).flatten(1)}
     raise TypeError(f"no features are defined for {type(model).__name__}")
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pipeline.attention.inversion import Settings, invert, starts
-from pipeline.attention.routing import dynamic_routing, em_routing, k_means, squash
+from pipeline.attention.routing import dynamic_routing, em_routing, k_means
 from pipeline.attention.scenes import Scenes, orthogonal_transforms, plant, votes
 from pipeline.attention.studies.parsing import shapes
 from pipeline.attention.top_down import Hierarchy
@@ -109,16 +109,6 @@ def test_routing_against_a_loop() -> None:
             v = norm**2 / (1 + norm**2) * s / norm
             logits[:, j] += torch.stack([at[0, i, j] @ v for i in range(5)])
     torch.testing.assert_close(dynamic_routing(at, 3).parents[0], logits.softmax(1))
-
-
-def test_squash() -> None:
-    x = torch.randn(6, 4, dtype=torch.float64)
-    norm = x.norm(dim=-1)
-    torch.testing.assert_close(squash(x).norm(dim=-1), norm**2 / (1 + norm**2))
-    zero = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
-    squash(zero).sum().backward()
-    assert zero.grad is not None
-    assert zero.grad.abs().max() < 1e-12
 
 
 def test_em_routing_never_lowers_the_likelihood() -> None:

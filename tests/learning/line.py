@@ -36,7 +36,9 @@ class Line(Model):
     def generative_parameters(self) -> int:
         return 1
 
-    def forward(self, images: Tensor, noise: Tensor, epoch: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         bad = torch.zeros(())
         if self.bad_from is not None and self.bad_for in (None, len(images)):
             bad = torch.where(epoch >= self.bad_from, torch.nan, 0.0)
@@ -47,6 +49,11 @@ class Line(Model):
 def grey(count: int, brightness: int) -> np.ndarray:
     """Images `[count, 1, 4, 4]` of one brightness."""
     return np.full((count, 1, 4, 4), brightness, np.uint8)
+
+
+def unlabelled(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Images with a class for all."""
+    return images, np.zeros(len(images), np.int64)
 
 
 def train_line(
@@ -67,8 +74,8 @@ def train_line(
         model,
         training(**values),
         STILL,
-        grey(2 * steps, 255),
-        grey(3, 0),
+        unlabelled(grey(2 * steps, 255)),
+        unlabelled(grey(3, 0)),
         seeds,
         torch.device("cpu"),
         groups,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from line import Line, train_line
-from small import SCAE_SIZE, SIZE, small_run, squares, training
+from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
 from pipeline.data import warps
 from pipeline.learning import gradient
@@ -68,8 +68,8 @@ def test_a_stopped_replica_that_later_diverges_does_not_end_the_others() -> None
     """It steps on beside the others for want of a way out of the stack, but nothing it does counts any more."""
 
     class Fragile(Line):
-        def forward(self, images: torch.Tensor, noise: torch.Tensor, epoch: torch.Tensor) -> Any:
-            loss, metrics = super().forward(images, noise, epoch)
+        def forward(self, *inputs: Any) -> Any:
+            loss, metrics = super().forward(*inputs)
             bad = torch.where(self.w[0] > 0.4, torch.nan, 0.0)  # far behind its best at zero
             return loss + bad, metrics
 
@@ -107,8 +107,8 @@ def test_without_a_checkpoint_none_is_promised() -> None:
 
 def test_one_replica_of_a_stack_is_enough_to_stop() -> None:
     class Fragile(Line):
-        def forward(self, images: torch.Tensor, noise: torch.Tensor, epoch: torch.Tensor) -> Any:
-            loss, metrics = super().forward(images, noise, epoch)
+        def forward(self, *inputs: Any) -> Any:
+            loss, metrics = super().forward(*inputs)
             metrics["good_term"] = metrics["good_term"] + torch.where(self.w[0] > 0, torch.nan, 0.0)
             return loss, metrics
 
@@ -130,7 +130,7 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
 def test_a_real_model_that_diverges_says_so() -> None:
     run, data = small_run("vae"), squares()
     wild = training(epochs=50, learning_rate=1.0, final_learning_rate=1.0, gradient_clip=1e30)
-    images = data.part("train")[0]
+    images = data.part("train")
 
     def build() -> Any:
         model = build_model(run, SIZE)
@@ -139,7 +139,7 @@ def test_a_real_model_that_diverges_says_so() -> None:
         return model
 
     with pytest.raises(DivergedError, match=r"epoch 1, step 1: .*log_latent"):
-        train(build, wild, AugmentationParams(rotation=0.0, shift=0.0), images, images, [0], CPU)
+        train(build, wild, STILL, images, images, [0], CPU)
 
 
 # ---- resuming
@@ -154,8 +154,8 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
     size = SCAE_SIZE if variant == "scae" else SIZE
     run, data = small_run(variant), squares(size=size)
-    images, validation = data.part("train")[0], data.part("validation")[0]
-    augmentation = AugmentationParams(rotation=30.0, shift=1.0)
+    images, validation = data.part("train"), data.part("validation")
+    augmentation = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
     settings = training(epochs=4, optimiser=optimiser)
 
     def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> gradient.Trained:
@@ -202,13 +202,13 @@ def test_early_stops_survive_an_interruption(tmp_path: Path) -> None:
 
 def test_images_come_as_they_are_without_augmentation() -> None:
     images = torch.from_numpy(squares().images[:6]).unflatten(0, (2, 3))
-    plain = augment(images, AugmentationParams(rotation=0.0, shift=0.0), [torch.Generator(), torch.Generator()])
+    plain = augment(images, STILL, [torch.Generator(), torch.Generator()])
     torch.testing.assert_close(plain, images.float() / 255)
 
 
 def test_augmentation_turns_and_shifts_each_replicas_images_by_its_own_generator() -> None:
     images = torch.from_numpy(squares().images[:3]).expand(2, 3, 1, SIZE, SIZE)
-    settings = AugmentationParams(rotation=90.0, shift=2.0)
+    settings = AugmentationParams(rotation=90.0, shift=2.0, whole_pixels=False)
 
     def warped(*seeds: int) -> torch.Tensor:
         return augment(images, settings, [torch.Generator().manual_seed(seed) for seed in seeds])
@@ -230,22 +230,34 @@ def test_shifts_stay_within_their_bounds_on_each_axis(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(gradient.warps, "shifts", watching)
     images = torch.zeros(1, 2000, 1, 4, 4, dtype=torch.uint8)
-    augment(images, AugmentationParams(rotation=0.0, shift=1.5), [torch.Generator().manual_seed(0)])
+    augment(images, AugmentationParams(rotation=0.0, shift=1.5, whole_pixels=False), [torch.Generator().manual_seed(0)])
     assert seen[0].abs().max() <= 1.5
     assert seen[0].min(0).values.max() < -1.4
     assert seen[0].max(0).values.min() > 1.4
 
 
+def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely() -> None:
+    images = torch.zeros(1, 5000, 1, 9, 9, dtype=torch.uint8)
+    images[..., 4, 4] = 255
+    settings = AugmentationParams(rotation=0.0, shift=2.0, whole_pixels=True)
+    moved = augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0]
+    torch.testing.assert_close(moved.amax((1, 2)), torch.ones(5000), rtol=0, atol=1e-5)
+    counts = moved.round().sum(0)
+    assert counts[2:7, 2:7].sum() == 5000
+    # A count of 5,000 images over 25 places: 200 with a sd of 14, here within 5 of them
+    assert (counts[2:7, 2:7] - 200).abs().max() < 70
+
+
 def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
     """More images than a batch, of uneven size: their mean is over images, not over batches."""
     run, data = small_run("vae"), squares()
-    images, validation = data.part("train")[0], data.part("validation")[0]
+    images, validation = data.part("train"), data.part("validation")
     frozen = training(epochs=3, batch_size=5, learning_rate=1e-30, final_learning_rate=1e-30)
-    augmentation = AugmentationParams(rotation=45.0, shift=1.0)
+    augmentation = AugmentationParams(rotation=45.0, shift=1.0, whole_pixels=False)
     small_batches = train(lambda: build_model(run, SIZE), frozen, augmentation, images, validation, [0], CPU)
     assert small_batches.history["validation_loss"].nunique() == 1
     assert small_batches.history["train_loss"].nunique() == 3
-    whole = frozen.model_copy(update={"batch_size": len(validation)})
+    whole = frozen.model_copy(update={"batch_size": len(validation[0])})
     at_once = train(lambda: build_model(run, SIZE), whole, augmentation, images, validation, [0], CPU)
     assert at_once.history["validation_loss"][0] == pytest.approx(small_batches.history["validation_loss"][0], rel=1e-5)
 
@@ -253,9 +265,9 @@ def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
 def test_every_epoch_is_told_with_its_metrics() -> None:
     told: list[list[dict[str, float]]] = []
     run, data = small_run(), squares()
-    images, validation = data.part("train")[0], data.part("validation")[0]
+    images, validation = data.part("train"), data.part("validation")
     found = train(
-        lambda: build_model(run, SIZE), training(epochs=2), AugmentationParams(rotation=0.0, shift=0.0),
+        lambda: build_model(run, SIZE), training(epochs=2), STILL,
         images, validation, [4, 5], CPU, groups=[[0, 1]], on_epoch=told.append,
     )  # fmt: skip
     assert [(row["replica"], row["epoch"]) for rows in told for row in rows] == [(0, 1), (1, 1), (0, 2), (1, 2)]

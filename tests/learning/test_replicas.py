@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from line import Line, train_line
-from small import SCAE_SIZE, SIZE, small_run, squares, training
+from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 from torch import Tensor
 
 from pipeline.learning import gradient
@@ -28,8 +28,8 @@ def trained(variant: str, seeds: list[int], groups: list[list[int]], rotation: f
     """Three epochs of a small model, past the generative one's seeding of its objects."""
     size = SCAE_SIZE if variant == "scae" else SIZE
     run, data = small_run(variant), squares(size=size)
-    augmentation = AugmentationParams(rotation=rotation, shift=1.0 if rotation else 0.0)
-    images, validation = data.part("train")[0], data.part("validation")[0]
+    augmentation = AugmentationParams(rotation=rotation, shift=1.0 if rotation else 0.0, whole_pixels=False)
+    images, validation = data.part("train"), data.part("validation")
     return train(
         lambda: build_model(run, size), training(epochs=3), augmentation, images, validation, seeds, CPU, groups
     )
@@ -51,7 +51,7 @@ def of_history(result: Trained, column: str = "validation_loss") -> Tensor:
 
 
 @pytest.mark.parametrize("rotation", [0.0, 45.0])
-@pytest.mark.parametrize("variant", ["generative", "vae", "scae"])
+@pytest.mark.parametrize("variant", ["generative", "vae", "scae", "capsnet"])
 def test_stacked_and_one_after_another_give_the_same_weights(variant: str, rotation: float, in_double: None) -> None:
     together = trained(variant, [3, 4, 5], [[0, 1, 2]], rotation)
     apart = trained(variant, [3, 4, 5], [[0], [1], [2]], rotation)
@@ -64,7 +64,7 @@ def test_stacked_and_one_after_another_give_the_same_weights(variant: str, rotat
             assert (first - second).abs().max() > 1e-3, "the seeds differ"
 
 
-@pytest.mark.parametrize("variant", ["generative", "vae", "scae"])
+@pytest.mark.parametrize("variant", ["generative", "vae", "scae", "capsnet"])
 def test_so_they_do_in_single_precision_within_its_tolerance(variant: str) -> None:
     together = trained(variant, [3, 4], [[0, 1]], 45.0)
     apart = trained(variant, [3, 4], [[0], [1]], 45.0)
@@ -170,7 +170,9 @@ def test_every_replica_is_given_its_own_images_before_an_epoch() -> None:
     replicas.begin_epoch(4, images)
     assert seen == [(4, 0.25), (4, 0.75)]
     assert replicas.parameters["w"].flatten().tolist() == [0.25, 0.75]
-    assert math.isfinite(replicas.gradients(images, torch.zeros(2, 2, 1), torch.tensor(4.0))[1]["loss"].sum())
+    assert math.isfinite(
+        replicas.gradients(images, torch.zeros(2, 2, 1), torch.tensor(4.0), torch.zeros(2, 2))[1]["loss"].sum()
+    )
 
 
 # ---- a start given, and parameters kept
@@ -181,9 +183,9 @@ FROZEN = ["M", "gamma", "template_weights"]
 
 def continued(groups: list[list[int]], start: dict[str, Tensor] | None) -> Trained:
     run, data = small_run(), squares()
-    images, validation = data.part("train")[0], data.part("validation")[0]
+    images, validation = data.part("train"), data.part("validation")
     return train(
-        lambda: build_model(run, SIZE), training(epochs=2), AugmentationParams(rotation=0, shift=0), images, validation,
+        lambda: build_model(run, SIZE), training(epochs=2), STILL, images, validation,
         [3, 4], CPU, groups, start=start, frozen=FROZEN,
     )  # fmt: skip
 

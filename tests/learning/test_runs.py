@@ -162,8 +162,8 @@ def test_a_training_with_frozen_parameters_goes_on_from_its_checkpoint(tmp_path:
         data = squares()
         checkpoint = Checkpoint(tmp_path / folder, "k", interval=0)
         return train(
-            lambda: build_model(run, SIZE), run.training, run.augmentation, data.part("train")[0],
-            data.part("validation")[0], [3], CPU, [[0]], [checkpoint], stop_after(last), frozen=["M"],
+            lambda: build_model(run, SIZE), run.training, run.augmentation, data.part("train"),
+            data.part("validation"), [3], CPU, [[0]], [checkpoint], stop_after(last), frozen=["M"],
         )  # fmt: skip
 
     def stop_after(epochs: int) -> Any:
@@ -280,10 +280,10 @@ from stages import train
 
 step = Replicas.gradients
 
-def fatal(self, images, noise, epoch):
+def fatal(self, images, noise, epoch, labels):
     if self.seeds == [{seed}] and float(epoch) > {after}:
         os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, images, noise, epoch)
+    return step(self, images, noise, epoch, labels)
 
 Replicas.gradients = fatal
 train.main("capsules")
@@ -310,7 +310,7 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
 ) -> None:
     """kill -9 in epoch 3 of the first replica, again in epoch 2 of the second, then through: weights, history and
     metrics are those of an undisturbed run, and there is one tracked run that says so."""
-    augmentation = {"rotation": 30.0, "shift": 1.0}
+    augmentation = {"rotation": 30.0, "shift": 1.0, "whole_pixels": False}
     run = small_run(augmentation=augmentation, training=training(epochs=4).model_dump())
     whole, cut = (write_root(tmp_path / name, small_params(capsules=run)) for name in ("whole", "cut"))
     monkeypatch.chdir(whole)

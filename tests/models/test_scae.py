@@ -257,7 +257,7 @@ def test_it_learns_where_the_squares_are(attention: str) -> None:
     data = squares(size=SCAE_SIZE)
     settings = training(epochs=12, batch_size=12)
     found = train(
-        lambda: SCAE(params, SCAE_SIZE), settings, STILL, data.part("train")[0], data.part("validation")[0], [0],
+        lambda: SCAE(params, SCAE_SIZE), settings, STILL, data.part("train"), data.part("validation"), [0],
         torch.device("cpu"),
     ).history  # fmt: skip
     first, last = found.iloc[0], found.iloc[-1]

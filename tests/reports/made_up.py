@@ -25,7 +25,12 @@ def made_up_values() -> dict[str, Any]:
     values = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))
     of_variant = {run["variant"]: run for run in reversed(values["runs"].values())}
     dataset = values["datasets"][of_variant["generative"]["dataset"]]
-    settings = {"dataset": "digits", "replicas": 2, "seed": 0, "augmentation": {"rotation": 0.0, "shift": 0.0}}
+    settings = {
+        "dataset": "digits",
+        "replicas": 2,
+        "seed": 0,
+        "augmentation": {"rotation": 0.0, "shift": 0.0, "whole_pixels": False},
+    }
     capsules = of_variant["generative"] | settings
     capsules["model"] = capsules["model"] | {"objects": 16, "parts": 16, "template_size": 12}
     study = next(iter(values["optimise"].values()))

@@ -180,7 +180,7 @@ def test_a_corrupt_file_stops_the_drawing_and_is_named(full: Writer, params: Par
 
 
 def test_capsules_stand_beside_the_vae_trained_on_the_same_images(values: dict[str, Any]) -> None:
-    turned = {"augmentation": {"rotation": 45.0, "shift": 0.0}}
+    turned = {"augmentation": {"rotation": 45.0, "shift": 0.0, "whole_pixels": False}}
     values["runs"] |= {
         "capsules-turned": values["runs"]["capsules-digits"] | turned,
         "vae-turned": values["runs"]["vae-digits"] | turned,
@@ -202,7 +202,7 @@ def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_
     alike["runs"]["scae-digits"]["dataset"] = "digits"
     assert companions(parse_params(alike), list(alike["runs"])) == [["capsules-digits", "scae-digits", "vae-digits"]]
     values = with_scae(values, canvas=40)
-    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 0.0, "shift": 6.0}
+    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 0.0, "shift": 6.0, "whole_pixels": False}
     params = parse_params(values)
     assert companions(params, list(params.runs)) == [["capsules-digits", "scae-digits", "vae-digits"]]
     drawings = {drawing.name: drawing for drawing in draw_all(full.results, params, Written())}
@@ -215,7 +215,7 @@ def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_
         with matplotlib.rc_context(style.RC):
             boxes = words(drawings[name].figure())
         assert all(box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 for _, box in boxes), "nothing leaves the figure"
-    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 45.0, "shift": 6.0}
+    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 45.0, "shift": 6.0, "whole_pixels": False}
     turned = parse_params(values)
     assert companions(turned, list(turned.runs)) == [["capsules-digits", "vae-digits"], ["scae-digits"]]
 

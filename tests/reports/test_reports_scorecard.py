@@ -165,13 +165,13 @@ def test_fewer_images_and_other_sizes_than_the_papers_are_marked(full: Writer, v
 
 
 def test_runs_trained_on_turned_images_do_not_answer_table_1(full: Writer, values: dict[str, Any]) -> None:
-    values["runs"]["capsules-digits"]["augmentation"] = {"rotation": 90.0, "shift": 0.0}
+    values["runs"]["capsules-digits"]["augmentation"] = {"rotation": 90.0, "shift": 0.0, "whole_pixels": False}
     assert scorecard(full, parse_params(values))["000.t1.t0.0"]["verdict"] == "not run"
 
 
 def test_affine_rows_prefer_a_run_trained_on_shifted_images(full: Writer, values: dict[str, Any]) -> None:
     values["runs"]["capsules-shifted"] = values["runs"]["capsules-digits"] | {
-        "augmentation": {"rotation": 0.0, "shift": 6.0}
+        "augmentation": {"rotation": 0.0, "shift": 6.0, "whole_pixels": False}
     }
     full.evaluate("capsules-shifted", ["t0"])
     rows = scorecard(full, parse_params(values))

@@ -41,7 +41,7 @@ def test_table_1_has_both_protocols_beside_the_paper(full: Writer, params: Param
 
 def test_runs_trained_on_turned_images_are_not_set_beside_the_paper(full: Writer, values: dict[str, Any]) -> None:
     for run in values["runs"].values():
-        run["augmentation"] = {"rotation": 45.0, "shift": 0.0}
+        run["augmentation"] = {"rotation": 45.0, "shift": 0.0, "whole_pixels": False}
     table = tables(full, parse_params(values))["table1-capsules-digits"]
     assert "the paper (MNIST)" not in set(table.shown["source"])
     assert table.data["paper_percent"].isna().all()

@@ -1,0 +1,142 @@
+"""Routing by agreement (document 001, equations 1-2; Sabour et al. 2017): capsules vote for the capsules above them.
+
+Shapes: B images, m capsules of d numbers, n capsules of D numbers above; transformations `[m, d, n, D]`, votes
+`[B, n, m, D]`, logits and weights `[B, n, m]`.
+
+Routing is bound by memory: every iteration reads all votes twice. `route` therefore works on a few images at a time,
+whose votes stay near the processor, keeps none of them for the way back, where it casts them anew, and there writes
+their gradient once, as a product: each iteration adds weights times capsules to it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
+"""Votes cast at once. On a CPU: what its cache holds, and what the allocator gives again without new pages."""
+
+
+def squash(vectors: Tensor) -> Tensor:
+    """Vectors `[..., D]` shortened to less than one, short ones to almost nothing (document 001, section 2)."""
+    # The least there is in place of 0, whose root has no gradient.
+    squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+    return vectors * (squares.sqrt() / (1 + squares))
+
+
+def unweighted_sum(capsules: Tensor, transformations: Tensor) -> Tensor:
+    """Sums over i of the votes of `capsules [B, m, d]`, `[B, n, D]`: one matrix product, no votes needed."""
+    n, D = transformations.shape[2:]
+    return (capsules.flatten(1) @ transformations.flatten(0, 1).flatten(1)).unflatten(-1, (n, D))
+
+
+def cast_votes(capsules: Tensor, transformations: Tensor) -> Tensor:
+    """Votes of `capsules [B, m, d]` for the capsules above."""
+    votes = torch.bmm(capsules.transpose(0, 1), transformations.flatten(2))  # (m, B, n D)
+    return votes.unflatten(-1, transformations.shape[2:]).permute(1, 2, 0, 3).contiguous()
+
+
+def weighted_sum(weights: Tensor, votes: Tensor) -> Tensor:
+    """Sums over i of the votes, each times its weight: `[B, n, D]`."""
+    return (weights.unsqueeze(-2) @ votes).squeeze(-2)
+
+
+def products(votes: Tensor, capsules: Tensor) -> Tensor:
+    """Of each vote with the capsule `[B, n, D]` that it is for: `[B, n, m]`."""
+    return (votes @ capsules.unsqueeze(-1)).squeeze(-1)
+
+
+def agreement(votes: Tensor, updates: int) -> Tensor:
+    """Logits after some updates, from zero: each adds the products of votes with the capsules made of them so far.
+
+    A capsule's weights are a softmax of its logits over the capsules above.
+    """
+    logits = votes.new_zeros(votes.shape[:3])
+    for _ in range(updates):
+        logits = logits + products(votes, squash(weighted_sum(logits.softmax(1), votes)))
+    return logits
+
+
+def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
+    """Weighted sums `[B, n, D]` of the votes of `capsules [B, m, d]`, after so many updates of the weights.
+
+    Gradients flow through every iteration.
+    """
+    return _Route.apply(capsules, transformations, updates)  # type: ignore[no-untyped-call]
+
+
+class _Route(torch.autograd.Function):
+    """The loop with its gradient, a few images at a time."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
+        sums = []
+        for some in capsules.split(_images_at_once(capsules, transformations)):
+            votes = cast_votes(some, transformations)
+            sums.append(weighted_sum(agreement(votes, updates).softmax(1), votes))
+        return torch.cat(sums)
+
+    @staticmethod
+    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, int], _: Tensor) -> None:
+        capsules, transformations, ctx.updates = inputs  # type: ignore[attr-defined]
+        ctx.save_for_backward(capsules, transformations)
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        capsules, transformations = ctx.saved_tensors  # type: ignore[attr-defined]
+        count = _images_at_once(capsules, transformations)
+        by_capsule, total = [], torch.zeros_like(transformations.flatten(2))
+        for some, of_some in zip(capsules.split(count), gradient.split(count), strict=True):
+            votes = cast_votes(some, transformations)
+            of_votes = _gradient_of_votes(votes, of_some, ctx.updates)  # type: ignore[attr-defined]
+            flat = of_votes.permute(2, 0, 1, 3).flatten(2)  # (m, B, n D)
+            by_capsule.append(torch.bmm(flat, transformations.flatten(2).transpose(1, 2)).transpose(0, 1))
+            total = total + torch.bmm(some.permute(1, 2, 0), flat)
+        return torch.cat(by_capsule), total.view_as(transformations), None
+
+
+def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
+    """Images whose votes, of `capsules [B, m, d]`, are cast together."""
+    m, _, n, D = transformations.shape
+    return max(_BYTES_AT_ONCE.get(capsules.device.type, 2**30) // (m * n * D * capsules.element_size()), 1)
+
+
+def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
+    """The gradient of a loss by the votes, from that by the last weighted sum, `[B, n, D]`.
+
+    Iteration t makes, of logits a, weights c = softmax(a), sums s = sum_i c_i votes_i, capsules v = squash(s), and adds
+    votes_i v to a. On the way back each of these two products leaves, in the gradient by votes_i, a number times a
+    vector: c_i times the gradient by s, and the gradient by a_i times v.
+    """
+    logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
+    for _ in range(updates):
+        weights.append(logits.softmax(1))
+        sums.append(weighted_sum(weights[-1], votes))
+        logits = logits + products(votes, squash(sums[-1]))
+    last = logits.softmax(1)
+    numbers, vectors = [last], [gradient]
+    of_logits = torch.zeros_like(logits)
+    for weight, total in zip(reversed(weights), reversed(sums), strict=True):
+        of_logits = of_logits + _through_softmax(last, products(votes, vectors[-1]))
+        numbers.append(of_logits)
+        vectors.append(squash(total))
+        numbers.append(weight)
+        vectors.append(_through_squash(total, weighted_sum(of_logits, votes)))
+        last = weight
+    return torch.stack(numbers, -2).transpose(-1, -2) @ torch.stack(vectors, -2)
+
+
+def _through_softmax(weights: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient by the logits of `weights [B, n, m]`, from that by the weights."""
+    return weights * (gradient - (weights * gradient).sum(1, keepdim=True))
+
+
+def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient by `vectors [..., D]`, from that by their squashed form x h(|x|), h(r) = r / (1 + r^2)."""
+    squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+    along = (vectors * gradient).sum(-1, keepdim=True)
+    return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (
+        1 + squares
+    )

@@ -1,0 +1,193 @@
+"""CapsNet (Sabour et al. 2017), the network that document 001 studies (section 3.1, Figure 1A, appendix A).
+
+    image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
+
+A class capsule's length says whether its class is there (equation 3, margin loss); a decoder draws the image from the
+capsule of its class. Weights of votes come from routing by agreement, or there are none ("0 iterations").
+
+Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from pipeline.errors import UserError
+from pipeline.layers.dynamic_routing import agreement, cast_votes, squash, unweighted_sum, weighted_sum
+from pipeline.models import Model
+from pipeline.params import CapsNetModelParams
+
+_TRANSFORMATION_SD = 0.1
+"""Of transformations at the start, as in the authors' code."""
+
+
+class ChannelsLastConvolution(nn.Module):
+    """A convolution whose kernels are stored with their channels last.
+
+    That makes it compute with channels last, which is faster, and leaves the numbers of a capsule side by side; the
+    order of storage, not a call, says so, because calls about it are unknown to `vmap`.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
+        self.weight = nn.Parameter(like.weight.detach().permute(0, 2, 3, 1).contiguous())  # (out, k, k, in)
+        self.bias = nn.Parameter(like.bias.detach())  # type: ignore[union-attr]
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, in, H, H]` to `[B, out, H', H']`."""
+        return F.conv2d(x, self.weight.permute(0, 3, 1, 2), self.bias, self.stride)
+
+
+class CapsuleLayer(nn.Module):
+    """Capsules above capsules: every one below has a transformation to every one above.
+
+    Args:
+        below, above: how many capsules, and the numbers of one.
+        updates: of the weights, by routing; None: sums without weights.
+    """
+
+    def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None) -> None:
+        super().__init__()
+        self.transformations = nn.Parameter(torch.randn(*below, *above) * _TRANSFORMATION_SD)  # (m, d, n, D)
+        self.updates = updates
+
+    def forward(self, capsules: Tensor) -> Tensor:
+        """`[B, m, d]` to `[B, n, D]`."""
+        if self.updates is None:
+            return squash(unweighted_sum(capsules, self.transformations))
+        votes = cast_votes(capsules, self.transformations)
+        return squash(weighted_sum(agreement(votes, self.updates), votes))
+
+
+def margin_loss(lengths: Tensor, labels: Tensor, params: CapsNetModelParams) -> Tensor:
+    """Equation 3 of each image, summed over the classes, `[B]`.
+
+    Args:
+        lengths: of the class capsules, `[B, n]`.
+        labels: `[B]`.
+    """
+    present = _one_hot(labels, lengths)
+    missing = (params.present_margin - lengths).clamp_min(0).square()
+    surplus = (lengths - params.absent_margin).clamp_min(0).square()
+    return (present * missing + params.absent_weight * (1 - present) * surplus).sum(-1)
+
+
+def _one_hot(labels: Tensor, like: Tensor) -> Tensor:
+    """1 at the class `labels [B]`, else 0, as `like [B, n]`; `one_hot` of the library is unknown to `vmap`."""
+    return (labels.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like)
+
+
+def routing_updates(params: CapsNetModelParams) -> int | None:
+    """How often routing updates its weights; None where there are none."""
+    if params.iterations == 0:
+        return None
+    return params.iterations - (params.counting == "sums")
+
+
+class CapsNet(Model):
+    """The network with its losses.
+
+    Args:
+        params: sizes, routing and losses.
+        image_size: side S of the square images, in pixels.
+
+    Raises:
+        UserError: the convolutions leave nothing of images of that size.
+    """
+
+    noise_size = 0
+
+    def __init__(self, params: CapsNetModelParams, image_size: int) -> None:
+        super().__init__()
+        self.params, self.image_size = params, image_size
+        first, second = params.strides
+        side = ((image_size - params.kernel) // first + 1 - params.kernel) // second + 1
+        if side < 1 or image_size < params.kernel:
+            raise UserError(
+                f"capsnet: kernels of {params.kernel} pixels leave nothing of {image_size}x{image_size} images"
+            )
+        self.first = ChannelsLastConvolution(1, params.channels, params.kernel, first)
+        self.second = ChannelsLastConvolution(
+            params.channels, params.types * params.primary_size, params.kernel, second
+        )
+        updates = routing_updates(params)
+        below = (side**2 * params.types, params.primary_size)
+        self.middle: CapsuleLayer | None = None
+        if params.middle:
+            self.middle = CapsuleLayer(below, (params.middle, params.middle_size), updates)
+            below = (params.middle, params.middle_size)
+        self.last = CapsuleLayer(below, (params.classes, params.class_size), updates)
+        self.decoder: nn.Module | None = None
+        if params.reconstruction != "none":
+            sizes = [params.classes * params.class_size, *params.decoder]
+            hidden = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+            self.decoder = nn.Sequential(*hidden, nn.Linear(sizes[-1], image_size**2), nn.Sigmoid())
+
+    def generative_parameters(self) -> int:
+        """How many numbers the decoder learns."""
+        return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
+
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+        """None: `[*shape, 0]`."""
+        return torch.empty((*shape, 0), device=device)
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the first convolution sees in images `[B, 1, S, S]`: `[B, channels, H, H]`."""
+        return self.first(images).relu()
+
+    def primary_capsules(self, features: Tensor) -> Tensor:
+        """Primary capsules `[B, m, d]` of `features`, position by position."""
+        maps = self.second(features).permute(0, 2, 3, 1)  # (B, H, H, types d), as it lies
+        return squash(maps.reshape(len(maps), -1, self.params.primary_size))
+
+    def layers(self) -> list[Callable[[Tensor], Tensor]]:
+        """The layers in order, each from the activities of the one below: images first, class capsules last."""
+        return [self.features, self.primary_capsules, *([self.middle] if self.middle else []), self.last]
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Class capsules `[B, n, D]` of images `[B, 1, S, S]`."""
+        activities = images
+        for layer in self.layers():
+            activities = layer(activities)
+        return activities
+
+    def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
+        """Images `[B, 1, S, S]` drawn from the capsules `[B, n, D]` of the classes `labels [B]` alone.
+
+        Raises:
+            ValueError: the network was built without a decoder.
+        """
+        if self.decoder is None:
+            raise ValueError("this network has no decoder")
+        chosen = _one_hot(labels, capsules[..., 0]).unsqueeze(-1)
+        pixels = self.decoder((capsules * chosen).flatten(1))
+        return pixels.unflatten(-1, (1, self.image_size, self.image_size))
+
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss per image, with `margin_loss`, `accuracy` (share whose longest capsule is that of their class) and
+        `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
+
+        Raises:
+            ValueError: labels are missing.
+        """
+        if labels is None:
+            raise ValueError("CapsNet learns from labels")
+        capsules = self.encode(images)
+        lengths = capsules.norm(dim=-1)
+        loss = margin = margin_loss(lengths, labels, self.params).mean()
+        metrics = {"margin_loss": margin.detach(), "accuracy": (lengths.argmax(-1) == labels).float().mean()}
+        if self.decoder is not None:
+            error = (self.decode(capsules, labels) - images).square().flatten(1).sum(-1).mean()
+            scale = 1.0 if self.params.reconstruction == "summed" else 1 / self.image_size**2
+            loss = margin + self.params.reconstruction_weight * scale * error
+            metrics["pixel_error"] = error.detach()
+        return loss, metrics

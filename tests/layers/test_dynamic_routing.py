@@ -1,0 +1,109 @@
+"""Routing by agreement against a loop written from the equations, its gradient against finite differences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from pipeline.layers import dynamic_routing
+from pipeline.layers.dynamic_routing import cast_votes, route, squash, unweighted_sum
+
+B, m, d, n, D = 4, 6, 3, 5, 2
+
+
+@pytest.fixture
+def inputs() -> tuple[Tensor, Tensor]:
+    """Capsules and transformations, large enough that weights differ."""
+    torch.manual_seed(0)
+    return torch.randn(B, m, d, dtype=torch.float64), torch.randn(m, d, n, D, dtype=torch.float64)
+
+
+def by_the_letter(capsules: Tensor, transformations: Tensor, sums: int) -> Tensor:
+    """Procedure 1 of Sabour et al. with `sums` iterations, before the last squash: one number after the other."""
+    result = torch.zeros(B, n, D, dtype=capsules.dtype)
+    for image in range(B):
+        votes = [[capsules[image, i] @ transformations[i, :, j] for j in range(n)] for i in range(m)]
+        b = torch.zeros(m, n, dtype=capsules.dtype)
+        for _ in range(sums):
+            s = []
+            for j in range(n):
+                c = [b[i, j].exp() / b[i].exp().sum() for i in range(m)]
+                s.append(sum((c[i] * votes[i][j] for i in range(m)), torch.zeros(D, dtype=capsules.dtype)))
+            v = [x * x.norm() ** 2 / (1 + x.norm() ** 2) / x.norm() for x in s]
+            for i in range(m):
+                for j in range(n):
+                    b[i, j] += votes[i][j] @ v[j]
+        result[image] = torch.stack(s)
+    return result
+
+
+@pytest.mark.parametrize("updates", [0, 1, 2, 4])
+def test_routing_does_what_the_equations_say(inputs: tuple[Tensor, Tensor], updates: int) -> None:
+    """A sum more than there are updates."""
+    torch.testing.assert_close(route(*inputs, updates), by_the_letter(*inputs, updates + 1), rtol=1e-12, atol=1e-12)
+
+
+def test_without_weights_votes_are_summed(inputs: tuple[Tensor, Tensor]) -> None:
+    capsules, transformations = inputs
+    votes = torch.einsum("bid,idjk->bjik", capsules, transformations)
+    torch.testing.assert_close(cast_votes(capsules, transformations), votes)
+    torch.testing.assert_close(unweighted_sum(capsules, transformations), votes.sum(2))
+    # Uniform weights are 1 / n each.
+    torch.testing.assert_close(n * route(capsules, transformations, 0), votes.sum(2))
+
+
+@pytest.mark.parametrize("updates", [0, 1, 3])
+def test_gradients_flow_through_every_iteration(inputs: tuple[Tensor, Tensor], updates: int) -> None:
+    capsules, transformations = (each.requires_grad_() for each in inputs)
+    torch.autograd.gradcheck(lambda u, W: route(u, W, updates), (capsules, transformations))
+    torch.autograd.gradgradcheck(lambda u, W: route(u, W, updates), (capsules, transformations))
+
+
+@pytest.mark.parametrize("images", [1, 3])
+def test_a_few_images_at_a_time_give_what_all_at_once_give(
+    inputs: tuple[Tensor, Tensor], images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> list[Tensor]:
+        leaves = [each.detach().requires_grad_() for each in inputs]
+        sums = route(*leaves, 2)
+        return [sums, *torch.autograd.grad(sums.square().sum(), leaves)]
+
+    whole = found()
+    monkeypatch.setitem(dynamic_routing._BYTES_AT_ONCE, "cpu", images * m * n * D * 8)
+    torch.testing.assert_close(found(), whole)
+
+
+def test_stacked_networks_route_each_by_itself(inputs: tuple[Tensor, Tensor]) -> None:
+    """As replicas train: gradients under `vmap`."""
+    capsules, transformations = (torch.stack([each, 2 * each, each.flip(0)]) for each in inputs)
+
+    def loss(W: Tensor, u: Tensor) -> Tensor:
+        return route(u, W, 2).square().sum()
+
+    together = vmap(grad(loss))(transformations, capsules)
+    apart = torch.stack([grad(loss)(W, u) for W, u in zip(transformations, capsules, strict=True)])
+    torch.testing.assert_close(together, apart)
+
+
+def test_one_parent_gets_everything(inputs: tuple[Tensor, Tensor]) -> None:
+    """Where all capsules agree on one class and contradict each other on the rest, it gets the weights."""
+    capsules = torch.ones(1, m, 1, dtype=torch.float64)
+    transformations = torch.zeros(m, 1, 3, D, dtype=torch.float64)
+    transformations[:, 0, 0, 0] = 2.0
+    transformations[:, 0, 1:, 1] = torch.tensor([2.0, -2.0] * (m // 2), dtype=torch.float64)[:, None]
+    sums = [squash(route(capsules, transformations, updates)).norm(dim=-1)[0] for updates in (0, 1, 3)]
+    assert sums[2][0] > sums[1][0] > sums[0][0]
+    assert sums[2][1:].max() < 1e-6
+
+
+def test_squash() -> None:
+    x = torch.randn(6, 4, dtype=torch.float64)
+    norm = x.norm(dim=-1)
+    torch.testing.assert_close(squash(x).norm(dim=-1), norm**2 / (1 + norm**2))
+    torch.testing.assert_close(squash(x) / squash(x).norm(dim=-1, keepdim=True), x / norm.unsqueeze(-1))
+    zero = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
+    squash(zero).sum().backward()
+    assert zero.grad is not None
+    assert zero.grad.abs().max() < 1e-12
