@@ -62,7 +62,7 @@ def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
 
     Gradients flow through every iteration.
     """
-    return _Route.apply(capsules, transformations, updates)  # type: ignore[no-untyped-call]
+    return _Route.apply(capsules, transformations, updates)
 
 
 class _Route(torch.autograd.Function):
