@@ -13,7 +13,7 @@ from scipy.stats import vonmises_fisher
 
 from pipeline.attention.von_mises_fisher import log_density, log_normaliser, mean_resultant_length, sample
 
-KAPPAS = (1e-6, 0.01, 0.7, 3.0, 20.0, 300.0, 1e4)
+KAPPAS = (1e-6, 0.01, 0.7, 3.0, 20.0, 300.0, 1e4, 9e7, 2e8, 1e10, 1e15)
 
 
 @pytest.mark.parametrize("d", [2, 3, 4, 8, 33, 256])
@@ -85,6 +85,61 @@ def test_samples_lie_around_their_own_means(d: int, kappa: float) -> None:
 def test_the_pole_itself_is_a_mean() -> None:
     drawn = sample(np.eye(3)[:1].repeat(2000, 0), 50.0, np.random.default_rng(0))
     assert drawn[:, 0].mean() > 0.97
+
+
+@pytest.mark.parametrize("kappa", [0.0, 3.0, 1e3, 1e8, 1.1e8, 1e12])
+def test_single_precision_keeps_the_digits_of_the_density(kappa: float) -> None:
+    """Around a mean, as far as the concentration lets directions go; the terms themselves are as large as kappa."""
+    random = np.random.default_rng(1)
+    means = random.normal(size=(200, 8))
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    x, mean = (torch.from_numpy(each).float() for each in (sample(means, min(kappa, 1e8), random), means))
+    single = log_density(x, mean, torch.tensor(kappa))
+    double = log_density(x.double(), mean.double(), torch.tensor(kappa, dtype=torch.float64))
+    torch.testing.assert_close(single.double(), double, rtol=3e-6, atol=1e-5)
+
+
+def test_gradients_in_single_precision_at_large_concentrations() -> None:
+    """d log p / d kappa at the mean is 1 - A, (d - 1) / 2 kappa out there: a difference of numbers that are alike."""
+    kappa = torch.tensor([1e7, 1e12], requires_grad=True)
+    log_density(torch.eye(5)[:1], torch.eye(5)[:1], kappa).sum().backward()
+    assert kappa.grad is not None
+    torch.testing.assert_close(kappa.grad * kappa.detach(), torch.full((2,), 2.0), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("kappa", [-1.0, math.nan, math.inf])
+def test_what_is_no_concentration_is_refused(kappa: float) -> None:
+    for use in (lambda k: log_normaliser(k, 3), lambda k: sample(np.eye(3), float(k), np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="finite and not negative"):
+            use(torch.tensor(kappa))
+
+
+@pytest.mark.parametrize("d", [2, 3, 8])
+@pytest.mark.parametrize("kappa", [0.0, 1.0, 30.0, 1e10])
+def test_samples_spread_alike_across_their_mean(d: int, kappa: float) -> None:
+    """The covariance across the mean is (1 - E[(mu^T x)^2]) / (d - 1) in every direction, and none with the cosine.
+
+    E[(mu^T x)^2] = 1 - (d - 1) A_d(kappa) / kappa; 1 / d without concentration.
+    """
+    random, count = np.random.default_rng(1), 40_000
+    mean = np.ones(d) / math.sqrt(d)
+    drawn = sample(np.tile(mean, (count, 1)), kappa, random)
+    turned = drawn @ np.linalg.qr(np.column_stack([mean, np.eye(d)[:, 1:]]))[0]  # the mean (or its opposite) first
+    length = float(mean_resultant_length(torch.tensor(kappa, dtype=torch.float64), d))
+    expected = length / kappa if kappa else 1 / d
+    across = turned[:, 1:] / math.sqrt(expected)
+    # Products of two have a variance of two at most: five standard errors, each fails once in 1.7 million.
+    np.testing.assert_allclose(across.T @ across / count, np.eye(d - 1), atol=5 * math.sqrt(2 / count))
+    along = turned[:, 0] - turned[:, 0].mean()
+    np.testing.assert_allclose(along / along.std() @ across / count, 0, atol=5 * math.sqrt(2 / count))
+
+
+def test_each_mean_has_its_own_concentration() -> None:
+    kappas = np.tile([0.0, 5.0, 200.0], 20_000)
+    means = np.tile(np.eye(4)[:1], (len(kappas), 1))
+    drawn = sample(means, kappas, np.random.default_rng(0))[:, 0].reshape(-1, 3)
+    expected = mean_resultant_length(torch.tensor([0.0, 5.0, 200.0], dtype=torch.float64), 4).numpy()
+    assert (abs(drawn.mean(0) - expected) < 4 * drawn.std(0) / math.sqrt(len(drawn))).all()
 
 
 def test_a_line_has_no_directions() -> None:
