@@ -39,47 +39,37 @@ def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
 
 
-def plant(
-    hierarchy: Hierarchy, count: int, shown: int, clutter: float, sigma: float, random: np.random.Generator
-) -> Scenes:
+def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
     """`count` scenes of `shown` objects each; a part belongs to any of them alike, or is clutter.
 
-    Args:
-        clutter: share of parts without a parent.
-        sigma: sd of poses around their predictions.
+    Shares, concentrations and sds are the hierarchy's: given which objects are present, these are samples of its model.
     """
-    m, n, _, D = hierarchy.W.shape
-    poses = torch.from_numpy(random.normal(0.0, hierarchy.object_sd, (count, n, D))).float()
+    W = hierarchy.W
+    m, n, _, D = W.shape
+    poses = torch.from_numpy(random.normal(0.0, hierarchy.object_sd, (count, n, D)))
     order = np.argsort(random.random((count, n)), axis=1)[:, :shown]  # the objects shown
     parents = np.take_along_axis(order, random.integers(shown, size=(count, m)), axis=1)
-    parents = np.where(random.random((count, m)) < clutter, n, parents)
+    parents = np.where(random.random((count, m)) < hierarchy.clutter, n, parents)
     present = np.zeros((count, n), bool)
     np.put_along_axis(present, order, True, axis=1)
-    U = hierarchy.components(poses).predictions.double().numpy()  # (B, m, n + 1, d)
-    means = np.take_along_axis(U, parents[..., None, None], axis=2)[:, :, 0]
-    sd = np.where(parents == n, hierarchy.clutter_sd, sigma)
-    parts = means + sd[..., None] * random.normal(size=means.shape)
-    cues = _cues(means, parents == n, float(hierarchy.kappa.max()), random)
+    components = hierarchy.components(poses.to(W))
+    U, directions = (each.double().cpu().numpy() for each in (components.predictions, components.directions))
+    kappa, sigma = (each.double().cpu().numpy()[parents] for each in (components.kappa, components.sigma))
+    parts = _of_parents(U, parents) + sigma[..., None] * random.normal(size=(count, m, U.shape[-1]))
+    towards = _of_parents(directions, parents).reshape(count * m, -1)
+    cues = von_mises_fisher.sample(towards, kappa.ravel(), random).reshape(parts.shape)
     return Scenes(
-        torch.from_numpy(parts).float(),
-        torch.from_numpy(cues).float(),
-        torch.from_numpy(parents),
-        poses,
-        torch.from_numpy(present),
+        torch.from_numpy(parts).to(W),
+        torch.from_numpy(cues).to(W),
+        torch.from_numpy(parents).to(W.device),
+        poses.to(W),
+        torch.from_numpy(present).to(W.device),
     )
 
 
-def _cues(
-    means: NDArray[np.float64], clutter: NDArray[np.bool_], kappa: float, random: np.random.Generator
-) -> NDArray[np.float64]:
-    lengths = np.linalg.norm(means, axis=-1, keepdims=True)
-    north = np.eye(means.shape[-1])[0]
-    directions = np.where(lengths > 0, means / np.where(lengths > 0, lengths, 1.0), north)
-    found = np.empty_like(means)
-    for where, concentration in ((clutter, 0.0), (~clutter, kappa)):
-        if where.any():
-            found[where] = von_mises_fisher.sample(directions[where], concentration, random)
-    return found
+def _of_parents(values: NDArray[np.float64], parents: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of values `[B, m, n + 1, d]` those of the parents `[B, m]`."""
+    return np.take_along_axis(values, parents[..., None, None], axis=2)[:, :, 0]
 
 
 def votes(W: Tensor, parts: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
     return np.asarray((np.sqrt(n) - ratio) / (np.sqrt(n) - 1))
 
 
-def entropy(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Of the shares of sizes `[..., n]`, in nats: from 0 (one is all) to log n."""
+def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
+    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (one is all) to log n."""
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     total = values.sum(-1, keepdims=True)
     shares = np.divide(values, total, out=np.full_like(values, 1 / values.shape[-1]), where=total > 0)
@@ -27,5 +27,5 @@ def entropy(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def effective_number(sizes: ArrayLike) -> NDArray[np.float64]:
-    """exp of the entropy: how many equal ones would be as spread out, from 1 to n."""
-    return np.asarray(np.exp(entropy(sizes)))
+    """exp of their entropy: how many equal ones would be as spread out, from 1 to n."""
+    return np.asarray(np.exp(entropy_of_shares(sizes)))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from pyro import poutine
-from scipy.stats import chi2
+from scipy.stats import chi2, norm, vonmises
 from torch import Tensor
 
 from pipeline.attention.scenes import orthogonal_transforms, plant
+from pipeline.attention.studies.density import scores_of_cues, scores_of_poses
 from pipeline.attention.top_down import Components, Cues, Hierarchy, Parts, entropy, iterate_attention, literal_mass
 
 FAILURE_RATE = 1e-4
@@ -73,11 +75,70 @@ def test_a_pose_as_its_own_cue_is_no_density(components: Components) -> None:
     own = torch.nn.functional.normalize(points, dim=-1)
     mass = float((Parts(components, own).log_prob(points).exp() * area).sum())
     assert mass > 1.2
-    assert float(literal_mass(components, 20_000)) == pytest.approx(mass, rel=0.02)
+    weights = von_mises_fisher_densities(components, own).softmax(-1)
+    printed_mass = float(((weights * components.log_poses(points).exp()).sum(-1) * area).sum())
+    by_sampling = [float(each) for each in literal_mass(components, 20_000)]
+    assert by_sampling == pytest.approx([mass, printed_mass], rel=0.02)
+    assert abs(printed_mass - mass) > 0.1
     far = Components(
         100 * components.predictions, 1000 * torch.ones(3).double(), components.sigma, components.log_prior
     )
-    assert float(literal_mass(far, 100)) == pytest.approx(3, abs=1e-3)
+    assert [float(each) for each in literal_mass(far, 100)] == pytest.approx([3, 3], abs=1e-3)
+
+
+def von_mises_fisher_densities(components: Components, cues: Tensor) -> Tensor:
+    """Of directions `[K, 2]` on the circle, `[K, n]`, by SciPy."""
+    at = torch.atan2(components.predictions[:, 1], components.predictions[:, 0])
+    angles = torch.atan2(cues[:, 1], cues[:, 0])
+    each = [vonmises(float(kappa)).pdf(angles - mean) for kappa, mean in zip(components.kappa, at, strict=True)]
+    return torch.from_numpy(np.stack(each, axis=-1))
+
+
+def test_printed_weights_hold_where_densities_overflow(components: Components) -> None:
+    steep = replace(components, predictions=torch.eye(256, dtype=torch.float64)[:3], kappa=components.kappa * 1e6)
+    weights = steep.log_printed_weights(torch.eye(256, dtype=torch.float64)[:3]).exp()
+    torch.testing.assert_close(weights, torch.eye(3, dtype=torch.float64))
+
+
+def test_samples_are_good_within_every_component(components: Components) -> None:
+    """Unequal concentrations, sds and shares; against each component by itself, for poses and for cues."""
+    torch.manual_seed(2)
+    cues = Cues(components).sample(torch.Size([40_000]))
+    torch.testing.assert_close(cues.norm(dim=-1), torch.ones(40_000, dtype=torch.float64))
+    poses = Parts(components, cues[0]).sample(torch.Size([40_000]))
+    scores = [*scores_of_cues(components, cues), *scores_of_poses(components, cues[0], poses)]
+    limit = norm.isf(FAILURE_RATE / len(scores) / 2)
+    assert len(scores) >= 5
+    assert max(map(abs, scores)) < limit
+    # Another's concentration or sd would not pass.
+    mixed = replace(components, kappa=components.kappa.roll(1), sigma=components.sigma.roll(1))
+    assert max(map(abs, scores_of_cues(mixed, cues))) > 2 * limit
+    assert max(map(abs, scores_of_poses(mixed, cues[0], poses))) > 2 * limit
+
+
+def test_planted_scenes_follow_the_density_of_their_model() -> None:
+    """With all objects shown a scene is a sample of the model: E[q / p] is one for poses and cues of one part.
+
+    Concentrations and sds differ between objects: with another's, or with the largest, it would not be.
+    """
+    W = orthogonal_transforms(1, 3, 3, np.random.default_rng(3)).double()
+    kappa, sigma = (torch.tensor(each, dtype=torch.float64) for each in ([2.0, 30.0, 8.0], [0.2, 0.5, 0.3]))
+    model = Hierarchy(W, kappa, sigma, 0.2, 1.5, 1.0)
+    # Poses given cues differ by scene; a quotient whose q is the narrowed joint of an object is bounded all the same.
+    scenes = plant(model, 60_000, 3, np.random.default_rng(4))
+
+    def scores(truth: Hierarchy) -> Tensor:
+        components = truth.components(scenes.poses)
+        joint = Cues(components).log_prob(scenes.cues) + Parts(components, scenes.cues).log_prob(scenes.parts)
+        narrow = replace(components, kappa=2 * components.kappa, sigma=0.8 * components.sigma)
+        inside = narrow.log_cues(scenes.cues) + narrow.log_poses(scenes.parts)
+        ratios = (inside - joint.unsqueeze(-1))[:, 0].exp()  # (B, n + 1)
+        return (ratios.mean(0) - 1) / (ratios.std(0) / math.sqrt(len(ratios)))
+
+    limit = norm.isf(FAILURE_RATE / 4 / 2)
+    assert float(scores(model).abs().max()) < limit
+    for wrong in (replace(model, kappa=kappa.max().expand(3)), replace(model, sigma=sigma.roll(1))):
+        assert float(scores(wrong).abs().max()) > 2 * limit
 
 
 def test_parents_are_bayes_rule(components: Components) -> None:
@@ -149,10 +210,8 @@ def test_attention_leaves_one_parent_where_predictions_are_apart() -> None:
 
 
 def test_planted_scenes_are_what_they_say(hierarchy: Hierarchy) -> None:
-    single = Hierarchy(
-        hierarchy.W.float(), hierarchy.kappa.float(), hierarchy.sigma.float(), 0.2, hierarchy.clutter_sd, 1.0
-    )
-    scenes = plant(single, 4000, 2, 0.25, 0.1, np.random.default_rng(0))
+    single = replace(hierarchy, W=hierarchy.W.float(), sigma=torch.tensor([0.1]), clutter=0.25)
+    scenes = plant(single, 4000, 2, np.random.default_rng(0))
     assert scenes.parts.shape == scenes.cues.shape == (4000, 4, 3)
     assert bool((scenes.present.sum(1) == 2).all())
     real = scenes.parents < 3

@@ -22,10 +22,10 @@ def run(study: IteratedStudy) -> Outcome:
     random = np.random.default_rng(study.seed)
     n = study.objects
     W = orthogonal_transforms(study.parts, n, study.dimensions, random)
-    hierarchy = Hierarchy(W, torch.ones(1), torch.ones(1), 0.5, 1.0, 1.0)
     rows = []
     for sigma in study.sigmas:
-        scenes = plant(hierarchy, study.scenes, n, 0.0, sigma, random)
+        hierarchy = Hierarchy(W, torch.ones(1), torch.tensor([sigma]), 0.0, 1.0, 1.0)
+        scenes = plant(hierarchy, study.scenes, n, random)
         predictions = hierarchy.predictions(scenes.poses)
         for scale in study.scales:
             weights = iterate_attention(scenes.parts, predictions, study.iterations, scale).weights  # (T, B, m, n)
