@@ -168,7 +168,8 @@ ATTENTION: dict[str, dict[str, Any]] = {
     },
     "parsing": {
         "study": "parsing", **_SCENES, "sigmas": [0.1], "shown": [2, 3], "clutter": 0.1, "kappa": 10.0,
-        "iterations": 3, "steps": 60, "rate": 0.1, "starts": 4, "samples": 1, "widest": 2.0,
+        "iterations": 3, "long_iterations": 10, "routing_starts": 3, "steps": 60, "rate": 0.1, "starts": 4, "kept": 2,
+        "samples": 1, "judging": 4, "widest": 2.0,
     },
 }  # fmt: skip
 """One study of each kind on top-down attention."""

@@ -1,12 +1,13 @@
-"""Parents of parts by agreement of votes: routing as published, and a k-means-like baseline.
+"""Parents of parts by agreement of votes: routing as published, its steps given more, and a k-means-like baseline.
 
 Votes are a part's guesses at its parents' poses, `[B, m, n, D]`: what pose object j would have if it were the parent of
-part i. None of these knows clutter. Each returns how much of every part belongs to every object, and the objects'
-poses.
+part i. As published none of these knows clutter. Each returns how much of every part belongs to every object, and the
+objects' poses.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,12 +23,20 @@ class Parse:
     """Who belongs to whom.
 
     Attributes:
-        parents: `[B, m, n]`, from 0 to 1; over the objects they sum to one, or to less where clutter is an answer.
+        parents: `[B, m, n]`, from 0 to 1; over the objects, and clutter where it is an answer, they sum to one.
         poses: of the objects, `[B, n, D]`.
+        clutter: how much of every part is nobody's, `[B, m]`; None for methods that have no such answer.
     """
 
     parents: Tensor
     poses: Tensor
+    clutter: Tensor | None = None
+
+    @property
+    def chosen(self) -> Tensor:
+        """Whose each part is most, `[B, m]`; n where it is nobody's."""
+        answers = self.parents if self.clutter is None else _with(self.parents, self.clutter)
+        return answers.argmax(-1)
 
 
 def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
@@ -40,21 +49,63 @@ def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
 
 
 def em_routing(votes: Tensor, iterations: int, floor: float) -> Parse:
-    """E- and M-steps of EM routing without trained parameters: a Gaussian with a sd for every number of a pose for each
-    object, mixed in proportion to what it gets.
+    """E- and M-steps of EM routing without trained parameters, from even parents: a Gaussian with a sd for every number
+    of a pose for each object, mixed in proportion to what it gets.
 
     Args:
         floor: least sd.
     """
-    parents = votes.new_full(votes.shape[:3], 1 / votes.shape[2])
+    return _em(votes, torch.zeros_like(votes[..., 0]).softmax(-1), iterations, floor, None)[0]
+
+
+def em_routing_of_several(
+    votes: Tensor, iterations: int, floor: float, starts: int, log_clutter: Tensor | None, generator: torch.Generator
+) -> Parse:
+    """The same from even and from random parents, of which each scene keeps the likeliest end.
+
+    Args:
+        log_clutter: log density of each part as nobody's, in the units of votes, `[B, m]`; None: there is no clutter.
+    """
+    B, m, n, _ = votes.shape
+    noise = torch.randn(B, starts, m, n, generator=generator, device=votes.device, dtype=votes.dtype)
+    noise[:, 0] = 0
+    clutter = None if log_clutter is None else log_clutter.repeat_interleave(starts, 0)
+    first = noise.softmax(-1).flatten(0, 1)
+    parse, log_likelihood = _em(votes.repeat_interleave(starts, 0), first, iterations, floor, clutter)
+    best = log_likelihood.view(B, starts).argmax(1) + starts * torch.arange(B, device=votes.device)
+    return Parse(parse.parents[best], parse.poses[best], None if parse.clutter is None else parse.clutter[best])
+
+
+def _em(
+    votes: Tensor, parents: Tensor, iterations: int, floor: float, log_clutter: Tensor | None
+) -> tuple[Parse, Tensor]:
+    """From parents `[B, m, n]` on; and the log likelihood of the mixture that the last parents follow from, `[B]`."""
+    B, m, n, _ = votes.shape
+    clutter, log_likelihood = votes.new_zeros(B, m), votes.new_zeros(B)
+    if log_clutter is not None:  # it begins with a component's share
+        clutter = clutter + 1 / (n + 1)
+        parents = parents * n / (n + 1)
     for _ in range(iterations):
-        poses = _weighted_mean(parents, votes)
-        total = parents.sum(1)  # (B, n)
+        poses, total = _weighted_mean(parents, votes), parents.sum(1)  # (B, n, D), (B, n)
         squares = (votes - poses.unsqueeze(1)).square()
-        variance = torch.einsum("bij,bijd->bjd", parents, squares) / total.clamp_min(_FLOOR).unsqueeze(-1) + floor**2
-        log_density = -0.5 * (squares / variance.unsqueeze(1) + variance.log().unsqueeze(1)).sum(-1)
-        parents = (log_density + total.clamp_min(_FLOOR).log().unsqueeze(1)).softmax(-1)
-    return Parse(parents, _weighted_mean(parents, votes))
+        variance = torch.einsum("bij,bijd->bjd", parents, squares) / total.clamp_min(_FLOOR).unsqueeze(-1)
+        variance = variance.clamp_min(floor**2)
+        log_density = -0.5 * (squares / variance.unsqueeze(1) + (2 * math.pi * variance).log().unsqueeze(1)).sum(-1)
+        joint = log_density + _log_share(total, m).unsqueeze(1)
+        if log_clutter is not None:
+            joint = _with(joint, log_clutter + _log_share(clutter.sum(1, keepdim=True), m))
+        log_likelihood, answers = joint.logsumexp(-1).sum(1), joint.softmax(-1)
+        parents, clutter = answers[..., :n], answers[..., n:].sum(-1)
+    return Parse(parents, _weighted_mean(parents, votes), None if log_clutter is None else clutter), log_likelihood
+
+
+def _log_share(total: Tensor, parts: int) -> Tensor:
+    return (total / parts).clamp_min(_FLOOR).log()
+
+
+def _with(objects: Tensor, clutter: Tensor) -> Tensor:
+    """Clutter `[B, m]` as a last column of `[B, m, n]`."""
+    return torch.cat([objects, clutter.unsqueeze(-1)], dim=-1)
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
