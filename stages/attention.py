@@ -22,9 +22,7 @@ def main(name: str) -> None:
         from pipeline.attention import toy
         from pipeline.attention.studies import density, iterated, parsing
         from pipeline.compute import prepare
-        from pipeline.files import write_arrays, write_json, write_text
         from pipeline.params import DensityStudy, IteratedStudy, ToyStudy
-        from pipeline.studies.summary import flat
 
         study = workspace.params.attention[name]
         prepare(torch.device("cpu"))  # special functions come from SciPy, and everything is small
@@ -43,16 +41,7 @@ def main(name: str) -> None:
                 outcome = parsing.run(study, bar)
 
         provenance = workspace.provenance(dataset_label=DATASETS[study.study])
-        numbers = {"study": study.study, **outcome.numbers, "provenance": [provenance]}
-        write_text(
-            workspace.metrics_path("attention", name, ".csv"), outcome.table.to_csv(index=False, float_format="%.7g")
-        )
-        write_json(workspace.metrics_path("attention", name), numbers)
-        folder = workspace.results_folder("attention", name)
-        folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for studies without arrays
-        if outcome.arrays:
-            write_arrays(folder / "examples.npz", outcome.arrays)
-        workspace.run.log_metrics(flat(numbers), step=0)
+        workspace.write_outcome(outcome, study.study, provenance)
 
 
 if __name__ == "__main__":

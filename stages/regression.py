@@ -17,7 +17,7 @@ def main(name: str) -> None:
         from pipeline.compute import choose_device, prepare
         from pipeline.data.datasets import PARTS, load_dataset
         from pipeline.errors import UserError
-        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.files import sha256
         from pipeline.params import (
             ConvergenceStudy,
             DistortedStudy,
@@ -39,7 +39,6 @@ def main(name: str) -> None:
             sizes,
             starts,
         )
-        from pipeline.studies.summary import flat
 
         study = workspace.params.regression[name]
         device = choose_device(workspace.params.device)
@@ -77,17 +76,7 @@ def main(name: str) -> None:
             raise UserError(f"{name}: {error}") from None
 
         provenance = workspace.provenance(dataset_label=dataset.label, data_sha256=digest)
-        numbers = {"study": study.study, **outcome.numbers, "provenance": [provenance]}
-        write_text(
-            workspace.metrics_path("regression", name, ".csv"),
-            outcome.table.to_csv(index=False, float_format="%.7g"),
-        )
-        write_json(workspace.metrics_path("regression", name), numbers)
-        folder = workspace.results_folder("regression", name)
-        folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for studies without arrays
-        if outcome.arrays:
-            write_arrays(folder / "examples.npz", outcome.arrays)
-        workspace.run.log_metrics(flat(numbers), step=0)
+        workspace.write_outcome(outcome, study.study, provenance)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
 from pipeline.params import Params, ParamsError, load_params
 from pipeline.tracking import Group, Store, TrackedRun
 from stages.guards import dying_with, only_copy, starters
+
+if TYPE_CHECKING:
+    from pipeline.outcome import Outcome
 
 HASH_LENGTH = 12
 
@@ -265,6 +268,26 @@ class Workspace:
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "tracking_run": self.run.id,
         }
+
+    def write_outcome(self, outcome: Outcome, kind: str, provenance: dict[str, Any]) -> None:
+        """Write what a study found: numbers, table and arrays of this item of the stage; track the numbers.
+
+        Args:
+            kind: of the study, kept with the numbers.
+        """
+        from pipeline.files import write_arrays, write_json, write_text
+        from pipeline.studies.summary import flat
+
+        assert self.item is not None
+        numbers = {"study": kind, **outcome.numbers, "provenance": [provenance]}
+        table = outcome.table.to_csv(index=False, float_format="%.7g")
+        write_text(self.metrics_path(self.name, self.item, ".csv"), table)
+        write_json(self.metrics_path(self.name, self.item), numbers)
+        folder = self.results_folder(self.name, self.item)
+        folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for studies without arrays
+        if outcome.arrays:
+            write_arrays(folder / "examples.npz", outcome.arrays)
+        self.run.log_metrics(flat(numbers), step=0)
 
     @property
     def device(self) -> str:

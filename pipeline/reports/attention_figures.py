@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.params import Params
-from pipeline.reports.drawings import Drawing, Written
+from pipeline.reports.drawings import Drawing, Written, executed
 from pipeline.reports.results import Results, dataset_label
 from pipeline.reports.style import BLACK, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 
-METHODS = {
-    "true poses": (FAINT, "", ":"),
-    "inversion, cues": (BLUE, "s", "--"),
-    "inversion": (BLUE, "o", "-"),
-    "inversion, learned": (PURPLE, "D", "-."),
-    "EM routing": (GREEN, "^", "-"),
-    "dynamic routing": (VERMILLION, "v", "-"),
-    "k-means": (ORANGE, "x", "--"),
-}
-WORDS = {"inversion, learned": "inversion, cues, scales learned"}
+FAMILIES = {
+    "true poses": (FAINT, "", ":", ("true poses",)),
+    "inversion, cues": (BLUE, "s", "--", ("inversion, cues",)),
+    "inversion": (BLUE, "o", "-", ("inversion",)),
+    "inversion, cues, scales learned": (PURPLE, "D", "-.", ("inversion, cues, scales learned",)),
+    "EM routing": (
+        GREEN, "^", "-", ("EM routing", "EM routing, several starts", "EM routing, several starts, clutter"),
+    ),
+    "dynamic routing": (VERMILLION, "v", "-", ("dynamic routing", "dynamic routing, long")),
+    "k-means": (ORANGE, "x", "--", ("k-means",)),
+}  # fmt: skip
+"""Colour, marker and dashes of a family of methods, and its members; one line is drawn of each, the best's."""
 SCALES = (BLUE, INK, VERMILLION, GREEN, PURPLE)
+DASHES = ("-", "--", ":", "-.")
+"""Scales beyond the colours take them again with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"))
 _NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outlines", "routed_outlines")
@@ -56,11 +61,12 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
     """Entropy of attention (nats) and share of parts that look most at their own parent, over iterations, by scale."""
     figure, axes = panels(2, 2.4)
     means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
-    for colour, scale in zip(SCALES, sorted(means["scale"].unique()), strict=False):
+    for index, scale in enumerate(sorted(means["scale"].unique())):
+        look: Any = {"color": SCALES[index % len(SCALES)], "linestyle": DASHES[index // len(SCALES) % len(DASHES)]}
         rows = means[means["scale"] == scale]
         words = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
-        axes[0].plot(rows["iteration"], rows["entropy"], color=colour, marker="o", label=words)
-        axes[1].plot(rows["iteration"], 100 * rows["right"], color=colour, marker="o", label=words)
+        axes[0].plot(rows["iteration"], rows["entropy"], marker="o", label=words, **look)
+        axes[1].plot(rows["iteration"], 100 * rows["right"], marker="o", label=words, **look)
     axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
     axes[1].set(xlabel="iteration", ylabel="at their own parent (%)", ylim=(0, 100))
     axes[1].legend(loc="lower left")
@@ -69,22 +75,30 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parents_found(table: pd.DataFrame) -> Figure:
-    """Share of parents found (percent) over the objects in a scene, one panel for each sd of the parts."""
+    """Share of parents found (percent) over the objects in a scene, one panel for each sd of the parts.
+
+    Of each family of methods the one that finds most, over all scenes.
+    """
+    means = table.groupby("method")["found"].mean()
+    best = {
+        max(present, key=lambda method: means[method]): look
+        for *look, members in FAMILIES.values()
+        if (present := [method for method in members if method in means])
+    }
     sigmas = sorted(table["sigma"].unique())
-    figure, axes = panels(len(sigmas), 2.7, sharey=True)
+    figure, axes = panels(len(sigmas), 2.9, sharey=True)
     for axis, sigma in zip(axes, sigmas, strict=True):
-        for method, (colour, marker, dashes) in METHODS.items():
+        for method, (colour, marker, dashes) in best.items():
             rows = table[(table["sigma"] == sigma) & (table["method"] == method)]
-            if len(rows):
-                axis.errorbar(
-                    rows["shown"], 100 * rows["found"], 100 * rows["standard_error"],
-                    color=colour, marker=marker or None, linestyle=dashes, label=WORDS.get(method, method),
-                )  # fmt: skip
+            axis.errorbar(
+                rows["shown"], 100 * rows["found"], 100 * rows["standard_error"],
+                color=colour, marker=marker or None, linestyle=dashes, label=method,
+            )  # fmt: skip
         axis.set_title(f"sd of parts {sigma:g}")
         axis.set_xticks(sorted(table["shown"].unique()))
         axis.set_xlabel("objects in the scene")
     axes[0].set_ylabel("parents found (%)")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -93,7 +107,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
     """Overlapping shapes: rows are scenes; parts coloured by their parent, planted, as routed and as inverted."""
     views = (
         ("planted", "truth", "outlines"),
-        ("dynamic routing", "routing", "routed_outlines"),
+        ("routing by agreement", "routing", "routed_outlines"),
         ("inversion", "inversion", "inverted_outlines"),
     )
     count = len(arrays["places"])
@@ -132,11 +146,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
 
 def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies, in the parameters' order."""
-    for name, study in params.attention.items():
-        numbers = results.numbers("attention", name)
-        if numbers is None:
-            written.miss(f"attention/{name}")
-            continue
+    for name, study, numbers in executed(results, "attention", params.attention, written):
         label, records = dataset_label(numbers.records), numbers.records
         match study.study:
             case "toy":
@@ -173,7 +183,9 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
                         partial(parents_found, table),
                         "Parents found by inversion and by routing",
                         f"Share of parts whose parent is found, over the objects in a scene ({label}; bars: one "
-                        "standard error over scenes).",
+                        "standard error over scenes; of each kind of routing the best, the table has all). With true "
+                        "poses a part's parent is inferred from its pose, the poses of the objects and which of them "
+                        "are shown.",
                         "A line for each method over the number of objects, one panel for each sd of the parts.",
                         records,
                     )
@@ -185,7 +197,9 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
                         partial(parsed_scenes, arrays),
                         "Overlapping objects, parsed",
                         "Parts of a triangle, a square and a star with clutter (crosses), coloured by their parent; "
-                        "lines are the objects where each method finds them. Routing knows no clutter.",
+                        "lines are the objects where each method finds them. Routing by agreement is given "
+                        f"{study.long_iterations} iterations and knows no clutter; a part that is called clutter is "
+                        "not found.",
                         "Three scenes of overlapping shapes, planted, as routed and as inverted.",
                         records,
                     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from matplotlib.figure import Figure
 
-from pipeline.reports.results import Record
+from pipeline.reports.results import Numbers, Record, Results
 from pipeline.reports.style import Kind
+
+Study = TypeVar("Study")
 
 
 @dataclass(frozen=True)
@@ -47,3 +50,15 @@ class Written:
         """Note an item that was not executed, once."""
         if item not in self.missing:
             self.missing.append(item)
+
+
+def executed(
+    results: Results, stage: str, studies: Mapping[str, Study], written: Written
+) -> Iterator[tuple[str, Study, Numbers]]:
+    """Name, parameters and numbers of the studies that a stage executed, in the parameters' order; others are noted."""
+    for name, study in studies.items():
+        numbers = results.numbers(stage, name)
+        if numbers is None:
+            written.miss(f"{stage}/{name}")
+        else:
+            yield name, study, numbers

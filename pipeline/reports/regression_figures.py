@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from pipeline.params import Params
 from pipeline.reports import pictures
 from pipeline.reports.document_002 import DECISIONS
-from pipeline.reports.drawings import Drawing, Written
+from pipeline.reports.drawings import Drawing, Written, executed
 from pipeline.reports.results import Numbers, Results, dataset_label
 from pipeline.reports.style import (
     BLACK,
@@ -242,11 +242,7 @@ def _lines(
 
 def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     """Every figure of the regression studies, in the parameters' order."""
-    for name, study in params.regression.items():
-        numbers = results.numbers("regression", name)
-        if numbers is None:
-            written.miss(f"regression/{name}")
-            continue
+    for name, study, numbers in executed(results, "regression", params.regression, written):
         match study.study:
             case "grid":
                 yield from _grid(name, results, numbers, 10)

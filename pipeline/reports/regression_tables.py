@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pipeline.params import Params
-from pipeline.reports.drawings import Written
+from pipeline.reports.drawings import Written, executed
 from pipeline.reports.results import Results, dataset_label
 from pipeline.reports.table import Table, tracked
 
@@ -63,11 +63,7 @@ def _cell(column: str, value: object) -> str:
 def build(results: Results, params: Params, written: Written) -> list[Table]:
     """A table for each study that was executed, in the parameters' order."""
     tables = []
-    for name, study in params.regression.items():
-        numbers = results.numbers("regression", name)
-        if numbers is None:
-            written.miss(f"regression/{name}")
-            continue
+    for name, study, numbers in executed(results, "regression", params.regression, written):
         label = dataset_label(numbers.records)
         if study.study in _COLUMNS:
             title, caption, wanted = _COLUMNS[study.study]

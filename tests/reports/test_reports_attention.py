@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from made_up import Writer
 from small import ATTENTION
@@ -13,7 +15,7 @@ from pipeline.attention import toy
 from pipeline.attention.studies import density, iterated, parsing
 from pipeline.outcome import Outcome
 from pipeline.params import DensityStudy, IteratedStudy, Params, ParsingStudy, ToyStudy, parse_params
-from pipeline.reports.attention_figures import draw
+from pipeline.reports.attention_figures import attention_over_iterations, draw, parents_found
 from pipeline.reports.attention_tables import build
 from pipeline.reports.claims import load_claims
 from pipeline.reports.drawings import Written
@@ -62,11 +64,32 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
 def test_tables(studied: tuple[Writer, Params], outcomes: dict[str, Outcome]) -> None:
     writer, params = studied
     tables = {table.name: table for table in build(writer.results, params, Written())}
-    assert set(tables) == {"attention-toy", "attention-density", "attention-parsing"}
+    assert set(tables) == {"attention-toy", "attention-iterated", "attention-density", "attention-parsing"}
     row = tables["attention-toy"].shown.iloc[1]
     assert list(row[:6]) == ["output", "1", "L1", "0.00", "1.50", "0.00"]
     first = outcomes["parsing"].table.iloc[0]
-    assert tables["attention-parsing"].shown.iloc[0]["parents found (%)"] == f"{100 * first['found']:.1f}"
+    parsing = tables["attention-parsing"].shown.set_index("method")
+    assert parsing.iloc[0]["parents found (%)"] == f"{100 * first['found']:.1f}"
+    assert set(parsing.loc["dynamic routing", "clutter recognised (%)"]) == {""}, "it has no such answer"
+    assert "" not in set(parsing.loc["inversion", "clutter recognised (%)"])
+    assert len(tables["attention-iterated"].shown) == 4, "two sds, two scales, the last iteration alone"
+
+
+def test_of_each_family_the_best_is_drawn(outcomes: dict[str, Outcome]) -> None:
+    table = outcomes["parsing"].table
+    found = table.groupby("method")["found"].mean()
+    better = max(("dynamic routing", "dynamic routing, long"), key=lambda method: found[method])
+    [legend] = parents_found(table).legends
+    drawn = [text.get_text() for text in legend.get_texts()]
+    assert len(drawn) == 7
+    assert [method for method in drawn if method.startswith("dynamic")] == [better]
+
+
+def test_more_scales_than_colours_are_told_apart() -> None:
+    count = 12
+    table = pd.DataFrame({"scale": np.arange(count) + 1.0, "iteration": 1, "entropy": 0.5, "right": 0.5})
+    lines = attention_over_iterations(table).axes[0].get_lines()
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == count
 
 
 def test_what_was_not_run_is_named(values: dict[str, Any], writer: Writer) -> None:
@@ -84,6 +107,13 @@ def test_claims(studied: tuple[Writer, Params]) -> None:
     assert found["001.vmf"]["verdict"] == "holds"
     assert "integrates to" in found["001.vmf"]["notes"][0]
     assert found["001.vmf.infer"]["verdict"] == "holds"
+    numbers = studied[0].results.numbers("attention", "parsing")
+    assert numbers is not None
+    leads = numbers.at("lead")
+    smallest = min(leads[method]["mean"] for method in ("dynamic routing", "dynamic routing, long"))
+    assert found["001.vmf.infer"]["ours"]["value"] == pytest.approx(100 * smallest)
+    assert 0 < found["001.vmf.infer"]["ours"]["sd"] < 10
+    assert "finds most" in found["001.vmf.infer"]["notes"][1]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +124,8 @@ def test_claims(studied: tuple[Writer, Params]) -> None:
         ("001.attn", "last/1/entropy/mean", 0.01, "holds"),
         ("001.attn", "last/1/entropy/mean", 0.9, "fails"),
         ("001.vmf", "largest_z/mean", 9.0, "fails"),
-        ("001.vmf.infer", "more", 0, "fails"),
+        ("001.vmf.infer", "settings", 3, "fails"),
+        ("001.vmf.infer", "settings", 2, "holds"),
     ],
 )
 def test_a_claim_can_turn(
