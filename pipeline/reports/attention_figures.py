@@ -27,7 +27,7 @@ FAMILIES = {
     "k-means": (ORANGE, "x", "--", ("k-means",)),
 }  # fmt: skip
 """Colour, marker and dashes of a family of methods, and its members; one line is drawn of each, the best's."""
-SCALES = (BLUE, INK, VERMILLION, GREEN, PURPLE)
+SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"))
 DASHES = ("-", "--", ":", "-.")
 """Scales beyond the colours take them again with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
@@ -62,11 +62,12 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
     figure, axes = panels(2, 2.4)
     means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
     for index, scale in enumerate(sorted(means["scale"].unique())):
-        look: Any = {"color": SCALES[index % len(SCALES)], "linestyle": DASHES[index // len(SCALES) % len(DASHES)]}
+        colour, marker = SCALES[index % len(SCALES)]
+        look: Any = {"color": colour, "marker": marker, "linestyle": DASHES[index // len(SCALES) % len(DASHES)]}
         rows = means[means["scale"] == scale]
         words = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
-        axes[0].plot(rows["iteration"], rows["entropy"], marker="o", label=words, **look)
-        axes[1].plot(rows["iteration"], 100 * rows["right"], marker="o", label=words, **look)
+        axes[0].plot(rows["iteration"], rows["entropy"], label=words, **look)
+        axes[1].plot(rows["iteration"], 100 * rows["right"], label=words, **look)
     axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
     axes[1].set(xlabel="iteration", ylabel="at their own parent (%)", ylim=(0, 100))
     axes[1].legend(loc="lower left")
@@ -86,16 +87,18 @@ def parents_found(table: pd.DataFrame) -> Figure:
         if (present := [method for method in members if method in means])
     }
     sigmas = sorted(table["sigma"].unique())
+    shown = sorted(table["shown"].unique())
+    apart = 0.025 * float(max(shown) - min(shown) or 1)  # so that no error bar hides another
     figure, axes = panels(len(sigmas), 2.9, sharey=True)
     for axis, sigma in zip(axes, sigmas, strict=True):
-        for method, (colour, marker, dashes) in best.items():
+        for index, (method, (colour, marker, dashes)) in enumerate(best.items()):
             rows = table[(table["sigma"] == sigma) & (table["method"] == method)]
             axis.errorbar(
-                rows["shown"], 100 * rows["found"], 100 * rows["standard_error"],
+                rows["shown"] + apart * (index - len(best) // 2), 100 * rows["found"], 100 * rows["standard_error"],
                 color=colour, marker=marker or None, linestyle=dashes, label=method,
             )  # fmt: skip
         axis.set_title(f"sd of parts {sigma:g}")
-        axis.set_xticks(sorted(table["shown"].unique()))
+        axis.set_xticks(shown)
         axis.set_xlabel("objects in the scene")
     axes[0].set_ylabel("parents found (%)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

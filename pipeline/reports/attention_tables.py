@@ -17,7 +17,7 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
             "reading": ("objective", ""),
             "weight": ("weight", "g"),
             "penalty": ("penalty", ""),
-            **{f"h{i}": (f"unit {i}", ".2f") for i in (1, 2, 3)},
+            **{f"h{i}": (f"unit {i}", "z.2f") for i in (1, 2, 3)},
             "effective_number": ("effective units", ".2f"),
         },
     ),
