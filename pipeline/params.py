@@ -352,6 +352,24 @@ class OptimiseParams(Section):
         return self
 
 
+class InferParams(Section):
+    """One study of iterative inference in a trained capsule network, document 001, section 3.1 and appendix C."""
+
+    run: Name = Field(description="a key of `runs` whose variant is capsnet")
+    images: int = Field(
+        ge=1, description="test images (the first ones), inferred as one batch; the forward pass is measured on all"
+    )
+    labels: list[Literal["clamped", "free"]] = Field(
+        min_length=1, description="whether the class of an image is clamped as the target of its capsules' lengths"
+    )
+    penalties: list[Literal["none", "L1", "L2"]] = Field(
+        min_length=1, description="penalties on the class capsules: none, their lengths, half the squares of these"
+    )
+    weight: float = Field(ge=0, le=1000, description="factor on a penalty")
+    steps: int = Field(ge=1, le=100_000, description="gradient steps")
+    rate: float = Field(gt=0, le=1, description="of a step")
+
+
 class PosteriorParams(Section):
     """One study of the full variational posterior over poses, document 000, section 2.3."""
 
@@ -579,6 +597,7 @@ class Params(Section):
     evaluate: EvaluateParams
     optimise: dict[Name, OptimiseParams]
     posterior: dict[Name, PosteriorParams]
+    infer: dict[Name, InferParams]
     sweep: SweepParams
     failures: FailureParams
     sensitivity: SensitivityParams
@@ -608,6 +627,11 @@ class Params(Section):
                 raise ValueError(f"posterior.{name}.run: '{posterior.run}' is no generative run with delta poses")
             if posterior.replicas > start.replicas:
                 raise ValueError(f"posterior.{name}.replicas: '{posterior.run}' has {start.replicas}")
+        for name, inference in self.infer.items():
+            network = self.runs.get(inference.run)
+            if network is None or network.variant != "capsnet":
+                capsnets = sorted(key for key, run in self.runs.items() if run.variant == "capsnet")
+                raise ValueError(f"infer.{name}.run: '{inference.run}' is not one of {capsnets}")
         for name in self.sweep.runs:
             if name not in self.runs:
                 raise ValueError(f"sweep.runs: '{name}' is not one of {sorted(self.runs)}")

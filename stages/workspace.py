@@ -81,6 +81,8 @@ def items(params: Params, name: str) -> list[str] | None:
             return sorted(params.optimise)
         case "posterior":
             return sorted(params.posterior)
+        case "infer":
+            return sorted(params.infer)
         case "sweep":
             return [f"{run}-{angle:g}" for run in params.sweep.runs for angle in params.sweep.angles]
         case "sensitivity":
@@ -120,6 +122,9 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
             study = values["posterior"][item]
             probes = probe("probe_images", "probe_strengths", "seed")
             return {**run(study["run"]), "posterior": study, "evaluate": probes}
+        case "infer":
+            study = values["infer"][item]
+            return {**run(study["run"]), "infer": study}
         case "sweep":
             key, angle = next(
                 (key, angle)

@@ -14,7 +14,15 @@ import pandas as pd
 
 from pipeline.files import write_bytes
 from pipeline.params import Params
-from pipeline.reports import attention_figures, curves, failure_figures, pictures, regression_figures, style
+from pipeline.reports import (
+    attention_figures,
+    capsnet_figures,
+    curves,
+    failure_figures,
+    pictures,
+    regression_figures,
+    style,
+)
 from pipeline.reports.claims import Claim, load_claims
 from pipeline.reports.document_000 import TABLE_1
 from pipeline.reports.drawings import Drawing, Written
@@ -74,8 +82,11 @@ def companions(params: Params, names: Sequence[str]) -> list[list[str]]:
     """Runs to be shown together: each capsule run with the first SCAE and the first VAE trained on the same images.
 
     Images are the same when the data set and the augmentation are. Where no SCAE is, one on the same source stands in,
-    for its protocol has a canvas and shifts of its own. SCAEs and VAEs without a capsule run stand alone.
+    for its protocol has a canvas and shifts of its own. SCAEs and VAEs without a capsule run stand alone. CapsNets,
+    which learn from labels, have a table of their own.
     """
+
+    names = [name for name in names if params.runs[name].variant != "capsnet"]
 
     def images(name: str) -> tuple[Any, ...]:
         run = params.runs[name]
@@ -124,12 +135,15 @@ def draw_all(results: Results, params: Params, written: Written) -> Iterator[Dra
     yield from _beyond(results, params, written)
     yield from failure_figures.draw(results, params, written)
     yield from regression_figures.draw(results, params, written)
+    yield from capsnet_figures.draw(results, params, written)
     yield from attention_figures.draw(results, params, written)
     yield from _trained(results, params, written)
 
 
 def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     for run, settings in params.runs.items():
+        if settings.variant == "capsnet":
+            continue  # whose figure has all conditions in it
         metrics = ("loss" if settings.variant in _WITHOUT_BOUND else "bound", "pixel_error")
         columns = ("replica", "epoch", *(f"{part}_{metric}" for metric in metrics for part in ("train", "validation")))
         table, numbers = results.table("train", run, columns), results.numbers("train", run)

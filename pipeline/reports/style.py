@@ -51,6 +51,7 @@ FEATURES = {
     "mu_sigma": Look("VAE: mu and sigma", r"VAE: $\mu$ and $\sigma$", GREEN, "^"),
     "posterior": Look("SCAE: posterior presences", "SCAE: posterior", ORANGE, "P"),
     "prior": Look("SCAE: prior presences", "SCAE: prior", SKY, "X"),
+    "class_capsules": Look("CapsNet: class capsules", "CapsNet: class capsules", SKY, "D"),
     "children": Look("expected children", "expected children", PURPLE, "D"),
 }
 TRAIN, VALIDATION = BLUE, VERMILLION

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import Params
-from pipeline.reports import attention_tables, failure_tables, regression_tables
+from pipeline.reports import attention_tables, capsnet_tables, failure_tables, regression_tables
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
 from pipeline.reports.document_000 import PROBE_SDS
@@ -174,9 +174,9 @@ def optimised(results: Results, params: Params, written: Written) -> list[Table]
 def clusters(results: Results, params: Params, written: Written) -> list[Table]:
     """Unsupervised classification: k-means on the features of the test images."""
     rows: list[Row] = []
-    for run in params.runs:
+    for run, settings in params.runs.items():
         numbers = results.numbers("evaluate", run)
-        if numbers is None:
+        if numbers is None or settings.variant == "capsnet":
             continue
         for features in numbers.names("kmeans"):
             found = numbers.measured("kmeans", features)
@@ -308,6 +308,7 @@ def build_tables(results: Results, params: Params, written: Written) -> list[Tab
         posterior,
         sweep,
         *failure_tables.BUILDERS,
+        *capsnet_tables.BUILDERS,
         regression_tables.build,
         attention_tables.build,
         training,

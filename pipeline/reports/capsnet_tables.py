@@ -1,0 +1,104 @@
+"""Tables of CapsNet and of iterative inference in it (document 001)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.params import Params
+from pipeline.reports.capsnet_001 import capsnets
+from pipeline.reports.drawings import Written
+from pipeline.reports.results import Numbers, Results
+from pipeline.reports.table import Row, Table, measured_table
+
+_ACCURACIES = {
+    "accuracy": ("own answer (%)", ("test", "accuracy"), 2),
+    "rotated_0": ("probe, 0° (%)", ("probe", "class_capsules", "refit", "rotated_0"), 1),
+    "rotated_180": ("probe, ±180° (%)", ("probe", "class_capsules", "refit", "rotated_180"), 1),
+    "affine": ("probe, affine (%)", ("probe", "class_capsules", "refit", "affine"), 1),
+    "affine_fixed": ("fixed probe, affine (%)", ("probe", "class_capsules", "fixed", "affine"), 1),
+}
+"""By column: heading, where the share stands, digits."""
+_SPARSITY = {
+    "hoyer": ("Hoyer's index", 3),
+    "entropy": ("entropy (nats)", 3),
+    "effective_number": ("effective capsules", 2),
+    "right": ("right (%)", 1),
+    "length_right": ("length, own class", 3),
+    "length_others": ("length, others", 3),
+    "energy": ("energy", 4),
+}
+_IN_PERCENT = ("right",)
+
+
+def accuracies(results: Results, params: Params, written: Written) -> list[Table]:
+    """What each network answers, and what a linear probe reads off its class capsules."""
+    rows: dict[str, list[Row]] = {}
+    for name, run in capsnets(params).items():
+        numbers = results.numbers("evaluate", name)
+        if numbers is None:
+            written.miss(f"evaluate/{name}")
+            continue
+        iterations = f"{run.model.iterations} {run.model.counting}" if run.model.iterations else "0"
+        keys: list[object] = [name, iterations, run.model.reconstruction, str(run.model.middle)]
+        found = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
+        shares = {column: each.scaled(100) if each else None for column, each in found.items()}
+        rows.setdefault(run.dataset, []).append((keys, shares, numbers))
+    heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
+    caption = (
+        "Test accuracy: of the longest class capsule, and of a linear probe on all class capsules of test images "
+        "turned or warped affinely (refit on equally warped training images; fixed: fit on clean ones)."
+    )
+    return [
+        table
+        for dataset, of_dataset in rows.items()
+        for table in measured_table(
+            f"capsnet-{dataset}",
+            f"CapsNet with and without routing, {dataset}",
+            caption,
+            ["run", "iterations", "reconstruction", "middle capsules"],
+            heads,
+            of_dataset,
+        )
+    ]
+
+
+def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
+    """How sparse capsules are before and after iterative inference, and whether the right one is longest."""
+    rows: dict[str, list[Row]] = {}
+    for study, settings in params.infer.items():
+        numbers = results.numbers("infer", study)
+        if numbers is None:
+            written.miss(f"infer/{study}")
+            continue
+        rows.setdefault(params.runs[settings.run].dataset, []).extend(_conditions(study, numbers))
+    caption = (
+        "Of the lengths of a layer's capsules, means over test images: Hoyer's index is 1 where a single capsule is "
+        "active and 0 where all are alike. Penalty forward: before any inference, label none. Right: share of images "
+        "whose longest class capsule is that of their class."
+    )
+    return [
+        table
+        for dataset, of_dataset in rows.items()
+        for table in measured_table(
+            f"sparsity-{dataset}",
+            f"Sparsity before and after iterative inference, {dataset}",
+            caption,
+            ["study", "label", "penalty", "layer"],
+            _SPARSITY,
+            of_dataset,
+        )
+    ]
+
+
+def _conditions(study: str, numbers: Numbers) -> Iterator[Row]:
+    for label in numbers.names("condition"):
+        for penalty in numbers.names("condition", label):
+            for layer in numbers.names("condition", label, penalty):
+                found = {name: numbers.measured("condition", label, penalty, layer, name) for name in _SPARSITY}
+                shown = {
+                    name: each.scaled(100) if each and name in _IN_PERCENT else each for name, each in found.items()
+                }
+                yield [study, label, penalty, layer], shown, numbers
+
+
+BUILDERS = (accuracies, sparsity)

@@ -1,0 +1,118 @@
+"""Predictive coding: its gradient against autograd's, its energy, and where it ends where that is known by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from small import SIZE, SMALL_CAPSNET
+from torch import Tensor
+
+from pipeline.inference.predictive_coding import (
+    Layer,
+    Objective,
+    Penalty,
+    energies,
+    energy_names,
+    forward_pass,
+    infer,
+    local_gradients,
+    shortened,
+)
+from pipeline.models.capsnet import CapsNet
+from pipeline.params import CapsNetModelParams
+
+PENALTIES: tuple[Penalty, ...] = ("none", "L1", "L2")
+
+
+@pytest.fixture(params=[0, 2], ids=["unrouted", "routed"])
+def layers(request: pytest.FixtureRequest) -> list[Layer]:
+    """A small CapsNet in double precision, with a middle layer, whose capsules are long enough to matter."""
+    torch.manual_seed(0)
+    params = CapsNetModelParams.model_validate({**SMALL_CAPSNET, "middle": 4, "iterations": request.param})
+    net = CapsNet(params, SIZE).double()
+    for parameter in net.parameters():
+        parameter.requires_grad_(False)
+    assert net.middle is not None
+    net.second.weight *= 5
+    net.middle.transformations *= 8
+    net.last.transformations *= 8
+    return net.layers()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    torch.manual_seed(1)
+    return torch.rand(5, 1, SIZE, SIZE, dtype=torch.float64)
+
+
+TARGET = torch.eye(3, dtype=torch.float64)[[0, 1, 2, 0, 1]]
+
+
+def total(layers: Sequence[Layer], images: Tensor, activities: Sequence[Tensor], objective: Objective) -> Tensor:
+    """The summed energy from its definition."""
+    below = [images, *activities[:-1]]
+    predictions = [layer(x) for layer, x in zip(layers, below, strict=True)]
+    return energies(predictions, activities, objective).sum()
+
+
+@pytest.mark.parametrize("clamped", [True, False])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_local_gradient_is_that_of_the_summed_energy(
+    layers: list[Layer], images: Tensor, penalty: Penalty, clamped: bool
+) -> None:
+    objective = Objective(TARGET if clamped else None, penalty, 0.7)
+    activities = [x + 0.1 * torch.randn_like(x) for x in forward_pass(layers, images)]
+    found, predictions = local_gradients(layers, layers[0](images), activities, objective)
+    assert 0.05 < activities[-1].norm(dim=-1).mean() < 0.95
+    leaves = [x.clone().requires_grad_() for x in activities]
+    expected = list(torch.autograd.grad(total(layers, images, leaves, objective), leaves))
+    if penalty == "L1":  # whose step is another: away from 0 it is the plain one
+        lengths = activities[-1].norm(dim=-1, keepdim=True)
+        found[-1] = found[-1] + 0.7 * activities[-1] / lengths
+        torch.testing.assert_close(shortened(activities[-1], 1e-3), activities[-1] * (1 - 1e-3 / lengths))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(predictions[1], layers[1](activities[0]))
+
+
+@pytest.mark.parametrize("clamped", [True, False])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_energy_of_no_image_ever_rises_in_small_steps(
+    layers: list[Layer], images: Tensor, penalty: Penalty, clamped: bool
+) -> None:
+    found = infer(layers, images, Objective(TARGET if clamped else None, penalty), steps=100, rate=0.01)
+    whole = found.energies.sum(1)
+    assert found.energies.shape == (101, 6, 5)
+    assert energy_names(4) == ["1", "2", "3", "4", "label", "penalty"]
+    assert whole.diff(dim=0).max() < 1e-12
+    if clamped or penalty != "none":
+        assert (whole[-1] < whole[0] - 1e-4).all()
+    else:
+        assert whole.abs().max() == 0, "the forward pass has no errors"
+
+
+def test_images_are_inferred_each_by_itself(layers: list[Layer], images: Tensor) -> None:
+    whole = infer(layers, images, Objective(TARGET, "L1"), steps=20, rate=0.01)
+    apart = infer(layers, images[2:3], Objective(TARGET[2:3], "L1"), steps=20, rate=0.01)
+    torch.testing.assert_close(whole.energies[:, :, 2:3], apart.energies)
+    torch.testing.assert_close(whole.activities[-1][2:3], apart.activities[-1])
+
+
+@pytest.mark.parametrize(
+    ("penalty", "lengths"),
+    [("none", [0.85, 0.2, 0.05]), ("L1", [0.35, 0.0, 0.0]), ("L2", [1.7 / 3, 0.4 / 3, 0.1 / 3])],
+)
+def test_a_single_layer_ends_where_it_does_by_hand(penalty: Penalty, lengths: list[float]) -> None:
+    """1/2 (r - p)^2 + 1/2 (t - r)^2 + penalty(r) for a capsule of length r predicted at p: its direction stays."""
+    directions = torch.nn.functional.normalize(torch.randn(1, 3, 4, dtype=torch.float64), dim=-1)
+    predicted = torch.tensor([0.7, 0.4, 0.1], dtype=torch.float64)[None, :, None] * directions
+    layer = lambda images: predicted  # noqa: E731
+    objective = Objective(torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64), penalty)
+    found = infer([layer], torch.zeros(1, 1, dtype=torch.float64), objective, steps=2000, rate=0.01).activities[-1]
+    torch.testing.assert_close(found, torch.tensor(lengths, dtype=torch.float64)[None, :, None] * directions)
+
+
+def test_a_rate_too_high_is_named(layers: list[Layer], images: Tensor) -> None:
+    with pytest.raises(ValueError, match="diverged at rate 1e\\+06"):
+        infer(layers, images, Objective(TARGET), steps=200, rate=1e6)
