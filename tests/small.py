@@ -130,6 +130,12 @@ ENGINES = {
 }
 """Of free-form inference."""
 
+INFER = {
+    "images": 6, "labels": ["clamped", "free"], "penalties": ["none", "L1", "L2"], "weight": 1.0, "steps": 5,
+    "rate": 0.01,
+}  # fmt: skip
+"""A study of iterative inference."""
+
 POSTERIOR = {
     "replicas": 1, "epochs": 1, "images": 6, "samples": 3, "sd_grid": [0.02, 0.1], "grid_samples": 2, "seed": 0,
 }  # fmt: skip
@@ -176,9 +182,11 @@ ATTENTION: dict[str, dict[str, Any]] = {
 
 
 def small_params(**runs: Run) -> dict[str, Any]:
-    """The content of a params.yaml: a `capsules` and a `vae` run on the small data set, or the runs given."""
-    chosen = runs or {"capsules": small_run(), "vae": small_run("vae")}
-    generative = [name for name, run in chosen.items() if run.variant == "generative"]
+    """The content of a params.yaml: `capsules`, `vae` and `capsnet` on the small data set, or the runs given."""
+    chosen = runs or {"capsules": small_run(), "vae": small_run("vae"), "capsnet": small_run("capsnet")}
+    generative, capsnets = (
+        [name for name, run in chosen.items() if run.variant == variant] for variant in ("generative", "capsnet")
+    )
     study = {
         "angles": [0.0, 90.0],
         "images": 4,
@@ -198,7 +206,13 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "evaluate": EVALUATE.model_dump(mode="json"),
         "optimise": {name: {"run": name, **study} for name in generative},
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
-        "sweep": {"angles": [0.0, 45.0], "runs": list(chosen), "replicas": 1, "training_share": 0.5},
+        "infer": {name: {"run": name, **INFER} for name in capsnets},
+        "sweep": {
+            "angles": [0.0, 45.0],
+            "runs": [name for name in chosen if name not in capsnets],
+            "replicas": 1,
+            "training_share": 0.5,
+        },
         "failures": FAILURES.model_dump(mode="json"),
         "sensitivity": {
             "run": generative[0],

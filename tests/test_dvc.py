@@ -21,7 +21,7 @@ import yaml
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-CAPSULES, SCAE, VAE = "capsules-digits", "scae-digits", "vae-digits"
+CAPSULES, SCAE, VAE, CAPSNET = "capsules-digits", "scae-digits", "vae-digits", "capsnet-routed-digits"
 OUTPUTS = ("data", "models", "results")
 """What lies in DVC's cache; everything else that stages write is kept in Git."""
 
@@ -97,7 +97,7 @@ def restored(output: str) -> list[str]:
 
 def cut(values: dict[str, Any]) -> None:
     """Every stage stays, with one run of each variant and on as little as there can be."""
-    values["runs"] = {name: values["runs"][name] for name in (CAPSULES, SCAE, VAE)}
+    values["runs"] = {name: values["runs"][name] for name in (CAPSULES, SCAE, VAE, CAPSNET)}
     values["datasets"]["digits"] |= {"train": 64, "validation": 32, "test": 32}
     for run in values["runs"].values():
         run["replicas"] = 1
@@ -108,6 +108,9 @@ def cut(values: dict[str, Any]) -> None:
     for engine in values["optimise"][CAPSULES]["engines"].values():
         engine["steps"] = 2
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
+    values["infer"] = {
+        CAPSNET: values["infer"][CAPSNET] | {"images": 2, "labels": ["clamped"], "penalties": ["L1"], "steps": 2}
+    }
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
@@ -124,11 +127,14 @@ STAGES = [
     f"train@{CAPSULES}",
     f"train@{SCAE}",
     f"train@{VAE}",
+    f"train@{CAPSNET}",
     f"evaluate@{CAPSULES}",
     f"evaluate@{SCAE}",
     f"evaluate@{VAE}",
+    f"evaluate@{CAPSNET}",
     f"optimise@{CAPSULES}",
     f"posterior@{CAPSULES}",
+    f"infer@{CAPSNET}",
     f"sweep@{CAPSULES}-45",
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
@@ -209,9 +215,10 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
     assert shown.keys() == {
         f"{folder}/{name}.json"
         for name in (
-            *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in (CAPSULES, SCAE, VAE)),
+            *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in (CAPSULES, SCAE, VAE, CAPSNET)),
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
+            f"infer/{CAPSNET}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
             *(name.replace("@", "/") for name in (*SENSITIVITIES, "regression@convergence-digits", "attention@toy")),
         )
@@ -335,7 +342,7 @@ def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone) -> None:
     vae = touched("pipeline/models/vae.py")
     assert vae == {f"train@{VAE}", f"evaluate@{VAE}", *(f"sweep@{run}-45" for run in (CAPSULES, SCAE, VAE))}
     assert touched("pipeline/reports/figures.py") == {"figures", "tables"}
-    assert touched("stages/train.py") == {f"train@{run}" for run in (CAPSULES, SCAE, VAE)}
+    assert touched("stages/train.py") == {f"train@{run}" for run in (CAPSULES, SCAE, VAE, CAPSNET)}
     assert touched("pipeline/inference/free_form.py") == {f"optimise@{CAPSULES}"}
     assert touched("pipeline/data/sources.py") == {"download@digits"}
     assert touched("pipeline/tracking/run.py") == set(), "how runs are recorded changes no result"

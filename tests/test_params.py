@@ -57,6 +57,7 @@ def refused(values: Any) -> list[str]:
 
 
 RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
+CAPSNET = "runs.capsnet-routed-digits"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,11 @@ RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
         (f"{RUN}.model.early_coupling", 1.1, "at least 0 and at most 1"),
         (f"{RUN}.model.final_temperature", 0.0, "above 0 and at most 10"),
         (f"{RUN}.model.pose_posterior_sd_start", 11.0, "above 0 and at most 10"),
+        (f"{CAPSNET}.model.kernel", 32, "at least 1 and at most 31"),
+        (f"{CAPSNET}.model.strides", [1, 17], "at least 1 and at most 16"),
+        (f"{CAPSNET}.model.present_margin", 1.0, "above 0 and below 1"),
+        (f"{CAPSNET}.model.iterations", 101, "at least 0 and at most 100"),
+        ("infer.capsnet-routed-digits.rate", 0.0, "above 0 and at most 1"),
         ("posterior.capsules-digits.samples", 0, "at least 1 and at most 100000"),
         ("posterior.capsules-digits.sd_grid", [0.0], "above 0"),
         (f"{VAE}.model.pixel_sd", 0.0, "above 0 and at most 1"),
@@ -230,9 +236,23 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "optimise.capsules-digits.run: 'capsules' is not one of ['capsules-digits']",
         ),
         (
+            "infer.capsnet-middle-digits.run",
+            "vae-digits",
+            "infer.capsnet-middle-digits.run: 'vae-digits' is not one of ['capsnet-middle-digits', "
+            "'capsnet-routed-digits', 'capsnet-routed-margin-digits', 'capsnet-unrouted-digits', "
+            "'capsnet-unrouted-margin-digits']",
+        ),
+        (
             "sweep.runs",
             ["nothing"],
-            "sweep.runs: 'nothing' is not one of ['capsules-digits', 'scae-digits', 'vae-digits']",
+            "sweep.runs: 'nothing' is not one of ['capsnet-middle-digits', 'capsnet-routed-digits', "
+            "'capsnet-routed-margin-digits', 'capsnet-unrouted-digits', 'capsnet-unrouted-margin-digits', "
+            "'capsules-digits', 'scae-digits', 'vae-digits']",
+        ),
+        (
+            f"{CAPSNET}.augmentation",
+            {"rotation": 0.0, "shift": 1.5, "whole_pixels": True},
+            "runs.capsnet-routed-digits.augmentation: shift must be a whole number where whole_pixels is true",
         ),
         (
             "posterior.capsules-digits.run",
@@ -348,7 +368,7 @@ def fields(params: Params) -> dict[str, set[str]]:
     found = {"": set(values)}
     for section in ("evaluate", "sweep", "failures", "sensitivity"):
         found[section] = set(values[section])
-    for section in ("datasets", "optimise"):
+    for section in ("datasets", "optimise", "infer"):
         for entry in values[section].values():
             found[section] = set(entry)
     for section in ("regression", "attention"):
@@ -382,7 +402,12 @@ def test_every_parameter_is_described() -> None:
 
     sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
     assert len(sections) > 8
-    models = (module.GenerativeModelParams, module.VAEModelParams, module.SCAEModelParams)
+    models = (
+        module.GenerativeModelParams,
+        module.VAEModelParams,
+        module.SCAEModelParams,
+        module.CapsNetModelParams,
+    )
     nested = (
         module.AugmentationParams,
         module.TrainingParams,
@@ -391,7 +416,7 @@ def test_every_parameter_is_described() -> None:
         *models,
     )
     top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity")
-    top = (*top, "regression", "attention")
+    top = (*top, "infer", "regression", "attention")
     for section in sections:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"

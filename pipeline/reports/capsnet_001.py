@@ -143,8 +143,8 @@ def slower_to_the_same_loss(evidence: Evidence) -> Finding | None:
         )
     same = all(1 / LIKE_LOSS < ratio < LIKE_LOSS for ratio in ratios)
     return Finding(
-        Measured(float(ratios[0]), 0.0, 1), dataset_label(records), records, holds=all(slower) and same, remarks=remarks,
-        notes=notes,
+        Measured(float(ratios[0]), 0.0, 1), dataset_label(records), records, holds=all(slower) and same,
+        remarks=remarks, notes=notes,
     )  # fmt: skip
 
 

@@ -207,8 +207,8 @@ def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawin
         partial(class_capsules, arrays["images"], arrays["labels"], shown),
         f"Class capsules after routing, without it, and after inference, {dataset}",
         "Numbers of the ten class capsules, their lengths at the right, that of the image's class framed: with "
-        "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 (Figure 1B-E of "
-        "document 001).",
+        "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 (Figure "
+        "1B-E of document 001).",
         "Heat maps of ten class capsules for two digits under four conditions.",
         records,
     )

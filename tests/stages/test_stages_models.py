@@ -19,7 +19,7 @@ import yaml
 from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
-from stages import attention, evaluate, optimise, posterior, regression, sensitivity, sweep, train
+from stages import attention, evaluate, infer, optimise, posterior, regression, sensitivity, sweep, train
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
@@ -29,6 +29,7 @@ STAGES = {
     "evaluate": ["capsules"],
     "optimise": ["capsules"],
     "posterior": ["capsules"],
+    "infer": ["capsnet"],
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
     "regression": ["grid"],
@@ -69,11 +70,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("CAPSULES_MLFLOW", "off")
-        for run in ("capsules", "vae"):
+        for run in ("capsules", "vae", "capsnet"):
             train.main(run)
             evaluate.main(run)
         optimise.main("capsules")
         posterior.main("capsules")
+        infer.main("capsnet")
         sweep.main("vae", 45.0)
         sweep.main("capsules", 45.0)
         sensitivity.main("temperature")
@@ -164,6 +166,30 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
     }  # fmt: skip
     with np.load(done / "results/small/optimise/capsules/examples.npz", allow_pickle=False) as arrays:
         assert {"angles", "images", "before", "after", "arrangements_before", "arrangements_after"} == set(arrays)
+
+
+def test_inference_leaves_sparsity_by_condition_and_energies(done: Path) -> None:
+    numbers = read(done / "reports/small/metrics/infer/capsnet.json")
+    assert numbers["images"] == 6
+    found = numbers["condition"]
+    assert found.keys() == {"none", "clamped", "free"}
+    assert found["none"].keys() == {"forward"}
+    for label in ("clamped", "free"):
+        assert found[label].keys() == {"none", "L1", "L2"}
+        for layers in found[label].values():
+            assert layers.keys() == {"class"}
+            assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in layers["class"].values())
+            assert layers["class"]["falls"]["mean"] == 1
+    table = pd.read_csv(done / "reports/small/metrics/infer/capsnet.csv")
+    assert len(table) == 2 * (1 + 2 * 3)
+    with np.load(done / "results/small/infer/capsnet/examples.npz", allow_pickle=False) as arrays:
+        assert arrays["energies_clamped_L1"].shape == (6, 5)
+        assert arrays["capsules_none_forward"].shape == (6, 3, 5)
+        energies = arrays["energies_free_L2"].sum(1)
+        assert (np.diff(energies) <= 1e-7).all()
+    evaluated = read(done / "reports/small/metrics/evaluate/capsnet.json")
+    assert evaluated["probe"].keys() == {"class_capsules"}
+    assert evaluated["test"].keys() >= {"accuracy", "margin_loss", "pixel_error"}
 
 
 def test_the_posterior_study_leaves_bounds_and_probes_of_three_guides(done: Path) -> None:

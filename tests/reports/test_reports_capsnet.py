@@ -1,0 +1,203 @@
+"""CapsNet in the report: figures, tables and verdicts from made-up results of its four conditions."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up import Writer, spread
+from small import INFER, small_run
+
+from pipeline.params import Params, parse_params
+from pipeline.reports.capsnet_001 import CONDITIONS, Condition, candidates
+from pipeline.reports.capsnet_figures import draw
+from pipeline.reports.capsnet_tables import accuracies, sparsity
+from pipeline.reports.claims import load_claims
+from pipeline.reports.drawings import Written
+from pipeline.reports.scorecard import build_scorecard
+from pipeline.reports.style import to_bytes
+
+RUNS = {
+    "routed": {"iterations": 3, "reconstruction": "mean"},
+    "unrouted": {"iterations": 0, "reconstruction": "mean"},
+    "routed-margin": {"iterations": 3, "reconstruction": "none"},
+    "unrouted-margin": {"iterations": 0, "reconstruction": "none"},
+    "middle": {"iterations": 0, "reconstruction": "mean", "middle": 4},
+}
+ACCURACIES = dict(zip(RUNS, (0.9923, 0.9934, 0.9932, 0.9929, 0.9931), strict=True))
+STUDIES = ("routed", "unrouted", "middle")
+
+
+def layer(hoyer: float, right: float = 1.0) -> dict[str, Any]:
+    names = ("hoyer", "entropy", "effective_number", "right", "length_right", "length_others", "energy", "falls")
+    return {
+        name: spread(value, 0.0, 1) for name, value in zip(names, (hoyer, 1, 2, right, 0.8, 0.1, 0, 1), strict=True)
+    }
+
+
+INFERRED: dict[str, dict[str, Any]] = {
+    "routed": {"none": {"forward": {"class": layer(0.80)}}},
+    "unrouted": {
+        "none": {"forward": {"class": layer(0.75)}},
+        "clamped": {"none": {"class": layer(0.7)}, "L1": {"class": layer(0.95)}},
+    },
+    "middle": {"none": {"forward": {"class": layer(0.75), "middle": layer(0.2)}}},
+}
+
+
+@pytest.fixture
+def params(values: dict[str, Any]) -> Params:
+    runs = {}
+    for name, model in RUNS.items():
+        run = small_run("capsnet").model_dump() | {"dataset": "digits"}
+        run["model"] = run["model"] | {"middle": 0, **model}
+        runs[name] = run
+    infer = {name: {"run": name, **INFER} for name in STUDIES}
+    return parse_params(values | {"runs": values["runs"] | runs, "infer": infer})
+
+
+@pytest.fixture
+def studied(writer: Writer) -> Writer:
+    epochs = np.arange(1, 14)
+    for name, model in RUNS.items():
+        losses(writer, name, 0.02 * np.exp(-epochs / (4 if model["iterations"] else 5)) + 0.01)
+        probe = {"class_capsules": {p: {"rotated_0": spread(0.99, 0, 1)} for p in ("refit", "fixed")}}
+        writer.numbers("evaluate", name, {"test": {"accuracy": spread(ACCURACIES[name], 0.001, 3)}, "probe": probe})
+    random = np.random.default_rng(0)
+    pictures = {"images": random.integers(0, 255, (6, 12, 12)), "labels": np.arange(6) % 3}
+    for study, condition in INFERRED.items():
+        writer.numbers("infer", study, {"condition": condition, "images": 6})
+        arrays = {f"capsules_{name}": random.normal(size=(6, 3, 5)) for name in conditions_of(condition)}
+        energies = {"energies_clamped_none": random.random((6, 5)), "energies_clamped_L1": random.random((6, 5))}
+        writer.examples("infer", study, **pictures, **arrays, **energies)
+    return writer
+
+
+def losses(writer: Writer, run: str, validation: np.ndarray) -> None:
+    """A training of two replicas whose validation losses are these, by epoch."""
+    rows = [
+        pd.DataFrame(
+            {
+                "replica": replica,
+                "epoch": np.arange(1, len(validation) + 1),
+                "train_loss": validation / 2,
+                "validation_loss": validation,
+            }
+        )
+        for replica in range(2)
+    ]
+    writer.table("train", run, pd.concat(rows))
+    writer.numbers("train", run, {"validation": {"loss": spread(float(validation.min()), 0.0, 2)}})
+
+
+def conditions_of(found: dict[str, Any]) -> list[str]:
+    return [f"{label}_{penalty}" for label, penalties in found.items() for penalty in penalties]
+
+
+def verdicts(writer: Writer, params: Params) -> dict[str, Any]:
+    return {row["id"]: row for row in build_scorecard(load_claims(), writer.results, params)}
+
+
+def test_figures(studied: Writer, params: Params) -> None:
+    written = Written()
+    drawings = list(draw(studied.results, params, written))
+    assert [drawing.name for drawing in drawings] == [
+        "capsnet-losses-digits",
+        "capsnet-capsules-digits",
+        *(f"inference-{study}" for study in STUDIES),
+    ]
+    for drawing in drawings:
+        content = to_bytes(drawing.figure(), drawing.kind)
+        assert content.startswith(b"<?xml" if drawing.kind == "svg" else b"\x89PNG")
+        assert drawing.caption.endswith(".")
+        assert drawing.alt.endswith(".")
+    assert written.missing == []
+
+
+def test_tables(studied: Writer, params: Params) -> None:
+    (table,) = accuracies(studied.results, params, Written())
+    assert table.name == "capsnet-digits"
+    assert table.shown["run"].tolist() == list(RUNS)
+    assert table.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]
+    assert table.shown["own answer (%)"].iloc[0] == "99.23 ± 0.10"
+    (table,) = sparsity(studied.results, params, Written())
+    assert len(table.shown) == 1 + 3 + 2
+    assert table.shown.iloc[3][["study", "label", "penalty", "layer"]].tolist() == [
+        "unrouted",
+        "clamped",
+        "L1",
+        "class",
+    ]
+    assert table.shown.iloc[3]["Hoyer's index"] == "0.950"
+
+
+def test_what_was_not_run_is_named(params: Params, writer: Writer) -> None:
+    written = Written()
+    assert list(draw(writer.results, params, written)) == []
+    assert accuracies(writer.results, params, written) == sparsity(writer.results, params, written) == []
+    assert {*(f"train/{run}" for run in RUNS), *(f"infer/{study}" for study in STUDIES)} <= set(written.missing)
+    assert {row["verdict"] for name, row in verdicts(writer, params).items() if name.startswith("001.acc")} == {
+        "not run"
+    }
+
+
+def test_claims(studied: Writer, params: Params) -> None:
+    found = verdicts(studied, params)
+    assert found["001.acc.r3"]["ours"]["value"] == pytest.approx(99.23)
+    assert found["001.acc.r0"]["ours"]["value"] == pytest.approx(99.34)
+    assert found["001.acc.r3norec"]["ours"]["value"] == pytest.approx(99.32)
+    assert found["001.acc.r0norec"]["ours"]["value"] == pytest.approx(99.29)
+    for name in ("fig2", "fig1.sparse", "fig1.l1", "mid"):
+        assert found[f"001.{name}"]["verdict"] == "holds", name
+        assert "not the paper's data" in found[f"001.{name}"]["dataset"]
+    assert found["001.fig1.sparse"]["ours"]["value"] == pytest.approx(0.05)
+    assert found["001.mid"]["ours"]["value"] == pytest.approx(-0.55)
+
+
+@pytest.mark.parametrize(
+    ("claim", "study", "path", "value"),
+    [
+        ("001.fig1.sparse", "unrouted", ("none", "forward", "class", "hoyer"), 0.6),
+        ("001.fig1.l1", "unrouted", ("clamped", "L1", "class", "hoyer"), 0.6),
+        ("001.fig1.l1", "unrouted", ("clamped", "none", "class", "right"), 0.9),
+        ("001.mid", "middle", ("none", "forward", "middle", "hoyer"), 0.8),
+    ],
+)
+def test_a_claim_can_turn(
+    studied: Writer, params: Params, claim: str, study: str, path: tuple[str, ...], value: float
+) -> None:
+    changed = copy.deepcopy(INFERRED[study])
+    at = changed
+    for key in path:
+        at = at[key]
+    at["mean"] = value
+    studied.numbers("infer", study, {"condition": changed, "images": 6})
+    assert verdicts(studied, params)[claim]["verdict"] == "fails"
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.001, 0.01), (0.1, 0.03)])
+def test_losses_that_start_lower_or_end_elsewhere_refute_figure_2(
+    studied: Writer, params: Params, start: float, end: float
+) -> None:
+    losses(studied, "unrouted-margin", np.array([start + end, end]))
+    assert verdicts(studied, params)["001.fig2"]["verdict"] == "fails"
+
+
+def test_a_middle_layer_that_costs_accuracy_refutes_its_claim(studied: Writer, params: Params) -> None:
+    studied.numbers("evaluate", "middle", {"test": {"accuracy": spread(0.97, 0.0, 1)}})
+    assert verdicts(studied, params)["001.mid"]["verdict"] == "fails"
+
+
+def test_runs_nearer_to_the_papers_settings_come_first(params: Params) -> None:
+    routed = params.runs["routed"]
+    near = routed.model_copy(update={"model": routed.model.model_copy(update={"channels": 256, "kernel": 9})})
+    once = routed.model_copy(update={"model": near.model.model_copy(update={"iterations": 1})})
+    more = params.model_copy(update={"runs": params.runs | {"once": once, "near": near}})
+    assert candidates(more, Condition(routed=True, reconstructed=True)) == ["near", "routed", "once"]
+    assert [condition.words for condition in CONDITIONS][:2] == [
+        "routing, reconstruction",
+        "no routing, reconstruction",
+    ]
