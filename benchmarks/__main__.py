@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 ROOT = Path(__file__).parents[1]
-GROUPS = ("generative", "scae", "free-form", "regression", "pipeline")
+GROUPS = ("generative", "scae", "capsnet", "free-form", "regression", "pipeline")
 
 
 @app.command()
@@ -33,7 +33,7 @@ def main(
     if unknown := [group for group in chosen if group not in GROUPS]:
         raise typer.BadParameter(f"{', '.join(unknown)}: not among {', '.join(GROUPS)}")
 
-    from benchmarks import free_form, generative, machine, overhead, regression, scae
+    from benchmarks import capsnet, free_form, generative, machine, overhead, regression, scae
     from benchmarks.rows import Row, merge, table
     from pipeline.compute import choose_device, describe, prepare
     from stages.workspace import git_state
@@ -53,6 +53,8 @@ def main(
             rows += generative.measure(where, copied, multiplied, share, budget, quick)
         if "scae" in chosen:
             rows += scae.measure(where, multiplied, share, budget, quick)
+        if "capsnet" in chosen:
+            rows += capsnet.measure(where, share, budget, quick)
         if "free-form" in chosen:
             rows += free_form.measure(where, share, budget, quick)
         if "regression" in chosen:

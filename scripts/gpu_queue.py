@@ -47,10 +47,14 @@ FROM_TORCH = {
 }  # fmt: skip
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
 
-MS_PER_STEP = {"generative": 20.0, "vae": 3.0, "scae": 20.0}
-"""Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked."""
+MS_PER_STEP = {"generative": 20.0, "vae": 3.0, "scae": 20.0, "capsnet": 30.0}
+"""Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked; but for
+CapsNet, whose convolutions take 460 GFLOP for three seeds.
+"""
 MS_PER_EVALUATION = {"adam": 15.0, "l-bfgs": 25.0, "gauss-newton": 60.0}
 """Guesses, of a batch of about 512 images: the first two are kernels to start, the last has systems to solve."""
+MS_PER_INFERRED_IMAGE = 0.03
+"""A guess: a step takes 0.8 GFLOP for an image."""
 REFIT_BATCH = 512
 """Images that are optimised at once for a probe."""
 MINUTES_PER_PROBE = 0.05
@@ -92,11 +96,12 @@ def paper_params() -> dict[str, Any]:
 def queue(params: dict[str, Any]) -> list[Entry]:
     """Everything worth running, most valuable first.
 
-    What the machine is like; the capsules' Table 1, Figure 4 and test-time optimisation; the same of what they are
-    compared with; full posteriors, sensitivity; and last what goes beyond the paper.
+    What the machine is like; the capsules' Table 1, Figure 4 and test-time optimisation; CapsNet with and without
+    routing, and iterative inference in it; Table 1 and Figure 4 of what the capsules are compared with; full
+    posteriors, sensitivity; and last what goes beyond the paper.
     """
     runs, sweep = params["runs"], params["sweep"]
-    families: dict[str, list[str]] = {"capsules": [], "vae": [], "scae": [], "beyond": []}
+    families: dict[str, list[str]] = {"capsules": [], "vae": [], "scae": [], "capsnet": [], "beyond": []}
     for name, run in runs.items():
         own = run["variant"] == "generative" and run["model"]["slots"] == "own"
         family = "capsules" if own else "beyond" if run["variant"] == "generative" else run["variant"]
@@ -136,6 +141,16 @@ def queue(params: dict[str, Any]) -> list[Entry]:
             measures="free-form",
         ),
         *(optimisation(params, study) for study in params["optimise"]),
+        Entry(
+            "benchmark-capsnet",
+            "CapsNet's training step and iterative inference against the convolutions alone",
+            ['python3 -m benchmarks capsnet --device cuda --seconds 60 --output "$OUT/bench.json"'],
+            STARTING + 1.5,
+            {},
+            measures="capsnet",
+        ),
+        *table_and_figure("capsnet"),
+        *(iterative_inference(params, study) for study in params["infer"]),
         *table_and_figure("vae"),
         *table_and_figure("scae"),
         *(full_posterior(params, study) for study in params["posterior"]),
@@ -153,7 +168,7 @@ def steps(params: dict[str, Any], run: str, epochs: float) -> float:
 
 def probes(params: dict[str, Any], run: str, tests: int, replicas: int) -> float:
     """Minutes of fitting probes on every kind of features of a run."""
-    kinds = {"generative": 3, "scae": 2, "vae": 1}[params["runs"][run]["variant"]]
+    kinds = {"generative": 3, "scae": 2, "vae": 1, "capsnet": 1}[params["runs"][run]["variant"]]
     return tests * kinds * len(params["evaluate"]["probe_strengths"]) * replicas * MINUTES_PER_PROBE
 
 
@@ -161,7 +176,11 @@ def table_1(params: dict[str, Any], run: str) -> list[Entry]:
     """A run's training and its rows of Table 1."""
     settings, item = params["runs"][run], f"{run}.json"
     replicas, tests = settings["replicas"], len(params["evaluate"]["angles"]) + 1
-    failures = "; Figures 5 and 6" if settings["variant"] == "generative" else ""
+    about = "its rows of Table 1: probes on clean, rotated and affine images"
+    if settings["variant"] == "generative":
+        about += "; Figures 5 and 6"
+    if settings["variant"] == "capsnet":
+        about = "its test accuracy, and probes on clean, rotated and affine images"
     return [
         Entry(
             f"train-{run}",
@@ -172,7 +191,7 @@ def table_1(params: dict[str, Any], run: str) -> list[Entry]:
         ),
         Entry(
             f"evaluate-{run}",
-            f"its rows of Table 1: probes on clean, rotated and affine images{failures}",
+            about,
             [f"python3 -m stages.evaluate {run}"],
             STARTING + probes(params, run, tests, replicas),
             {f"evaluate/{item}": replicas},
@@ -210,6 +229,22 @@ def optimisation(params: dict[str, Any], study: str) -> Entry:
         [f"python3 -m stages.optimise {study}"],
         STARTING + minutes,
         {f"optimise/{study}.json": replicas},
+        (f"train-{settings['run']}",),
+    )
+
+
+def iterative_inference(params: dict[str, Any], study: str) -> Entry:
+    """Iterative inference in a CapsNet, under every condition."""
+    settings = params["infer"][study]
+    replicas = params["runs"][settings["run"]]["replicas"]
+    conditions = len(settings["labels"]) * len(settings["penalties"])
+    evaluations = replicas * conditions * settings["steps"]
+    return Entry(
+        f"infer-{study}",
+        f"section 3.1: {settings['images']} images as one batch under {conditions} conditions",
+        [f"python3 -m stages.infer {study}"],
+        STARTING + evaluations * settings["images"] * MS_PER_INFERRED_IMAGE / 60e3,
+        {f"infer/{study}.json": replicas},
         (f"train-{settings['run']}",),
     )
 

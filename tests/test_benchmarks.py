@@ -210,6 +210,10 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     assert step["ratio"] > 0
     assert 0 < rows["scae: training step"]["share_of_limit"] < 1
     assert rows["scae: training step, one CPU thread"]["ratio"] > 0
+    for iterations in (0, 3):
+        assert rows[f"capsnet: training step, {iterations} iterations"]["share_of_limit"] > 0
+        assert rows[f"capsnet: training step, {iterations} iterations, one CPU thread"]["ratio"] > 0
+    assert 0 < rows["capsnet: a step of iterative inference"]["share_of_limit"] <= 1.5
     for name in ("rendering", "encoder", "bound"):
         assert 0 < rows[f"generative: share of {name}"]["value"] < 100
     for name in ("renderer: forward and backward", "encoder: arithmetic", "machine: copy rate", "bound alone"):

@@ -131,3 +131,20 @@ def test_it_learns_where_the_squares_are(iterations: int) -> None:
     assert found["validation_accuracy"].iloc[-1] > 0.9
     assert np.diff(found["train_loss"]).mean() < 0
     assert found["validation_pixel_error"].iloc[-1] < found["validation_pixel_error"].iloc[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
+@pytest.mark.parametrize("iterations", [0, 3])
+def test_a_gpu_gives_the_same_and_is_never_waited_for(images: Tensor, iterations: int) -> None:
+    net, labels = CapsNet(params(iterations=iterations), SIZE).double(), torch.arange(7) % 3
+    wanted = list(net.parameters())
+    expected = torch.autograd.grad(net(images.double(), NONE, NOW, labels)[0], wanted)
+    moved, of_images, of_labels = net.cuda(), images.double().cuda(), labels.cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss, _ = moved(of_images, NONE, NOW, of_labels)
+        found = torch.autograd.grad(loss, list(moved.parameters()))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close([each.cpu() for each in found], list(expected))
