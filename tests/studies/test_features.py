@@ -57,6 +57,14 @@ def test_the_vae_gives_mu_and_sigma(dataset: Dataset) -> None:
     assert torch.equal(mu, model.encode(images).mu)  # type: ignore[operator]
 
 
+def test_capsnet_gives_its_class_capsules(dataset: Dataset) -> None:
+    model = build_model(small_run("capsnet"), SIZE)
+    images = torch.from_numpy(dataset.images[:7]).float() / 255
+    found = encode(model, images)
+    assert found.keys() == {"class_capsules"}
+    assert torch.equal(found["class_capsules"].reshape(7, 3, 5), model.encode(images))  # type: ignore[operator]
+
+
 def test_the_stacked_autoencoder_gives_prior_and_posterior_presences_without_noise() -> None:
     torch.manual_seed(0)
     model = build_model(small_run("scae"), SCAE_SIZE)
