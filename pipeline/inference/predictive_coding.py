@@ -68,11 +68,16 @@ def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
     return activities
 
 
-def energies(predictions: Sequence[Tensor], activities: Sequence[Tensor], objective: Objective) -> Tensor:
-    """The terms of each image's energy, `[terms, B]`."""
-    errors = [(x - f).square().flatten(1).sum(1) / 2 for x, f in zip(activities, predictions, strict=True)]
-    lengths = activities[-1].norm(dim=-1)
-    label = torch.zeros_like(errors[0])
+def energies(errors: Sequence[Tensor], capsules: Tensor, objective: Objective) -> Tensor:
+    """The terms of each image's energy, `[terms, B]`.
+
+    Args:
+        errors: what each layer's activities are less what the layer below predicts.
+        capsules: class capsules `[B, n, D]`.
+    """
+    of_layers = [error.square().flatten(1).sum(1) / 2 for error in errors]
+    lengths = capsules.norm(dim=-1)
+    label = torch.zeros_like(of_layers[0])
     if objective.target is not None:
         label = (objective.target - lengths).square().sum(1) / 2
     match objective.penalty:
@@ -82,7 +87,7 @@ def energies(predictions: Sequence[Tensor], activities: Sequence[Tensor], object
             penalty = objective.weight * lengths.square().sum(1) / 2
         case "none":
             penalty = torch.zeros_like(label)
-    return torch.stack([*errors, label, penalty])
+    return torch.stack([*of_layers, label, penalty])
 
 
 def local_gradients(
@@ -94,18 +99,19 @@ def local_gradients(
         constant: what the first layer predicts from the image.
 
     Returns:
-        the gradients, and the layers' predictions.
+        the gradients, and the layers' errors.
     """
-    predictions, gradients = [constant], [activities[0] - constant]
-    for below, layer, above in zip(activities, layers[1:], activities[1:], strict=False):
+    errors = [activities[0] - constant]
+    gradients = list(errors)
+    for below, layer, above in zip(activities[:-1], layers[1:], activities[1:], strict=True):
         leaf = below.detach().requires_grad_()
         with torch.enable_grad():
             prediction = layer(leaf)
         error = above - prediction.detach()
         (explained,) = torch.autograd.grad(prediction, leaf, error)
         gradients[-1] = gradients[-1] - explained
-        predictions.append(prediction.detach())
         gradients.append(error)
+        errors.append(error)
     if objective.target is not None:
         lengths = activities[-1].norm(dim=-1, keepdim=True)
         # A capsule of length 0 has no direction to grow in.
@@ -113,7 +119,7 @@ def local_gradients(
         gradients[-1] = gradients[-1] + (lengths - objective.target.unsqueeze(-1)) * directions
     if objective.penalty == "L2":
         gradients[-1] = gradients[-1] + objective.weight * activities[-1]
-    return gradients, predictions
+    return gradients, errors
 
 
 def shortened(capsules: Tensor, by: float) -> Tensor:
@@ -146,13 +152,14 @@ def infer(
     activities = forward_pass(layers, images)
     found = []
     for _ in bar(range(steps)):
-        gradients, predictions = local_gradients(layers, constant, activities, objective)
-        found.append(energies(predictions, activities, objective))
+        gradients, errors = local_gradients(layers, constant, activities, objective)
+        found.append(energies(errors, activities[-1], objective))
         activities = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
         if objective.penalty == "L1":
             activities[-1] = shortened(activities[-1], rate * objective.weight)
     predictions = [constant, *(layer(x) for layer, x in zip(layers[1:], activities[:-1], strict=True))]
-    found.append(energies(predictions, activities, objective))
+    errors = [x - prediction for x, prediction in zip(activities, predictions, strict=True)]
+    found.append(energies(errors, activities[-1], objective))
     result = torch.stack(found)
     if not result.isfinite().all():
         raise ValueError(f"inference diverged at rate {rate:g}: lower it")

@@ -84,17 +84,19 @@ class _Route(torch.autograd.Function):
         ctx.save_for_backward(capsules, transformations)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         capsules, transformations = ctx.saved_tensors  # type: ignore[attr-defined]
         count = _images_at_once(capsules, transformations)
-        by_capsule, total = [], torch.zeros_like(transformations.flatten(2))
+        learnt = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
+        by_capsule, total = [], torch.zeros_like(transformations.flatten(2)) if learnt else None
         for some, of_some in zip(capsules.split(count), gradient.split(count), strict=True):
             votes = cast_votes(some, transformations)
             of_votes = _gradient_of_votes(votes, of_some, ctx.updates)  # type: ignore[attr-defined]
             flat = of_votes.permute(2, 0, 1, 3).flatten(2)  # (m, B, n D)
             by_capsule.append(torch.bmm(flat, transformations.flatten(2).transpose(1, 2)).transpose(0, 1))
-            total = total + torch.bmm(some.permute(1, 2, 0), flat)
-        return torch.cat(by_capsule), total.view_as(transformations), None
+            if total is not None:
+                total = total + torch.bmm(some.permute(1, 2, 0), flat)
+        return torch.cat(by_capsule), None if total is None else total.view_as(transformations), None
 
 
 def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:

@@ -56,6 +56,7 @@ def sparsity_of_inference(
     tables, arrays = [], {}
     for number, model in enumerate(models):
         rows = []
+        model.requires_grad_(False)  # what is inferred are activities
         for label, penalty, activities, energies in _conditions(model, pixels, classes, settings, bar):
             rows += [
                 {"label": label, "penalty": penalty, "layer": layer, **_indices(capsules)}

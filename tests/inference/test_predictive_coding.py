@@ -53,8 +53,8 @@ TARGET = torch.eye(3, dtype=torch.float64)[[0, 1, 2, 0, 1]]
 def total(layers: Sequence[Layer], images: Tensor, activities: Sequence[Tensor], objective: Objective) -> Tensor:
     """The summed energy from its definition."""
     below = [images, *activities[:-1]]
-    predictions = [layer(x) for layer, x in zip(layers, below, strict=True)]
-    return energies(predictions, activities, objective).sum()
+    errors = [x - layer(y) for layer, x, y in zip(layers, activities, below, strict=True)]
+    return energies(errors, activities[-1], objective).sum()
 
 
 @pytest.mark.parametrize("clamped", [True, False])
@@ -64,7 +64,7 @@ def test_the_local_gradient_is_that_of_the_summed_energy(
 ) -> None:
     objective = Objective(TARGET if clamped else None, penalty, 0.7)
     activities = [x + 0.1 * torch.randn_like(x) for x in forward_pass(layers, images)]
-    found, predictions = local_gradients(layers, layers[0](images), activities, objective)
+    found, errors = local_gradients(layers, layers[0](images), activities, objective)
     assert 0.05 < activities[-1].norm(dim=-1).mean() < 0.95
     leaves = [x.clone().requires_grad_() for x in activities]
     expected = list(torch.autograd.grad(total(layers, images, leaves, objective), leaves))
@@ -73,7 +73,7 @@ def test_the_local_gradient_is_that_of_the_summed_energy(
         found[-1] = found[-1] + 0.7 * activities[-1] / lengths
         torch.testing.assert_close(shortened(activities[-1], 1e-3), activities[-1] * (1 - 1e-3 / lengths))
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(predictions[1], layers[1](activities[0]))
+    torch.testing.assert_close(errors[1], activities[1] - layers[1](activities[0]))
 
 
 @pytest.mark.parametrize("clamped", [True, False])

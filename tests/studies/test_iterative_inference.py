@@ -31,7 +31,7 @@ def network(seed: int) -> CapsNet:
 
 @pytest.fixture
 def found(dataset: Dataset) -> tuple[pd.DataFrame, Arrays]:
-    settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 300})
+    settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 120})
     return sparsity_of_inference([network(0), network(1)], dataset, settings, CPU, lambda steps: steps)
 
 
@@ -46,7 +46,7 @@ def test_rows(found: tuple[pd.DataFrame, Arrays], dataset: Dataset) -> None:
     assert forward["right"] == pytest.approx((lengths.argmax(1) == labels).mean())
     assert forward["length_right"] == pytest.approx(lengths[np.arange(len(labels)), labels].mean(), rel=1e-5)
     np.testing.assert_allclose(np.linalg.norm(arrays["capsules_none_forward"], axis=-1), lengths[:6], rtol=1e-4)
-    assert arrays["energies_clamped_none"].shape == (301, 4 + 2)
+    assert arrays["energies_clamped_none"].shape == (121, 4 + 2)
 
 
 def test_conditions_do_what_they_must(found: tuple[pd.DataFrame, Arrays]) -> None:
