@@ -15,11 +15,10 @@ def main(study: str) -> None:
         from pipeline.compute import choose_device
         from pipeline.data.datasets import load_dataset
         from pipeline.errors import UserError
-        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.files import sha256
         from pipeline.learning.runs import load_run
         from pipeline.models.capsnet import CapsNet
         from pipeline.studies.iterative_inference import sparsity_of_inference
-        from pipeline.studies.summary import flat, nest
 
         settings = workspace.params.infer[study]
         trained = workspace.params.runs[settings.run]
@@ -36,7 +35,7 @@ def main(study: str) -> None:
             return tqdm(steps, desc=workspace.label, unit="step", leave=False)  # type: ignore[return-value]
 
         try:
-            table, arrays = sparsity_of_inference(models, dataset, settings, device, bar)
+            outcome = sparsity_of_inference(models, dataset, settings, device, bar)
         except ValueError as error:
             raise UserError(f"{study}: {error}") from None
 
@@ -45,16 +44,7 @@ def main(study: str) -> None:
             data_sha256=digest,
             seeds=range(trained.seed, trained.seed + trained.replicas),
         )
-        long = table.melt(id_vars=["replica", "label", "penalty", "layer"], var_name="metric")
-        numbers = {
-            "condition": nest(long, ["label", "penalty", "layer", "metric"], "value"),
-            "images": min(settings.images, len(dataset.split["test"])),
-            "provenance": [provenance],
-        }
-        write_text(workspace.metrics_path("infer", study, ".csv"), table.to_csv(index=False, float_format="%.7g"))
-        write_json(workspace.metrics_path("infer", study), numbers)
-        write_arrays(workspace.results_folder("infer", study) / "examples.npz", arrays)
-        workspace.run.log_metrics(flat(numbers), step=0)
+        workspace.write_outcome(outcome, "inference", provenance)
 
 
 if __name__ == "__main__":

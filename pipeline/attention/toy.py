@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.attention.sparsity import effective_number, hoyer
 from pipeline.outcome import Outcome, one
+from pipeline.studies.sparsity import effective_number, hoyer
 
 INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
 Reading = Literal["output", "two-sided"]

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.attention.sparsity import effective_number, entropy, hoyer
 from pipeline.data.datasets import Dataset
 from pipeline.inference.predictive_coding import Objective, forward_pass, infer
 from pipeline.models.capsnet import CapsNet
+from pipeline.outcome import Outcome
 from pipeline.params import InferParams
-from pipeline.studies.summary import stack_replicas
+from pipeline.studies.sparsity import effective_number, entropy_of_shares, hoyer
+from pipeline.studies.summary import nest, stack_replicas
 
 FORWARD = "forward"
 """In place of a penalty: the forward pass, before any inference."""
-INDICES = {"hoyer": hoyer, "entropy": entropy, "effective_number": effective_number}
+INDICES = {"hoyer": hoyer, "entropy": entropy_of_shares, "effective_number": effective_number}
 EXAMPLES = 6
 
-Arrays = dict[str, NDArray[np.generic]]
 Bar = Callable[[range], Sequence[int] | range]
 
 
@@ -37,15 +35,16 @@ def condition(label: str, penalty: str) -> str:
 
 def sparsity_of_inference(
     models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, bar: Bar
-) -> tuple[pd.DataFrame, Arrays]:
+) -> Outcome:
     """Sparsity of the forward pass on all test images and after inference on the first, by replica.
 
     Returns:
-        columns replica, label ("none" for the forward pass, "clamped", "free"), penalty ("forward", "none", "L1",
-        "L2"), layer ("middle", "class"), an index of sparsity each, right (share of images whose longest class capsule
-        is that of their class), length_right and length_others (mean lengths of class capsules), energy (at the end,
-        per image), falls (share of images whose energy never rose); and arrays of the first replica: `images`,
-        `labels` and `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means.
+        numbers by condition (label, penalty, layer, measure), and how many images were inferred. The table's columns:
+        replica, label ("none" for the forward pass, "clamped", "free"), penalty ("forward", "none", "L1", "L2"), layer
+        ("middle", "class"), an index of sparsity each, right (share of images whose longest class capsule is that of
+        their class), length_right and length_others (mean lengths of class capsules), energy (at the end, per image),
+        falls (share of images whose energy never rose). Arrays of the first replica: `images`, `labels` and
+        `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means over images.
 
     Raises:
         ValueError: inference diverged.
@@ -70,7 +69,13 @@ def sparsity_of_inference(
                 if energies is not None:
                     arrays[f"energies_{name}"] = energies.mean(-1).cpu().numpy()
         tables.append(pd.DataFrame(rows))
-    return stack_replicas(tables), {"images": images[:EXAMPLES, 0], "labels": labels[:EXAMPLES], **arrays}
+    table = stack_replicas(tables)
+    long = table.melt(id_vars=["replica", "label", "penalty", "layer"], var_name="measure")
+    numbers = {
+        "condition": nest(long, ["label", "penalty", "layer", "measure"], "value"),
+        "images": min(settings.images, len(images)),
+    }
+    return Outcome(table, numbers, {"images": images[:EXAMPLES, 0], "labels": labels[:EXAMPLES], **arrays})
 
 
 def _conditions(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from small import INFER, SIZE, SMALL_CAPSNET
 
-from pipeline.attention.sparsity import hoyer
 from pipeline.data.datasets import Dataset
 from pipeline.models.capsnet import CapsNet
+from pipeline.outcome import Outcome
 from pipeline.params import CapsNetModelParams, InferParams
-from pipeline.studies.iterative_inference import Arrays, sparsity_of_inference
+from pipeline.studies.iterative_inference import sparsity_of_inference
+from pipeline.studies.sparsity import hoyer
 
 CPU = torch.device("cpu")
 
@@ -30,15 +30,19 @@ def network(seed: int) -> CapsNet:
 
 
 @pytest.fixture
-def found(dataset: Dataset) -> tuple[pd.DataFrame, Arrays]:
+def found(dataset: Dataset) -> Outcome:
     settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 120})
     return sparsity_of_inference([network(0), network(1)], dataset, settings, CPU, lambda steps: steps)
 
 
-def test_rows(found: tuple[pd.DataFrame, Arrays], dataset: Dataset) -> None:
-    table, arrays = found
+def test_rows(found: Outcome, dataset: Dataset) -> None:
+    table, arrays = found.table, found.arrays
     assert len(table) == 2 * (1 + 2 * 3) * 2
     assert (table["falls"] == 1).all()
+    of_class = table[(table["label"] == "free") & (table["penalty"] == "L2") & (table["layer"] == "class")]
+    told = found.numbers["condition"]["free"]["L2"]["class"]["energy"]
+    assert told["mean"] == pytest.approx(of_class["energy"].mean())
+    assert told["n"] == 2
     forward = table[(table["penalty"] == "forward") & (table["replica"] == 0) & (table["layer"] == "class")].iloc[0]
     net, (images, labels) = network(0), dataset.part("test")
     lengths = net.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).detach().numpy()
@@ -49,8 +53,8 @@ def test_rows(found: tuple[pd.DataFrame, Arrays], dataset: Dataset) -> None:
     assert arrays["energies_clamped_none"].shape == (121, 4 + 2)
 
 
-def test_conditions_do_what_they_must(found: tuple[pd.DataFrame, Arrays]) -> None:
-    table = found[0].set_index(["replica", "layer", "label", "penalty"]).sort_index()
+def test_conditions_do_what_they_must(found: Outcome) -> None:
+    table = found.table.set_index(["replica", "layer", "label", "penalty"]).sort_index()
     for replica in (0, 1):
         of_class = table.loc[replica, "class"]
         clamped, free = of_class.loc["clamped"], of_class.loc["free"]
