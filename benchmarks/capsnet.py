@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
-from pipeline.inference.predictive_coding import Objective, forward_pass, local_gradients
+from pipeline.inference.predictive_coding import Objective, forward_pass, step
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.models.capsnet import CapsNet
@@ -75,12 +75,12 @@ def convolutions(step: Step) -> Callable[[], object]:
 
 
 def inference_step(net: CapsNet, images: Tensor) -> Callable[[], object]:
-    """One step of predictive coding for all images, label clamped."""
+    """One step of predictive coding for all images, label clamped, L1."""
     layers = net.layers()
-    with torch.no_grad():
-        activities = forward_pass(layers, images)
+    activities = forward_pass(layers[:-1], images)
     target = torch.eye(net.params.classes, device=images.device)[torch.arange(len(images)) % net.params.classes]
-    return lambda: local_gradients(layers, activities[0], activities, Objective(target))
+    objective = Objective("predicted", target, "L1", 1.0)
+    return lambda: step(layers, activities[0], activities, objective, 0.01)
 
 
 def second_convolution(net: CapsNet, images: Tensor) -> Callable[[], object]:

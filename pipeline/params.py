@@ -57,8 +57,8 @@ class AugmentationParams(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> AugmentationParams:
-        if self.whole_pixels and self.shift % 1:
-            raise ValueError("shift must be a whole number where whole_pixels is true")
+        if self.whole_pixels and (self.shift % 1 or self.rotation):
+            raise ValueError("where whole_pixels is true, shift must be a whole number and rotation 0")
         return self
 
 
@@ -194,6 +194,12 @@ class CapsNetModelParams(Section):
     present_margin: float = Field(gt=0, lt=1, description="length m+ from which a present class costs nothing")
     absent_margin: float = Field(gt=0, lt=1, description="length m- up to which an absent class costs nothing")
     absent_weight: float = Field(ge=0, le=100, description="factor lambda on the costs of absent classes")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CapsNetModelParams:
+        if self.absent_margin >= self.present_margin:
+            raise ValueError(f"absent_margin must be below present_margin ({self.present_margin})")
+        return self
 
 
 class SweepParams(Section):
@@ -352,6 +358,23 @@ class OptimiseParams(Section):
         return self
 
 
+class InferCondition(Section):
+    """What iterative inference descends (`pipeline/inference/predictive_coding.py`)."""
+
+    output: Literal["predicted", "free"] = Field(
+        description="class capsules: what the last layer predicts, or activities of their own"
+    )
+    label: Literal["clamped", "free"] = Field(description="whether lengths of class capsules have the class for target")
+    penalty: Literal["none", "L1", "L2"] = Field(description="on class capsules: none, lengths, half their squares")
+    weight: float = Field(ge=0, le=1000, description="factor on the penalty; 0 where there is none")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> InferCondition:
+        if (self.penalty == "none") != (self.weight == 0):
+            raise ValueError("weight must be 0 where penalty is none, and nowhere else")
+        return self
+
+
 class InferParams(Section):
     """One study of iterative inference in a trained capsule network, document 001, section 3.1 and appendix C."""
 
@@ -359,13 +382,7 @@ class InferParams(Section):
     images: int = Field(
         ge=1, description="test images (the first ones), inferred as one batch; the forward pass is measured on all"
     )
-    labels: list[Literal["clamped", "free"]] = Field(
-        min_length=1, description="whether the class of an image is clamped as the target of its capsules' lengths"
-    )
-    penalties: list[Literal["none", "L1", "L2"]] = Field(
-        min_length=1, description="penalties on the class capsules: none, their lengths, half the squares of these"
-    )
-    weight: float = Field(ge=0, le=1000, description="factor on a penalty")
+    conditions: list[InferCondition] = Field(min_length=1, description="what is descended, one after another")
     steps: int = Field(ge=1, le=100_000, description="gradient steps")
     rate: float = Field(gt=0, le=1, description="of a step")
 

@@ -237,7 +237,7 @@ def iterative_inference(params: dict[str, Any], study: str) -> Entry:
     """Iterative inference in a CapsNet, under every condition."""
     settings = params["infer"][study]
     replicas = params["runs"][settings["run"]]["replicas"]
-    conditions = len(settings["labels"]) * len(settings["penalties"])
+    conditions = len(settings["conditions"])
     evaluations = replicas * conditions * settings["steps"]
     return Entry(
         f"infer-{study}",

@@ -47,7 +47,7 @@ LONGEST = {
     "sizes": 3,
     "sds": 2,
     "penalties": 2,
-    "labels": 1,
+    "conditions": 2,
     "strengths": 1,
     "sigmas": 2,
     "shown": 1,

@@ -131,8 +131,11 @@ ENGINES = {
 """Of free-form inference."""
 
 INFER = {
-    "images": 6, "labels": ["clamped", "free"], "penalties": ["none", "L1", "L2"], "weight": 1.0, "steps": 5,
-    "rate": 0.01,
+    "images": 6, "steps": 5, "rate": 0.01,
+    "conditions": [
+        {"output": output, "label": label, "penalty": penalty, "weight": 0.0 if penalty == "none" else 1.0}
+        for output in ("predicted", "free") for label in ("clamped", "free") for penalty in ("none", "L1", "L2")
+    ],
 }  # fmt: skip
 """A study of iterative inference."""
 

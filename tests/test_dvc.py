@@ -108,9 +108,7 @@ def cut(values: dict[str, Any]) -> None:
     for engine in values["optimise"][CAPSULES]["engines"].values():
         engine["steps"] = 2
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
-    values["infer"] = {
-        CAPSNET: values["infer"][CAPSNET] | {"images": 2, "labels": ["clamped"], "penalties": ["L1"], "steps": 2}
-    }
+    values["infer"] = {CAPSNET: values["infer"][CAPSNET] | {"images": 2, "steps": 2}}
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}

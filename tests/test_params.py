@@ -250,9 +250,20 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "'capsules-digits', 'scae-digits', 'vae-digits']",
         ),
         (
+            f"{CAPSNET}.model.absent_margin",
+            0.95,
+            "runs.capsnet-routed-digits.model: absent_margin must be below present_margin (0.9)",
+        ),
+        (
+            "infer.capsnet-routed-digits.conditions",
+            [{"output": "free", "label": "free", "penalty": "L1", "weight": 0.0}],
+            "infer.capsnet-routed-digits.conditions.0: weight must be 0 where penalty is none, and nowhere else",
+        ),
+        (
             f"{CAPSNET}.augmentation",
             {"rotation": 0.0, "shift": 1.5, "whole_pixels": True},
-            "runs.capsnet-routed-digits.augmentation: shift must be a whole number where whole_pixels is true",
+            "runs.capsnet-routed-digits.augmentation: where whole_pixels is true, shift must be a whole number and "
+            "rotation 0",
         ),
         (
             "posterior.capsules-digits.run",

@@ -44,7 +44,7 @@ def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
 
     Lengths are squashed to less than one, so that poses are read off the votes: their mean by the weights.
     """
-    parents = agreement(votes.transpose(1, 2), iterations).softmax(1).transpose(1, 2)
+    parents = agreement(votes.transpose(1, 2), iterations).transpose(1, 2)
     return Parse(parents, _weighted_mean(parents, votes))
 
 

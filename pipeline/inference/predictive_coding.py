@@ -1,14 +1,20 @@
 """Predictive coding: inference over the activities of all layers at once (document 001, section 3, appendix C).
 
-    E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty
+    E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
-x_0 is the image, x_1 to x_L are free, v = x_L are the class capsules. The second term clamps the label: t is 1 for the
-image's class, else 0, and a capsule's length predicts it; with a free label it is absent. The penalty is the capsules'
-lengths summed (L1, per capsule as in the document), half their squares (L2), or none. E is the variational free energy
-of Gaussians of variance 1, up to a constant.
+x_0 is the image, v are the class capsules. The second term clamps the label: t is 1 for the image's class, else 0, and
+a capsule's length predicts it; with a free label it is absent. The penalty is the capsules' lengths summed (L1, per
+capsule as in the document), half their squares (L2), or none. E is the variational free energy of Gaussians of variance
+1, up to a constant.
 
-A layer knows its own error and, through its derivative, that of the layer above. The lengths' penalty has no derivative
-at 0, where it wants to bring capsules to: its step is the proximal one, which is the plain one everywhere else.
+Two readings of the top, by name. `predicted`, as appendix C words it: v is what the last layer predicts from the layer
+below, whose activities are the topmost free ones, and the label's error is the output's. `free`: v are activities of
+their own with an error of their own below the label's. There a target pulls capsules directly, and L1 of weight 1
+leaves a single one whatever the network, for predicted lengths are below 1.
+
+A layer knows its own error and, through its derivative, that of the layer above. Where capsules are free, L1 has no
+derivative at 0, where it wants to bring them to: after the step on all else they are shortened by what it takes off (a
+proximal step).
 """
 
 from __future__ import annotations
@@ -21,9 +27,8 @@ import torch
 from torch import Tensor
 
 Layer = Callable[[Tensor], Tensor]
+Output = Literal["predicted", "free"]
 Penalty = Literal["none", "L1", "L2"]
-LABEL, PENALTY = "label", "penalty"
-"""Names of the last two terms of an energy; the layers' are their numbers, from 1."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +36,21 @@ class Objective:
     """What is descended, beside the layers' errors.
 
     Attributes:
+        output: what class capsules are.
         target: 1 for the class of each image, else 0, `[B, n]`; None: the label is free.
         penalty: on the class capsules.
         weight: of the penalty.
     """
 
+    output: Output
     target: Tensor | None = None
     penalty: Penalty = "none"
-    weight: float = 1.0
+    weight: float = 0.0
+
+    @property
+    def shortens(self) -> bool:
+        """Whether the penalty is a step of its own."""
+        return self.output == "free" and self.penalty == "L1"
 
 
 @dataclass(frozen=True)
@@ -46,17 +58,14 @@ class Inferred:
     """Where inference ended.
 
     Attributes:
-        activities: of each layer, `[B, ...]`.
-        energies: of every image at every step, `[steps + 1, terms, B]`: the layers', the label's, the penalty's.
+        activities: of each free layer, `[B, ...]`.
+        capsules: class capsules, `[B, n, D]`.
+        energies: of every image at every step, `[steps + 1, terms, B]`: the free layers', the label's, the penalty's.
     """
 
     activities: list[Tensor]
+    capsules: Tensor
     energies: Tensor
-
-
-def energy_names(layers: int) -> list[str]:
-    """Names of an energy's terms."""
-    return [*(str(number) for number in range(1, layers + 1)), LABEL, PENALTY]
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
@@ -68,42 +77,44 @@ def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
     return activities
 
 
+def top_terms(capsules: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
+    """The label's and the penalty's energy of each image with class capsules `[B, n, D]`, `[B]` each."""
+    lengths = capsules.norm(dim=-1)
+    label = penalty = torch.zeros_like(lengths[:, 0])
+    if objective.target is not None:
+        label = (objective.target - lengths).square().sum(1) / 2
+    if objective.penalty == "L1":
+        penalty = objective.weight * lengths.sum(1)
+    if objective.penalty == "L2":
+        penalty = objective.weight * lengths.square().sum(1) / 2
+    return label, penalty
+
+
 def energies(errors: Sequence[Tensor], capsules: Tensor, objective: Objective) -> Tensor:
     """The terms of each image's energy, `[terms, B]`.
 
     Args:
-        errors: what each layer's activities are less what the layer below predicts.
+        errors: what each free layer's activities are less what the layer below predicts.
         capsules: class capsules `[B, n, D]`.
     """
     of_layers = [error.square().flatten(1).sum(1) / 2 for error in errors]
-    lengths = capsules.norm(dim=-1)
-    label = torch.zeros_like(of_layers[0])
-    if objective.target is not None:
-        label = (objective.target - lengths).square().sum(1) / 2
-    match objective.penalty:
-        case "L1":
-            penalty = objective.weight * lengths.sum(1)
-        case "L2":
-            penalty = objective.weight * lengths.square().sum(1) / 2
-        case "none":
-            penalty = torch.zeros_like(label)
-    return torch.stack([*of_layers, label, penalty])
+    return torch.stack([*of_layers, *top_terms(capsules, objective)])
 
 
 def local_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Gradients of the energy by every layer's activities, L1's left out; each layer's from its neighbours' errors.
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Gradients of the energy by every free layer's activities, each from its neighbours' errors.
 
     Args:
         constant: what the first layer predicts from the image.
 
     Returns:
-        the gradients, and the layers' errors.
+        the gradients, without what shortens free capsules; the layers' errors; and the class capsules.
     """
     errors = [activities[0] - constant]
     gradients = list(errors)
-    for below, layer, above in zip(activities[:-1], layers[1:], activities[1:], strict=True):
+    for below, layer, above in zip(activities[:-1], layers[1 : len(activities)], activities[1:], strict=True):
         leaf = below.detach().requires_grad_()
         with torch.enable_grad():
             prediction = layer(leaf)
@@ -112,20 +123,31 @@ def local_gradients(
         gradients[-1] = gradients[-1] - explained
         gradients.append(error)
         errors.append(error)
-    if objective.target is not None:
-        lengths = activities[-1].norm(dim=-1, keepdim=True)
-        # A capsule of length 0 has no direction to grow in.
-        directions = activities[-1] / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)
-        gradients[-1] = gradients[-1] + (lengths - objective.target.unsqueeze(-1)) * directions
-    if objective.penalty == "L2":
-        gradients[-1] = gradients[-1] + objective.weight * activities[-1]
-    return gradients, errors
+    leaf = activities[-1].detach().requires_grad_()
+    with torch.enable_grad():
+        capsules = leaf if objective.output == "free" else layers[-1](leaf)
+        label, penalty = top_terms(capsules, objective)
+        pull = label.sum() if objective.shortens else (label + penalty).sum()
+    if pull.requires_grad:  # neither label nor penalty pulls where both are absent
+        gradients[-1] = gradients[-1] + torch.autograd.grad(pull, leaf)[0]
+    return gradients, errors, capsules.detach()
 
 
 def shortened(capsules: Tensor, by: float) -> Tensor:
     """Capsules `[B, n, D]` shortened by a length, to nothing where they have no more."""
     lengths = capsules.norm(dim=-1, keepdim=True)
     return capsules * (1 - by / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)).clamp_min(0)
+
+
+def step(
+    layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective, rate: float
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """One step of all layers: their new activities; and energies `[terms, B]` and class capsules before it."""
+    gradients, errors, capsules = local_gradients(layers, constant, activities, objective)
+    moved = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
+    if objective.shortens:
+        moved[-1] = shortened(moved[-1], rate * objective.weight)
+    return moved, energies(errors, capsules, objective), capsules
 
 
 @torch.no_grad()
@@ -148,19 +170,15 @@ def infer(
     Raises:
         ValueError: the energy grew beyond all bounds.
     """
-    constant = layers[0](images)
-    activities = forward_pass(layers, images)
+    free = layers if objective.output == "free" else layers[:-1]
+    activities = forward_pass(free, images)
+    constant = activities[0]
     found = []
     for _ in bar(range(steps)):
-        gradients, errors = local_gradients(layers, constant, activities, objective)
-        found.append(energies(errors, activities[-1], objective))
-        activities = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
-        if objective.penalty == "L1":
-            activities[-1] = shortened(activities[-1], rate * objective.weight)
-    predictions = [constant, *(layer(x) for layer, x in zip(layers[1:], activities[:-1], strict=True))]
-    errors = [x - prediction for x, prediction in zip(activities, predictions, strict=True)]
-    found.append(energies(errors, activities[-1], objective))
-    result = torch.stack(found)
+        activities, terms, _ = step(layers, constant, activities, objective, rate)
+        found.append(terms)
+    _, terms, capsules = step(layers, constant, activities, objective, 0.0)
+    result = torch.stack([*found, terms])
     if not result.isfinite().all():
         raise ValueError(f"inference diverged at rate {rate:g}: lower it")
-    return Inferred(activities, result)
+    return Inferred(activities, capsules, result)

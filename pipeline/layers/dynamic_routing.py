@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Votes cast at once. On a CPU: what its cache holds, and what the allocator gives again without new pages."""
+"""Of votes cast at once, by each replica. On a CPU: what its cache holds, and the allocator gives again without new
+pages.
+"""
 
 
 def squash(vectors: Tensor) -> Tensor:
@@ -47,14 +49,14 @@ def products(votes: Tensor, capsules: Tensor) -> Tensor:
 
 
 def agreement(votes: Tensor, updates: int) -> Tensor:
-    """Logits after some updates, from zero: each adds the products of votes with the capsules made of them so far.
+    """Weights after some updates: a softmax, over the capsules above, of logits that begin at zero.
 
-    A capsule's weights are a softmax of its logits over the capsules above.
+    Each update adds the products of votes with the capsules that the weights so far make of them.
     """
     logits = votes.new_zeros(votes.shape[:3])
     for _ in range(updates):
         logits = logits + products(votes, squash(weighted_sum(logits.softmax(1), votes)))
-    return logits
+    return logits.softmax(1)
 
 
 def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
@@ -75,7 +77,7 @@ class _Route(torch.autograd.Function):
         sums = []
         for some in capsules.split(_images_at_once(capsules, transformations)):
             votes = cast_votes(some, transformations)
-            sums.append(weighted_sum(agreement(votes, updates).softmax(1), votes))
+            sums.append(weighted_sum(agreement(votes, updates), votes))
         return torch.cat(sums)
 
     @staticmethod

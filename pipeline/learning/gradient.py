@@ -140,6 +140,7 @@ def augment(images: Tensor, augmentation: AugmentationParams, generators: list[t
             if augmentation.whole_pixels:
                 # As likely each: those between -shift - 1/2 and shift + 1/2.
                 pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
+                pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
             moves = warps.shifts(pixels, images.shape[-1])
             matrices = warps.compose(moves, matrices)
         per_replica.append(matrices)

@@ -11,12 +11,13 @@ import torch
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
+from pipeline.errors import UserError
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Trained, group_replicas, train
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.learning.variation import varied_model, with_epochs
 from pipeline.models import Model, build_model
-from pipeline.params import GenerativeRun, Run, SensitivityParams, SweepParams
+from pipeline.params import CapsNetRun, GenerativeRun, Run, SensitivityParams, SweepParams
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import Part, TrackedRun
@@ -48,10 +49,14 @@ def train_run(
         frozen: names of parameters that are not trained.
 
     Raises:
+        UserError: the data set has more classes than the network.
         DivergedError: training produced a number that is not finite.
         CheckpointError: a checkpoint is damaged.
     """
     prepare(device)
+    last = int(dataset.labels.max())
+    if isinstance(run, CapsNetRun) and run.model.classes <= last:
+        raise UserError(f"model.classes is {run.model.classes}: {run.dataset} has classes up to {last}")
     image_size = dataset.images.shape[-1]
     depends = {
         "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),

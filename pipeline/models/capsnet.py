@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from pipeline.errors import UserError
-from pipeline.layers.dynamic_routing import agreement, cast_votes, squash, unweighted_sum, weighted_sum
+from pipeline.layers.dynamic_routing import route, squash, unweighted_sum
 from pipeline.models import Model
 from pipeline.params import CapsNetModelParams
 
@@ -62,8 +62,7 @@ class CapsuleLayer(nn.Module):
         """`[B, m, d]` to `[B, n, D]`."""
         if self.updates is None:
             return squash(unweighted_sum(capsules, self.transformations))
-        votes = cast_votes(capsules, self.transformations)
-        return squash(weighted_sum(agreement(votes, self.updates), votes))
+        return squash(route(capsules, self.transformations, self.updates))
 
 
 def margin_loss(lengths: Tensor, labels: Tensor, params: CapsNetModelParams) -> Tensor:

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from pipeline.params import Params
 from pipeline.reports.capsnet_001 import CONDITIONS, Condition, capsnets, condition_of
-from pipeline.reports.drawings import Drawing, Written
+from pipeline.reports.drawings import Drawing, Written, executed
 from pipeline.reports.results import Numbers, Record, Results, dataset_label
 from pipeline.reports.style import (
     BLACK,
@@ -147,8 +147,8 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
     for dataset, names in by_dataset.items():
         yield from _losses(dataset, names, results, params, written)
         yield from _figure_1(dataset, results, params)
-    for study in params.infer:
-        yield from _energies(study, results, written)
+    for study, _, numbers in executed(results, "infer", params.infer, written):
+        yield from _energies(study, numbers, results, written)
 
 
 def _losses(dataset: str, names: list[str], results: Results, params: Params, written: Written) -> Iterator[Drawing]:
@@ -214,10 +214,10 @@ def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawin
     )
 
 
-def _energies(study: str, results: Results, written: Written) -> Iterator[Drawing]:
-    numbers, arrays = results.numbers("infer", study), results.examples("infer", study, ("images", "labels"))
-    if numbers is None or arrays is None:
-        written.miss(f"infer/{study}")
+def _energies(study: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
+    arrays = results.examples("infer", study, ("images", "labels"))
+    if arrays is None:
+        written.miss(f"infer/{study} (its examples)")
         return
     prefix = "energies_clamped_"
     energies = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pipeline.params import Params
 from pipeline.reports.capsnet_001 import capsnets
-from pipeline.reports.drawings import Written
+from pipeline.reports.drawings import Written, executed
 from pipeline.reports.results import Numbers, Results
 from pipeline.reports.table import Row, Table, measured_table
 
@@ -33,11 +33,7 @@ _IN_PERCENT = ("right",)
 def accuracies(results: Results, params: Params, written: Written) -> list[Table]:
     """What each network answers, and what a linear probe reads off its class capsules."""
     rows: dict[str, list[Row]] = {}
-    for name, run in capsnets(params).items():
-        numbers = results.numbers("evaluate", name)
-        if numbers is None:
-            written.miss(f"evaluate/{name}")
-            continue
+    for name, run, numbers in executed(results, "evaluate", capsnets(params), written):
         iterations = f"{run.model.iterations} {run.model.counting}" if run.model.iterations else "0"
         keys: list[object] = [name, iterations, run.model.reconstruction, str(run.model.middle)]
         found = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
@@ -65,11 +61,7 @@ def accuracies(results: Results, params: Params, written: Written) -> list[Table
 def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
     """How sparse capsules are before and after iterative inference, and whether the right one is longest."""
     rows: dict[str, list[Row]] = {}
-    for study, settings in params.infer.items():
-        numbers = results.numbers("infer", study)
-        if numbers is None:
-            written.miss(f"infer/{study}")
-            continue
+    for study, settings, numbers in executed(results, "infer", params.infer, written):
         rows.setdefault(params.runs[settings.run].dataset, []).extend(_conditions(study, numbers))
     caption = (
         "Of the lengths of a layer's capsules, means over test images: Hoyer's index is 1 where a single capsule is "

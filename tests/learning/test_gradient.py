@@ -236,16 +236,19 @@ def test_shifts_stay_within_their_bounds_on_each_axis(monkeypatch: pytest.Monkey
     assert seen[0].max(0).values.min() > 1.4
 
 
-def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely() -> None:
+@pytest.mark.parametrize("shift", [1, 2])
+def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely(shift: int) -> None:
     images = torch.zeros(1, 5000, 1, 9, 9, dtype=torch.uint8)
     images[..., 4, 4] = 255
-    settings = AugmentationParams(rotation=0.0, shift=2.0, whole_pixels=True)
+    settings = AugmentationParams(rotation=0.0, shift=float(shift), whole_pixels=True)
     moved = augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0]
     torch.testing.assert_close(moved.amax((1, 2)), torch.ones(5000), rtol=0, atol=1e-5)
     counts = moved.round().sum(0)
-    assert counts[2:7, 2:7].sum() == 5000
-    # A count of 5,000 images over 25 places: 200 with a sd of 14, here within 5 of them
-    assert (counts[2:7, 2:7] - 200).abs().max() < 70
+    inside = slice(4 - shift, 5 + shift)
+    assert counts[inside, inside].sum() == 5000
+    # 5,000 images over so many places: within five sds of a binomial count
+    expected = 5000 / (2 * shift + 1) ** 2
+    assert (counts[inside, inside] - expected).abs().max() < 5 * expected**0.5
 
 
 def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:

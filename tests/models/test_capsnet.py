@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from routing_loop import by_the_letter
 from small import SIZE, SMALL_CAPSNET, STILL, squares, training
 from torch import Tensor
 
@@ -68,6 +69,23 @@ def test_layers_are_what_their_equations_say(images: Tensor) -> None:
     torch.testing.assert_close(middle, squash(torch.einsum("bid,idjk->bjk", primary, net.middle.transformations)))
     torch.testing.assert_close(last, squash(torch.einsum("bid,idjk->bjk", middle, net.last.transformations)))
     torch.testing.assert_close(net.encode(images), last)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "counting", "sums"), [(1, "sums", 1), (3, "sums", 3), (1, "updates", 2), (3, "updates", 4)]
+)
+def test_routed_layers_are_what_their_equations_say(images: Tensor, iterations: int, counting: str, sums: int) -> None:
+    net = CapsNet(params(iterations=iterations, counting=counting, middle=6), SIZE).double()
+    assert net.middle is not None
+    with torch.no_grad():  # long enough that weights differ
+        net.second.weight *= 5
+        net.middle.transformations *= 8
+        net.last.transformations *= 8
+    _, primary, middle, last = through(net, images.double())
+    torch.testing.assert_close(middle, squash(by_the_letter(primary, net.middle.transformations, sums)))
+    torch.testing.assert_close(last, squash(by_the_letter(middle, net.last.transformations, sums)))
+    uniform = squash(by_the_letter(middle, net.last.transformations, 1))
+    assert (sums == 1) == bool((last - uniform).abs().max() < 1e-9)
 
 
 @pytest.mark.parametrize(
