@@ -12,7 +12,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from pipeline.params import Params
-from pipeline.reports.capsnet_001 import CONDITIONS, Condition, capsnets, condition_of
+from pipeline.reports.capsnet_001 import (
+    CONDITIONS,
+    PLAIN,
+    SPARSER,
+    START,
+    Condition,
+    candidates,
+    capsnets,
+    family,
+    pairs,
+)
 from pipeline.reports.drawings import Drawing, Written, executed
 from pipeline.reports.results import Numbers, Record, Results, dataset_label
 from pipeline.reports.style import (
@@ -37,10 +47,10 @@ _LOOKS = {
 }
 _TERMS = (BLUE, GREEN, ORANGE, PURPLE)
 _PANELS = (
-    ("routed", "none_forward", "B: routing"),
-    ("unrouted", "none_forward", "C: no routing"),
-    ("unrouted", "clamped_none", "D: inference"),
-    ("unrouted", "clamped_L1", "E: inference with L1"),
+    ("routed", START, "B: routing"),
+    ("unrouted", START, "C: no routing"),
+    ("unrouted", PLAIN, "D: inference"),
+    ("unrouted", SPARSER, "E: inference with L1"),
 )
 """Of Figure 1: which network, which condition, title."""
 _EXAMPLES = 2
@@ -83,7 +93,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, n
         images: `[k, S, S]`, of which the first few are drawn.
         capsules: by title, `[k, n, D]`.
     """
-    count = min(len(images), _EXAMPLES)
+    count = min(_EXAMPLES, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.25))
     grid = figure.subplots(count, 1 + len(capsules), squeeze=False, width_ratios=[0.7, *[1.0] * len(capsules)])
     largest = max(float(np.abs(values[:count]).max()) for values in capsules.values())
@@ -140,78 +150,82 @@ def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
 
 
 def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """Every figure of CapsNet, by data set, and of iterative inference, by study."""
-    by_dataset: dict[str, list[str]] = {}
-    for name, run in capsnets(params).items():
-        by_dataset.setdefault(run.dataset, []).append(name)
-    for dataset, names in by_dataset.items():
-        yield from _losses(dataset, names, results, params, written)
+    """Figures 1 and 2 of the runs nearest to the paper's, by data set; and of iterative inference, by study."""
+    for name in capsnets(params):
+        if results.numbers("train", name) is None:
+            written.miss(f"train/{name}")
+    for dataset in dict.fromkeys(run.dataset for run in capsnets(params).values()):
+        yield from _figure_2(dataset, results, params)
         yield from _figure_1(dataset, results, params)
     for study, _, numbers in executed(results, "infer", params.infer, written):
         yield from _energies(study, numbers, results, written)
 
 
-def _losses(dataset: str, names: list[str], results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+def _figure_2(dataset: str, results: Results, params: Params) -> Iterator[Drawing]:
+    """Of the first run with routing and reconstruction that was executed, and those that differ in nothing else."""
     tables: dict[Condition, pd.DataFrame] = {}
     records: list[Record] = []
-    for name in names:
-        run = capsnets(params)[name]
-        table = results.table("train", name, ("replica", "epoch", "train_loss", "validation_loss"))
-        numbers = results.numbers("train", name)
-        if table is None or numbers is None:
-            written.miss(f"train/{name}")
-        elif not run.model.middle and condition_of(run) not in tables:
-            tables[condition_of(run)] = table
-            records += numbers.records
+    for first in candidates(params, CONDITIONS[0]):
+        if capsnets(params)[first].dataset != dataset or results.numbers("train", first) is None:
+            continue
+        for condition, name in family(params, first).items():
+            table = results.table("train", name, ("replica", "epoch", "train_loss", "validation_loss"))
+            numbers = results.numbers("train", name)
+            if table is not None and numbers is not None:
+                tables[condition] = table
+                records += numbers.records
+        break
     if tables:
-        shown = {condition: tables[condition] for condition in CONDITIONS if condition in tables}
         yield Drawing(
             f"capsnet-losses-{dataset}",
             "svg",
-            partial(losses_by_condition, shown),
+            partial(losses_by_condition, tables),
             f"CapsNet's loss with and without routing, {dataset}",
             "Whether learning without routing is slower at first and ends at nearly the same loss. Losses with and "
-            "without reconstruction are different functions (Figure 2 of document 001; validation for test images).",
+            "without reconstruction are different functions (Figure 2 of document 001; shifted validation images in "
+            "place of test images).",
             "Training and validation loss per epoch of four conditions, and their best validation losses.",
             records,
         )
 
 
-def _studies(dataset: str, results: Results, params: Params) -> Iterator[tuple[str, Numbers, dict[str, np.ndarray]]]:
-    """Executed studies on a data set in networks without a middle layer: routed or unrouted, numbers, arrays."""
-    for study, settings in params.infer.items():
-        run = capsnets(params)[settings.run]
-        if run.dataset != dataset or run.model.middle:
-            continue
-        numbers, arrays = results.numbers("infer", study), results.examples("infer", study, ("images", "labels"))
-        if numbers is not None and arrays is not None:
-            yield "routed" if run.model.iterations else "unrouted", numbers, arrays
-
-
 def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawing]:
-    found: dict[str, tuple[Numbers, dict[str, np.ndarray]]] = {}
-    for kind, numbers, arrays in _studies(dataset, results, params):
-        found.setdefault(kind, (numbers, arrays))
-    shown = {
-        title: found[kind][1][f"capsules_{condition}"]
-        for kind, condition, title in _PANELS
-        if kind in found and f"capsules_{condition}" in found[kind][1]
-    }
-    if not shown:
+    """Of the first pair of runs, with routing and without, that both have a study."""
+    for routed, unrouted in pairs(params, reconstructed=True):
+        if capsnets(params)[routed].dataset != dataset:
+            continue
+        found = {kind: _study(name, results, params) for kind, name in (("routed", routed), ("unrouted", unrouted))}
+        both = {kind: each for kind, each in found.items() if each is not None}
+        if len(both) < len(found):
+            continue
+        shown = {
+            title: both[kind][1][f"capsules_{condition}"]
+            for kind, condition, title in _PANELS
+            if f"capsules_{condition}" in both[kind][1]
+        }
+        arrays = both["unrouted"][1]
+        yield Drawing(
+            f"capsnet-capsules-{dataset}",
+            "png",
+            partial(class_capsules, arrays["images"], arrays["labels"], shown),
+            f"Class capsules after routing, without it, and after inference, {dataset}",
+            "Numbers of the ten class capsules, their lengths at the right, that of the image's class framed: with "
+            "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 "
+            "(Figure 1B-E of document 001).",
+            "Heat maps of ten class capsules for two digits under four conditions.",
+            [record for numbers, _ in both.values() for record in numbers.records],
+        )
         return
-    records = [record for numbers, _ in found.values() for record in numbers.records]
-    arrays = next(iter(found.values()))[1]
-    yield Drawing(
-        f"capsnet-capsules-{dataset}",
-        "png",
-        partial(class_capsules, arrays["images"], arrays["labels"], shown),
-        f"Class capsules after routing, without it, and after inference, {dataset}",
-        "Numbers of the ten class capsules, their lengths at the right, that of the image's class framed: with "
-        "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 (Figure "
-        "1B-E of document 001).",
-        "Heat maps of ten class capsules for two digits under four conditions.",
-        records,
-    )
+
+
+def _study(run: str, results: Results, params: Params) -> tuple[Numbers, dict[str, np.ndarray]] | None:
+    """Numbers and arrays of the first executed study of a run."""
+    for study, settings in params.infer.items():
+        if settings.run == run:
+            numbers, arrays = results.numbers("infer", study), results.examples("infer", study, ("images", "labels"))
+            if numbers is not None and arrays is not None:
+                return numbers, arrays
+    return None
 
 
 def _energies(study: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
@@ -219,12 +233,8 @@ def _energies(study: str, numbers: Numbers, results: Results, written: Written) 
     if arrays is None:
         written.miss(f"infer/{study} (its examples)")
         return
-    prefix = "energies_clamped_"
-    energies = {
-        {"none": "no penalty"}.get(name.removeprefix(prefix), name.removeprefix(prefix)): values
-        for name, values in arrays.items()
-        if name.startswith(prefix)
-    }
+    prefix = "energies_predicted-clamped-"
+    energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
     if energies:
         yield Drawing(
             f"inference-{study}",
@@ -232,7 +242,12 @@ def _energies(study: str, numbers: Numbers, results: Results, written: Written) 
             partial(energies_over_steps, energies),
             f"Energy over inference, {study}",
             "Squared prediction errors of each layer and of the clamped label, and the penalty, means over images of "
-            f"{dataset_label(numbers.records)}: their sum must never rise.",
+            f"{dataset_label(numbers.records)}: their sum should never rise. Class capsules are predicted.",
             "Lines of energy over steps on a logarithmic axis, a panel for each penalty.",
             numbers.records,
         )
+
+
+def _title(penalty: str) -> str:
+    kind, _, weight = penalty.partition("-")
+    return f"{kind}, weight {weight}" if weight else "no penalty"

@@ -20,14 +20,18 @@ _ACCURACIES = {
 """By column: heading, where the share stands, digits."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
+    "hoyer_standard_error": ("standard error", 3),
     "entropy": ("entropy (nats)", 3),
     "effective_number": ("effective capsules", 2),
+    "silent": ("silent (%)", 1),
     "right": ("right (%)", 1),
     "length_right": ("length, own class", 3),
     "length_others": ("length, others", 3),
     "energy": ("energy", 4),
+    "falls": ("falls (%)", 1),
+    "last_drop": ("last drop (%)", 1),
 }
-_IN_PERCENT = ("right",)
+_IN_PERCENT = ("silent", "right", "falls", "last_drop")
 
 
 def accuracies(results: Results, params: Params, written: Written) -> list[Table]:
@@ -64,9 +68,12 @@ def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
     for study, settings, numbers in executed(results, "infer", params.infer, written):
         rows.setdefault(params.runs[settings.run].dataset, []).extend(_conditions(study, numbers))
     caption = (
-        "Of the lengths of a layer's capsules, means over test images: Hoyer's index is 1 where a single capsule is "
-        "active and 0 where all are alike. Penalty forward: before any inference, label none. Right: share of images "
-        "whose longest class capsule is that of their class."
+        "Of the lengths of a layer's capsules, means over images: Hoyer's index is 1 where a single capsule is active "
+        "and 0 where all are alike; silent are images without an active capsule. Conditions: the forward pass of all "
+        "test images, that of those inferred (start), and after inference by what class capsules are (predicted from "
+        "the layer below, or free), label, penalty and its weight. Right: share of images whose longest class capsule "
+        "is that of their class. Falls: share of images whose energy never rose; last drop: of the energy over the "
+        "last tenth of the steps."
     )
     return [
         table
@@ -75,7 +82,7 @@ def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
             f"sparsity-{dataset}",
             f"Sparsity before and after iterative inference, {dataset}",
             caption,
-            ["study", "label", "penalty", "layer"],
+            ["study", "condition", "layer", "images"],
             _SPARSITY,
             of_dataset,
         )
@@ -83,14 +90,12 @@ def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
 
 
 def _conditions(study: str, numbers: Numbers) -> Iterator[Row]:
-    for label in numbers.names("condition"):
-        for penalty in numbers.names("condition", label):
-            for layer in numbers.names("condition", label, penalty):
-                found = {name: numbers.measured("condition", label, penalty, layer, name) for name in _SPARSITY}
-                shown = {
-                    name: each.scaled(100) if each and name in _IN_PERCENT else each for name, each in found.items()
-                }
-                yield [study, label, penalty, layer], shown, numbers
+    for condition in numbers.names("condition"):
+        for layer in numbers.names("condition", condition):
+            found = {name: numbers.measured("condition", condition, layer, name) for name in ("images", *_SPARSITY)}
+            images = found.pop("images")
+            shown = {name: each.scaled(100) if each and name in _IN_PERCENT else each for name, each in found.items()}
+            yield [study, condition, layer, f"{images.mean:.0f}" if images else ""], shown, numbers
 
 
 BUILDERS = (accuracies, sparsity)

@@ -12,7 +12,7 @@ from made_up import Writer, spread
 from small import INFER, small_run
 
 from pipeline.params import Params, parse_params
-from pipeline.reports.capsnet_001 import CONDITIONS, Condition, candidates
+from pipeline.reports.capsnet_001 import CONDITIONS, Condition, candidates, family, pairs, partner
 from pipeline.reports.capsnet_figures import draw
 from pipeline.reports.capsnet_tables import accuracies, sparsity
 from pipeline.reports.claims import load_claims
@@ -31,20 +31,24 @@ ACCURACIES = dict(zip(RUNS, (0.9923, 0.9934, 0.9932, 0.9929, 0.9931), strict=Tru
 STUDIES = ("routed", "unrouted", "middle")
 
 
-def layer(hoyer: float, right: float = 1.0) -> dict[str, Any]:
-    names = ("hoyer", "entropy", "effective_number", "right", "length_right", "length_others", "energy", "falls")
-    return {
-        name: spread(value, 0.0, 1) for name, value in zip(names, (hoyer, 1, 2, right, 0.8, 0.1, 0, 1), strict=True)
-    }
+def layer(hoyer: float, right: float = 1.0, falls: float = 1.0) -> dict[str, Any]:
+    values = {
+        "hoyer": hoyer, "hoyer_standard_error": 0.01, "entropy": 1.0, "effective_number": 2.0, "silent": 0.0,
+        "right": right, "length_right": 0.8, "length_others": 0.1, "energy": 0.2, "falls": falls, "last_drop": 0.001,
+        "images": 6,
+    }  # fmt: skip
+    return {name: spread(value, 0.0, 1) for name, value in values.items()}
 
 
 INFERRED: dict[str, dict[str, Any]] = {
-    "routed": {"none": {"forward": {"class": layer(0.80)}}},
+    "routed": {"forward": {"class": layer(0.80)}, "start": {"class": layer(0.8)}},
     "unrouted": {
-        "none": {"forward": {"class": layer(0.75)}},
-        "clamped": {"none": {"class": layer(0.7)}, "L1": {"class": layer(0.95)}},
+        "forward": {"class": layer(0.75)},
+        "start": {"class": layer(0.7)},
+        "predicted-clamped-none": {"class": layer(0.4)},
+        "predicted-clamped-L1-1": {"class": layer(0.95)},
     },
-    "middle": {"none": {"forward": {"class": layer(0.75), "middle": layer(0.2)}}},
+    "middle": {"forward": {"middle": layer(0.2), "class": layer(0.75)}},
 }
 
 
@@ -53,7 +57,7 @@ def params(values: dict[str, Any]) -> Params:
     runs = {}
     for name, model in RUNS.items():
         run = small_run("capsnet").model_dump() | {"dataset": "digits"}
-        run["model"] = run["model"] | {"middle": 0, **model}
+        run["model"] = run["model"] | {"middle": 0, "counting": "updates", **model}
         runs[name] = run
     infer = {name: {"run": name, **INFER} for name in STUDIES}
     return parse_params(values | {"runs": values["runs"] | runs, "infer": infer})
@@ -70,8 +74,8 @@ def studied(writer: Writer) -> Writer:
     pictures = {"images": random.integers(0, 255, (6, 12, 12)), "labels": np.arange(6) % 3}
     for study, condition in INFERRED.items():
         writer.numbers("infer", study, {"condition": condition, "images": 6})
-        arrays = {f"capsules_{name}": random.normal(size=(6, 3, 5)) for name in conditions_of(condition)}
-        energies = {"energies_clamped_none": random.random((6, 5)), "energies_clamped_L1": random.random((6, 5))}
+        arrays = {f"capsules_{name}": random.normal(size=(6, 3, 5)) for name in condition}
+        energies = {f"energies_predicted-clamped-{name}": random.random((6, 5)) for name in ("none", "L1-1")}
         writer.examples("infer", study, **pictures, **arrays, **energies)
     return writer
 
@@ -91,10 +95,6 @@ def losses(writer: Writer, run: str, validation: np.ndarray) -> None:
     ]
     writer.table("train", run, pd.concat(rows))
     writer.numbers("train", run, {"validation": {"loss": spread(float(validation.min()), 0.0, 2)}})
-
-
-def conditions_of(found: dict[str, Any]) -> list[str]:
-    return [f"{label}_{penalty}" for label, penalties in found.items() for penalty in penalties]
 
 
 def verdicts(writer: Writer, params: Params) -> dict[str, Any]:
@@ -124,14 +124,15 @@ def test_tables(studied: Writer, params: Params) -> None:
     assert table.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]
     assert table.shown["own answer (%)"].iloc[0] == "99.23 ± 0.10"
     (table,) = sparsity(studied.results, params, Written())
-    assert len(table.shown) == 1 + 3 + 2
-    assert table.shown.iloc[3][["study", "label", "penalty", "layer"]].tolist() == [
+    assert len(table.shown) == 2 + 4 + 2
+    row = table.shown.iloc[5]
+    assert row[["study", "condition", "layer", "images"]].tolist() == [
         "unrouted",
-        "clamped",
-        "L1",
+        "predicted-clamped-L1-1",
         "class",
+        "6",
     ]
-    assert table.shown.iloc[3]["Hoyer's index"] == "0.950"
+    assert row["Hoyer's index"] == "0.950"
 
 
 def test_what_was_not_run_is_named(params: Params, writer: Writer) -> None:
@@ -160,10 +161,12 @@ def test_claims(studied: Writer, params: Params) -> None:
 @pytest.mark.parametrize(
     ("claim", "study", "path", "value"),
     [
-        ("001.fig1.sparse", "unrouted", ("none", "forward", "class", "hoyer"), 0.6),
-        ("001.fig1.l1", "unrouted", ("clamped", "L1", "class", "hoyer"), 0.6),
-        ("001.fig1.l1", "unrouted", ("clamped", "none", "class", "right"), 0.9),
-        ("001.mid", "middle", ("none", "forward", "middle", "hoyer"), 0.8),
+        ("001.fig1.sparse", "unrouted", ("forward", "class", "hoyer"), 0.6),
+        ("001.fig1.l1", "unrouted", ("predicted-clamped-L1-1", "class", "hoyer"), 0.45),
+        ("001.fig1.l1", "unrouted", ("predicted-clamped-none", "class", "hoyer"), 0.6),
+        ("001.fig1.l1", "unrouted", ("predicted-clamped-none", "class", "right"), 0.9),
+        ("001.fig1.l1", "unrouted", ("predicted-clamped-L1-1", "class", "falls"), 0.9),
+        ("001.mid", "middle", ("forward", "middle", "hoyer"), 0.55),
     ],
 )
 def test_a_claim_can_turn(
@@ -182,7 +185,7 @@ def test_a_claim_can_turn(
 def test_losses_that_start_lower_or_end_elsewhere_refute_figure_2(
     studied: Writer, params: Params, start: float, end: float
 ) -> None:
-    losses(studied, "unrouted-margin", np.array([start + end, end]))
+    losses(studied, "unrouted-margin", np.array([*[start + end] * 3, *[end] * 10]))
     assert verdicts(studied, params)["001.fig2"]["verdict"] == "fails"
 
 
@@ -191,12 +194,26 @@ def test_a_middle_layer_that_costs_accuracy_refutes_its_claim(studied: Writer, p
     assert verdicts(studied, params)["001.mid"]["verdict"] == "fails"
 
 
+def test_half_a_pair_is_compared_with_nothing(studied: Writer, params: Params) -> None:
+    (studied.metrics / "train" / "unrouted-margin.json").unlink()
+    (studied.metrics / "infer" / "routed.json").unlink()
+    found = verdicts(studied, params)
+    assert found["001.fig2"]["verdict"] == found["001.fig1.sparse"]["verdict"] == "not run"
+    assert found["001.fig1.l1"]["verdict"] == "holds"
+
+
 def test_runs_nearer_to_the_papers_settings_come_first(params: Params) -> None:
     routed = params.runs["routed"]
     near = routed.model_copy(update={"model": routed.model.model_copy(update={"channels": 256, "kernel": 9})})
     once = routed.model_copy(update={"model": near.model.model_copy(update={"iterations": 1})})
     more = params.model_copy(update={"runs": params.runs | {"once": once, "near": near}})
-    assert candidates(more, Condition(routed=True, reconstructed=True)) == ["near", "routed", "once"]
+    assert candidates(more, Condition(routed=True, reconstructed=True)) == ["near", "routed"], (
+        "one iteration is not three"
+    )
+    assert partner(more, "near", iterations=1) == "once"
+    assert partner(more, "near", iterations=0) is None
+    assert list(pairs(more, reconstructed=True)) == [("routed", "unrouted")], "like is compared with like"
+    assert family(more, "routed") == dict(zip(CONDITIONS, RUNS, strict=False))
     assert [condition.words for condition in CONDITIONS][:2] == [
         "routing, reconstruction",
         "no routing, reconstruction",

@@ -172,21 +172,18 @@ def test_inference_leaves_sparsity_by_condition_and_energies(done: Path) -> None
     numbers = read(done / "reports/small/metrics/infer/capsnet.json")
     assert numbers["images"] == 6
     found = numbers["condition"]
-    assert found.keys() == {"none", "clamped", "free"}
-    assert found["none"].keys() == {"forward"}
-    for label in ("clamped", "free"):
-        assert found[label].keys() == {"none", "L1", "L2"}
-        for layers in found[label].values():
-            assert layers.keys() == {"class"}
-            assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in layers["class"].values())
-            assert layers["class"]["falls"]["mean"] == 1
+    assert len(found) == 2 + 12
+    assert {"forward", "start", "predicted-clamped-none", "free-free-L1-1"} <= found.keys()
+    for layers in found.values():
+        assert layers.keys() == {"class"}
+        assert all(each.keys() == {"mean", "sd", "n"} for each in layers["class"].values())
+    assert found["predicted-clamped-L1-1"]["class"]["falls"] == {"mean": 1.0, "sd": 0.0, "n": 2}
     table = pd.read_csv(done / "reports/small/metrics/infer/capsnet.csv")
-    assert len(table) == 2 * (1 + 2 * 3)
+    assert len(table) == 2 * 14
     with np.load(done / "results/small/infer/capsnet/examples.npz", allow_pickle=False) as arrays:
-        assert arrays["energies_clamped_L1"].shape == (6, 5)
-        assert arrays["capsules_none_forward"].shape == (6, 3, 5)
-        energies = arrays["energies_free_L2"].sum(1)
-        assert (np.diff(energies) <= 1e-7).all()
+        assert arrays["energies_free-clamped-L1-1"].shape == (6, 5)
+        assert arrays["capsules_start"].shape == (6, 3, 5)
+        assert (np.diff(arrays["energies_predicted-free-L2-1"].sum(1)) <= 1e-7).all()
     evaluated = read(done / "reports/small/metrics/evaluate/capsnet.json")
     assert evaluated["probe"].keys() == {"class_capsules"}
     assert evaluated["test"].keys() >= {"accuracy", "margin_loss", "pixel_error"}
