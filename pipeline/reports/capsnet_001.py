@@ -69,21 +69,17 @@ def condition_of(run: CapsNetRun) -> Condition | None:
     return Condition(run.model.iterations > 0, run.model.reconstruction != "none")
 
 
-def _differences(params: Params, run: CapsNetRun) -> list[str]:
-    """In what a run's network and training are other than the paper's, in words."""
-    settings: list[tuple[str, Any, Any]] = [
-        (name, getattr(run.model, name), theirs) for name, theirs in PAPER_MODEL.items()
-    ]
+def _differences(run: CapsNetRun) -> list[tuple[str, Any, Any]]:
+    """In what a run's network and training are other than the paper's: name, ours, the paper's."""
+    settings = [(name.replace("_", " "), getattr(run.model, name), theirs) for name, theirs in PAPER_MODEL.items()]
     if run.model.reconstruction != "none":
         settings.append(("reconstruction", run.model.reconstruction, PAPER_RECONSTRUCTION))
     settings += [
-        ("batches of", run.training.batch_size, PAPER_BATCH),
-        ("shifts of", run.augmentation.shift, PAPER_SHIFT),
+        ("images a batch", run.training.batch_size, PAPER_BATCH),
+        ("pixels of shift", run.augmentation.shift, PAPER_SHIFT),
+        ("epochs", min(run.training.epochs, PAPER_EPOCHS), PAPER_EPOCHS),
     ]
-    words = [f"{name.replace('_', ' ')} {ours} (paper: {theirs})" for name, ours, theirs in settings if ours != theirs]
-    if run.training.epochs < PAPER_EPOCHS:
-        words.append(f"{run.training.epochs} epochs (paper: {PAPER_EPOCHS})")
-    return words
+    return [(name, ours, theirs) for name, ours, theirs in settings if ours != theirs]
 
 
 def candidates(params: Params, condition: Condition, *, middle: bool = False) -> list[str]:
@@ -96,7 +92,7 @@ def candidates(params: Params, condition: Condition, *, middle: bool = False) ->
 
     def rank(name: str) -> tuple[bool, int]:
         elsewhere = params.datasets[found[name].dataset].source != PAPER_SOURCE
-        return elsewhere, len(_differences(params, found[name]))
+        return elsewhere, len(_differences(found[name]))
 
     return sorted(found, key=rank)
 
@@ -136,7 +132,10 @@ def shortcomings(params: Params, name: str) -> list[str]:
         remarks.append(f"{NOT_THE_PAPERS_DATA} ({PAPER_DATASET})")
     elif dataset.train < PAPER_TRAIN_IMAGES:
         remarks.append(f"trained on {dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,})")
-    return remarks + _differences(params, run)
+    if differences := _differences(run):
+        names, ours, theirs = (", ".join(map(str, each)) for each in zip(*differences, strict=True))
+        remarks.append(f"{names}: {ours} (paper: {theirs})")
+    return remarks
 
 
 def _accuracy(condition: Condition) -> Measure:
