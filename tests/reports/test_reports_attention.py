@@ -124,8 +124,8 @@ def test_claims(studied: tuple[Writer, Params]) -> None:
         ("001.attn", "last/1/entropy/mean", 0.01, "holds"),
         ("001.attn", "last/1/entropy/mean", 0.9, "fails"),
         ("001.vmf", "largest_z/mean", 9.0, "fails"),
-        ("001.vmf.infer", "settings", 3, "fails"),
-        ("001.vmf.infer", "settings", 2, "holds"),
+        ("001.vmf.infer", "lead/dynamic routing, long/mean", 0.001, "fails"),
+        ("001.vmf.infer", "settings", 3, "holds"),
     ],
 )
 def test_a_claim_can_turn(
