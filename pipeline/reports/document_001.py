@@ -16,7 +16,7 @@ SINGLE = 1.05
 """Effective hidden units up to which one is a single winner."""
 NEAR_ZERO = 0.1
 """Entropy that is near 0, in that of attention that knows nothing."""
-CERTAIN = 3.0
+CERTAIN = 2.0
 """Standard errors from which a lead is no chance."""
 FAILURE_RATE = 1e-3
 """Of the goodness of fit as a whole, for a density and samples that agree."""
@@ -92,8 +92,8 @@ def density_and_samples_agree(numbers: Numbers) -> tuple[Measured | None, bool, 
 def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
     """Section 4.2: points by which inversion leads routing by agreement, on average over settings.
 
-    It holds where that is more than chance gives. Against the better of routing's two numbers of iterations. The spread is a standard error over scenes, which both
-    parse: scenes differ more than the two do in one scene.
+    It holds where that is more than chance gives. Against the better of routing's two numbers of iterations. The spread
+    is a standard error over scenes, which both parse: scenes differ more than the two do in one scene.
     """
     ours, settings = numbers.number("found", "inversion", "mean"), numbers.number("settings")
     told = {method: _points(numbers, method) for method in numbers.names("lead")}
