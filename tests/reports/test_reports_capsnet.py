@@ -194,6 +194,18 @@ def test_a_middle_layer_that_costs_accuracy_refutes_its_claim(studied: Writer, p
     assert verdicts(studied, params)["001.mid"]["verdict"] == "fails"
 
 
+def test_a_study_whose_energies_rise_gives_way_to_one_whose_fall(studied: Writer, params: Params) -> None:
+    rising = copy.deepcopy(INFERRED["unrouted"])
+    rising["predicted-clamped-L1-1"]["class"] |= {"falls": spread(0.0, 0.0, 1), "hoyer": spread(0.3, 0.0, 1)}
+    studied.numbers("infer", "unrouted", {"condition": rising, "images": 6})
+    assert verdicts(studied, params)["001.fig1.l1"]["verdict"] == "fails"
+    slowly = params.infer["unrouted"].model_copy(update={"rate": 0.001})
+    studied.numbers("infer", "slowly", {"condition": INFERRED["unrouted"], "images": 6})
+    row = verdicts(studied, params.model_copy(update={"infer": {**params.infer, "slowly": slowly}}))["001.fig1.l1"]
+    assert row["verdict"] == "holds"
+    assert "inference at rate 0.001 (paper: 0.01)" in row["dataset"]
+
+
 def test_half_a_pair_is_compared_with_nothing(studied: Writer, params: Params) -> None:
     (studied.metrics / "train" / "unrouted-margin.json").unlink()
     (studied.metrics / "infer" / "routed.json").unlink()
