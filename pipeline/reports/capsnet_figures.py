@@ -10,9 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from pipeline.params import Params
 from pipeline.reports.capsnet_001 import (
+    ALMOST_ALL,
     CONDITIONS,
     PLAIN,
     SPARSER,
@@ -70,12 +72,13 @@ def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
         axes[2].errorbar(place, best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker)
     for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter("{x:g}")
-        axis.tick_params(axis="y", which="minor", labelsize=6)
+        axis.yaxis.set_minor_formatter("")
         axis.set_title(title)
     for axis in axes[:2]:
         axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("loss")
     axes[2].set_xticks(range(4), ["yes", "no", "yes", "no"])
     axes[2].set_xlim(-0.6, 3.6)
@@ -219,13 +222,19 @@ def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawin
 
 
 def _study(run: str, results: Results, params: Params) -> tuple[Numbers, dict[str, np.ndarray]] | None:
-    """Numbers and arrays of the first executed study of a run."""
+    """Numbers and arrays of the first executed study of a run, before others one whose energy falls with L1."""
+    found = []
     for study, settings in params.infer.items():
         if settings.run == run:
             numbers, arrays = results.numbers("infer", study), results.examples("infer", study, ("images", "labels"))
             if numbers is not None and arrays is not None:
-                return numbers, arrays
-    return None
+                found.append((numbers, arrays))
+
+    def rises(each: tuple[Numbers, dict[str, np.ndarray]]) -> bool:
+        falls = each[0].number("condition", SPARSER, "class", "falls", "mean")
+        return falls is not None and falls < ALMOST_ALL
+
+    return min(found, key=rises, default=None)
 
 
 def _energies(study: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
