@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pipeline.params import Params
 from pipeline.reports.capsnet_001 import (
@@ -72,10 +72,10 @@ def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
         axes[2].errorbar(place, best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker)
     for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
         axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter("")
         axis.set_title(title)
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # of all: they share it
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    axes[0].yaxis.set_minor_locator(NullLocator())
     for axis in axes[:2]:
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
