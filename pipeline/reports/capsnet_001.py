@@ -182,7 +182,8 @@ def slower_to_the_same_loss(evidence: Evidence) -> Finding | None:
             (with_, of_with), (without, of_without) = (each for each in found if each)
             best = without.min() / with_.min()
             ratios.append(Measured(float(best.mean()), float(best.std()) if len(best) > 1 else 0.0, len(best)))
-            early = np.log(without.to_numpy() / with_.to_numpy())[:FIRST_EPOCHS]
+            first = min(len(with_), len(without), FIRST_EPOCHS)
+            early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
             slower.append(float(np.exp(early.mean())))
             records += [*of_with, *of_without]
             remarks = remarks or shortcomings(evidence.params, routed)
