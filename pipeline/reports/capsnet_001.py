@@ -134,8 +134,8 @@ def shortcomings(params: Params, name: str) -> list[str]:
     elif dataset.train < PAPER_TRAIN_IMAGES:
         remarks.append(f"trained on {dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,})")
     if differences := _differences(run):
-        names, ours, theirs = (", ".join(map(str, each)) for each in zip(*differences, strict=True))
-        remarks.append(f"{names}: {ours} (paper: {theirs})")
+        listed = ", ".join(f"{name} {ours} / {theirs}" for name, ours, theirs in differences)
+        remarks.append(f"{listed} (ours / the paper's)")
     return remarks
 
 
