@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -12,9 +11,8 @@ from torch import Tensor
 
 from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
+from benchmarks.training import Step
 from pipeline.inference.predictive_coding import Objective, forward_pass, step
-from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.models.capsnet import CapsNet
 from pipeline.params import CapsNetRun, load_params
 
@@ -33,41 +31,16 @@ def paper_run(iterations: int) -> CapsNetRun:
     return run.model_copy(update={"model": run.model.model_copy(update={"iterations": iterations})})
 
 
-@dataclass
-class Step:
-    """A training step of one seed, as `learning.gradient` takes it, on images that do not change."""
-
-    run: CapsNetRun
-    device: torch.device
-    batch: int = BATCH
-
-    def __post_init__(self) -> None:
-        self.replicas = Replicas(lambda: CapsNet(self.run.model, IMAGE), [0], self.device)
-        self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
-        generator = torch.Generator(self.device).manual_seed(0)
-        self.images = torch.rand(1, self.batch, 1, IMAGE, IMAGE, generator=generator, device=self.device)
-        self.labels = torch.arange(self.batch, device=self.device).unsqueeze(0) % self.run.model.classes
-        self.noise = self.replicas.skeleton.draw_noise((1, self.batch), generator, self.device)
-        self.epoch = torch.tensor(0.0, device=self.device)
-
-    def __call__(self) -> None:
-        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
-        clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
-        for name, parameter in self.replicas.parameters.items():
-            parameter.grad = gradients[name]
-        self.optimiser.step()
-
-    @property
-    def model(self) -> CapsNet:
-        """The network as a module."""
-        model = self.replicas.model(0)
-        assert isinstance(model, CapsNet)
-        return model
+def network(step: Step) -> CapsNet:
+    """The step's network."""
+    model = step.model
+    assert isinstance(model, CapsNet)
+    return model
 
 
 def convolutions(step: Step) -> Callable[[], object]:
     """Forward and backward of the two convolutions alone, with the ReLU between them."""
-    net, images = step.model, step.images[0]
+    net, images = network(step), step.images[0]
     outputs = net.second(net.features(images))
     gradient = torch.randn_like(outputs)
     parameters = [*net.first.parameters(), *net.second.parameters()]
@@ -113,7 +86,7 @@ def measure(device: torch.device, limit: float, budget: Budget, quick: bool = Fa
 def _training(
     device: torch.device, batch: int, limit: float, budget: Budget, where: str, peer: Mark | None
 ) -> list[Row]:
-    steps = {iterations: Step(paper_run(iterations), device, batch) for iterations in ITERATIONS}
+    steps = {iterations: Step(paper_run(iterations), IMAGE, device, batch) for iterations in ITERATIONS}
     works: dict[str, Callable[[], object]] = {f"{iterations} iterations": step for iterations, step in steps.items()}
     works["convolutions"] = convolutions(steps[0])
     found = in_turn(works, device, limit, budget)
@@ -131,7 +104,7 @@ def _training(
 
 
 def _inference(device: torch.device, count: int, limit: float, budget: Budget) -> list[Row]:
-    net = Step(paper_run(0), device, 1).model.requires_grad_(False)
+    net = network(Step(paper_run(0), IMAGE, device, 1)).requires_grad_(False)
     images = torch.rand(count, 1, IMAGE, IMAGE, generator=torch.Generator(device).manual_seed(0), device=device)
     works = {"step": inference_step(net, images), "convolution": second_convolution(net, images)}
     found = in_turn(works, device, limit, budget)

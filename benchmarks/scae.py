@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -11,9 +10,7 @@ import torch
 from benchmarks.generative import PEER_MS, operations
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
-from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.replicas import Replicas, clip, gradient_norms
-from pipeline.models.scae import SCAE
+from benchmarks.training import Step
 from pipeline.params import SCAERun, load_params
 
 PARAMS = Path(__file__).parents[1] / "profiles" / "paper" / "params.yaml"
@@ -25,34 +22,6 @@ def paper_run() -> SCAERun:
     return next(run for run in load_params(PARAMS).runs.values() if isinstance(run, SCAERun))
 
 
-@dataclass
-class Step:
-    """A training step of one seed, as `learning.gradient` takes it, on images that do not change.
-
-    What a step costs does not depend on the pixels.
-    """
-
-    run: SCAERun
-    device: torch.device
-    batch: int = BATCH
-
-    def __post_init__(self) -> None:
-        self.replicas = Replicas(lambda: SCAE(self.run.model, IMAGE), [0], self.device)
-        self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
-        generator = torch.Generator(self.device).manual_seed(0)
-        self.images = torch.rand(1, self.batch, 1, IMAGE, IMAGE, generator=generator, device=self.device)
-        self.noise = self.replicas.skeleton.draw_noise((1, self.batch), generator, self.device)
-        self.epoch = torch.tensor(0.0, device=self.device)
-        self.labels = torch.zeros(1, self.batch, dtype=torch.long, device=self.device)
-
-    def __call__(self) -> None:
-        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
-        clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
-        for name, parameter in self.replicas.parameters.items():
-            parameter.grad = gradients[name]
-        self.optimiser.step()
-
-
 def measure(device: torch.device, multiplied: float, limit: float, budget: Budget, quick: bool = False) -> list[Row]:
     """Every row about the model.
 
@@ -62,8 +31,8 @@ def measure(device: torch.device, multiplied: float, limit: float, budget: Budge
     """
     batch = 4 if quick else BATCH
     run = paper_run()
-    step = Step(run, device, batch)
-    model = step.replicas.model(0)
+    step = Step(run, IMAGE, device, batch)
+    model = step.model
     arithmetic = operations(lambda: model(step.images[0], step.noise[0], step.epoch)[0].backward())
     found = in_turn({"step": step}, device, limit * (1.0 if device.type == "cuda" else 0.5), budget, least=2)["step"]
     best = Mark(batch * multiplied / arithmetic, f"{arithmetic / 1e9:.3g} GFLOP at the machine's matrix product rate")

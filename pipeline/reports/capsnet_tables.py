@@ -39,27 +39,17 @@ def accuracies(results: Results, params: Params, written: Written) -> list[Table
     rows: dict[str, list[Row]] = {}
     for name, run, numbers in executed(results, "evaluate", capsnets(params), written):
         iterations = f"{run.model.iterations} {run.model.counting}" if run.model.iterations else "0"
-        keys: list[object] = [name, iterations, run.model.reconstruction, str(run.model.middle)]
+        of_run: list[object] = [name, iterations, run.model.reconstruction, str(run.model.middle)]
         found = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
         shares = {column: each.scaled(100) if each else None for column, each in found.items()}
-        rows.setdefault(run.dataset, []).append((keys, shares, numbers))
+        rows.setdefault(run.dataset, []).append((of_run, shares, numbers))
     heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
     caption = (
         "Test accuracy: of the longest class capsule, and of a linear probe on all class capsules of test images "
         "turned or warped affinely (refit on equally warped training images; fixed: fit on clean ones)."
     )
-    return [
-        table
-        for dataset, of_dataset in rows.items()
-        for table in measured_table(
-            f"capsnet-{dataset}",
-            f"CapsNet with and without routing, {dataset}",
-            caption,
-            ["run", "iterations", "reconstruction", "middle capsules"],
-            heads,
-            of_dataset,
-        )
-    ]
+    keys = ["run", "iterations", "reconstruction", "middle capsules"]
+    return _by_dataset("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)
 
 
 def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
@@ -75,17 +65,18 @@ def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
         "is that of their class. Falls: share of images whose energy never rose; last drop: of the energy over the "
         "last tenth of the steps."
     )
+    keys = ["study", "condition", "layer", "images"]
+    return _by_dataset("sparsity", "Sparsity before and after iterative inference", caption, keys, _SPARSITY, rows)
+
+
+def _by_dataset(
+    name: str, title: str, caption: str, keys: list[str], heads: dict[str, tuple[str, int]], rows: dict[str, list[Row]]
+) -> list[Table]:
+    """A table of the rows of each data set."""
     return [
         table
-        for dataset, of_dataset in rows.items()
-        for table in measured_table(
-            f"sparsity-{dataset}",
-            f"Sparsity before and after iterative inference, {dataset}",
-            caption,
-            ["study", "condition", "layer", "images"],
-            _SPARSITY,
-            of_dataset,
-        )
+        for dataset, each in rows.items()
+        for table in measured_table(f"{name}-{dataset}", f"{title}, {dataset}", caption, keys, heads, each)
     ]
 
 

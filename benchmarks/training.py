@@ -1,0 +1,50 @@
+"""A training step of one seed, as `learning.gradient` takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pipeline.learning.optimisers import build_optimiser
+from pipeline.learning.replicas import Replicas, clip, gradient_norms
+from pipeline.models import Model, build_model
+from pipeline.params import Run
+
+CLASSES = 10
+
+
+@dataclass
+class Step:
+    """The step on images that do not change: what it costs does not depend on the pixels.
+
+    Args:
+        size: pixels a side of the images.
+        batch: images.
+    """
+
+    run: Run
+    size: int
+    device: torch.device
+    batch: int
+
+    def __post_init__(self) -> None:
+        self.replicas = Replicas(lambda: build_model(self.run, self.size), [0], self.device)
+        self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
+        generator = torch.Generator(self.device).manual_seed(0)
+        self.images = torch.rand(1, self.batch, 1, self.size, self.size, generator=generator, device=self.device)
+        self.labels = torch.arange(self.batch, device=self.device).unsqueeze(0) % CLASSES
+        self.noise = self.replicas.skeleton.draw_noise((1, self.batch), generator, self.device)
+        self.epoch = torch.tensor(0.0, device=self.device)
+
+    def __call__(self) -> None:
+        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
+        clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
+        for name, parameter in self.replicas.parameters.items():
+            parameter.grad = gradients[name]
+        self.optimiser.step()
+
+    @property
+    def model(self) -> Model:
+        """The network as a module of its own."""
+        return self.replicas.model(0)
