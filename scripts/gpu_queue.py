@@ -396,6 +396,20 @@ def _git_state() -> tuple[str, bool]:
 # ---- here, afterwards
 
 
+def _unpack(archive: Path, folder: Path) -> None:
+    """The plain files of a tar archive, none outside the folder; Python 3.11.3 and older have no filter for that."""
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.isfile() else None
+            if content is None:
+                continue
+            path = folder / member.name
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise QueueError(f"{member.name} in {archive.name} would lie outside the results")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.read())
+
+
 def collect(folder: Path, root: Path = ROOT) -> list[Path]:
     """Take in what `ship` and the benchmark left in `folder`: metrics, weights, arrays, tracked runs, rows of speed.
 
@@ -412,8 +426,7 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
             with whole.open("wb") as file:
                 for piece in pieces:
                     file.write(piece.read_bytes())
-            with tarfile.open(whole) as archive:
-                archive.extractall(inside, filter="data")
+            _unpack(whole, inside)
             for path in sorted(each for each in inside.rglob("*") if each.is_file()):
                 name = path.relative_to(inside)
                 if not name.is_relative_to(f"reports/{PROFILE}/metrics") and name.parts[0] not in SHIPPED:

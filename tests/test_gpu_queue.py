@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,18 @@ def test_results_come_back_in_pieces_with_the_commit_that_was_packed(copy: Path,
     assert rest == "rest"
     assert (here / "results/paper/evaluate/a").is_dir()
     assert "dvc commit --force evaluate@a" in gpu_queue.afterwards(taken)
+
+
+def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path: Path) -> None:
+    outside = tmp_path / "evil"
+    outside.write_text("x")
+    archive = tmp_path / "results.tar.gz"
+    with tarfile.open(archive, "w:gz") as opened:
+        opened.add(outside, arcname="../evil2")
+    (tmp_path / "in").mkdir()
+    with pytest.raises(gpu_queue.QueueError, match="would lie outside"):
+        gpu_queue._unpack(archive, tmp_path / "in")
+    assert not (tmp_path / "evil2").exists()
 
 
 def test_an_entry_is_done_once_all_its_seeds_are_there(tmp_path: Path) -> None:
