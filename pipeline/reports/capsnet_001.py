@@ -200,17 +200,17 @@ def slower_to_the_same_loss(evidence: Evidence) -> Finding | None:
     return Finding(ratios[0], dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
 
 
-def _studies(evidence: Evidence, name: str) -> Iterator[tuple[InferParams, Numbers]]:
-    """Settings and numbers of the executed studies of iterative inference in a run, in the parameters' order."""
+def studies(evidence: Evidence, name: str) -> Iterator[tuple[str, InferParams, Numbers]]:
+    """Name, settings and numbers of the executed studies of iterative inference in a run, in the parameters' order."""
     for study, settings in evidence.params.infer.items():
         numbers = evidence.results.numbers("infer", study) if settings.run == name else None
         if numbers:
-            yield settings, numbers
+            yield study, settings, numbers
 
 
 def _inferred(evidence: Evidence, name: str) -> Numbers | None:
     """The numbers of the first of them."""
-    return next((numbers for _, numbers in _studies(evidence, name)), None)
+    return next((numbers for *_, numbers in studies(evidence, name)), None)
 
 
 def _index(numbers: Numbers, condition: str, layer: str = "class") -> Measured | None:
@@ -241,15 +241,20 @@ def sparse_only_with_l1(evidence: Evidence) -> Finding | None:
     too high a rate, inference ends nowhere.
     """
     for name in candidates(evidence.params, Condition(routed=False, reconstructed=True)):
-        found = [_sparser(evidence, name, *study) for study in _studies(evidence, name)]
-        complete = [each for each in found if each]
-        if complete:
-            return next((finding for finding, falls in complete if falls >= ALMOST_ALL), complete[0][0])
+        for _, settings, numbers in sorted(studies(evidence, name), key=lambda study: rises(study[-1])):
+            if finding := _sparser(evidence, name, settings, numbers):
+                return finding
     return None
 
 
-def _sparser(evidence: Evidence, name: str, settings: InferParams, numbers: Numbers) -> tuple[Finding, float] | None:
-    """What one study says, and the share of images whose energy never rose."""
+def rises(numbers: Numbers) -> bool:
+    """Whether the energies of a study, with L1 or without a penalty, rose in more than a few images."""
+    falls = (numbers.number("condition", each, "class", "falls", "mean") for each in (SPARSER, PLAIN))
+    return any(share is not None and share < ALMOST_ALL for share in falls)
+
+
+def _sparser(evidence: Evidence, name: str, settings: InferParams, numbers: Numbers) -> Finding | None:
+    """What one study says, where it has all that is asked for."""
     first, plain, before = (_index(numbers, condition) for condition in (SPARSER, PLAIN, START))
     right, falls = (
         [numbers.number("condition", condition, "class", measure, "mean") for condition in (SPARSER, PLAIN)]
@@ -266,11 +271,10 @@ def _sparser(evidence: Evidence, name: str, settings: InferParams, numbers: Numb
     remarks = shortcomings(evidence.params, name)
     if settings.rate != PAPER_RATE:
         remarks.append(f"inference at rate {settings.rate:g} (paper: {PAPER_RATE})")
-    finding = Finding(
+    return Finding(
         first.minus(plain), dataset_label(numbers.records), numbers.records,
         holds=first.mean >= SPARSE > plain.mean and min(told) >= ALMOST_ALL, remarks=remarks, notes=notes,
     )  # fmt: skip
-    return finding, min(told[2:])
 
 
 def middle_stays_dense(evidence: Evidence) -> Finding | None:

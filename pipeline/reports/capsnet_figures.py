@@ -14,7 +14,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pipeline.params import Params
 from pipeline.reports.capsnet_001 import (
-    ALMOST_ALL,
     CONDITIONS,
     PLAIN,
     SPARSER,
@@ -24,8 +23,11 @@ from pipeline.reports.capsnet_001 import (
     capsnets,
     family,
     pairs,
+    rises,
+    studies,
 )
 from pipeline.reports.drawings import Drawing, Written, executed
+from pipeline.reports.findings import Evidence
 from pipeline.reports.results import Numbers, Record, Results, dataset_label
 from pipeline.reports.style import (
     BLACK,
@@ -222,19 +224,12 @@ def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawin
 
 
 def _study(run: str, results: Results, params: Params) -> tuple[Numbers, dict[str, np.ndarray]] | None:
-    """Numbers and arrays of the first executed study of a run, before others one whose energy falls with L1."""
-    found = []
-    for study, settings in params.infer.items():
-        if settings.run == run:
-            numbers, arrays = results.numbers("infer", study), results.examples("infer", study, ("images", "labels"))
-            if numbers is not None and arrays is not None:
-                found.append((numbers, arrays))
-
-    def rises(each: tuple[Numbers, dict[str, np.ndarray]]) -> bool:
-        falls = each[0].number("condition", SPARSER, "class", "falls", "mean")
-        return falls is not None and falls < ALMOST_ALL
-
-    return min(found, key=rises, default=None)
+    """Numbers and arrays of the first executed study of a run, before others one whose energies fall."""
+    for study, _, numbers in sorted(studies(Evidence(results, params), run), key=lambda each: rises(each[-1])):
+        arrays = results.examples("infer", study, ("images", "labels"))
+        if arrays is not None:
+            return numbers, arrays
+    return None
 
 
 def _energies(study: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
