@@ -62,6 +62,29 @@ class AugmentationParams(Section):
         return self
 
 
+class CropParams(Section):
+    """What classifiers see of images: squares cut out of them, with changes of light, drawn afresh in every epoch.
+
+    Validation and tests take the middle, in the light it was taken in.
+    """
+
+    crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
+    brightness: float = Field(ge=0, le=1, description="added to images in [0, 1], uniform in [-brightness, brightness]")
+    contrast: float = Field(
+        ge=0, le=1, description="distances from an image's mean times a factor uniform in [1 - contrast, 1 + contrast]"
+    )
+
+    @property
+    def rotation(self) -> float:
+        """Degrees: crops turn nothing."""
+        return 0.0
+
+    @property
+    def shift(self) -> float:
+        """Pixels: crops leave no canvas to shift images on."""
+        return 0.0
+
+
 class TrainingParams(Section):
     """The gradient loop."""
 
@@ -202,6 +225,94 @@ class CapsNetModelParams(Section):
         return self
 
 
+class CNNModelParams(Section):
+    """The convolutional network that document 004 compares with, section 4.1."""
+
+    views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
+    channels: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
+        min_length=2, max_length=2, description="feature maps of the two convolutions"
+    )
+    kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels, odd")
+    hidden: int = Field(ge=1, le=65_536, description="units of the fully connected layer")
+    dropout: float = Field(ge=0, lt=1, description="share of them that is silent in a training step")
+    classes: int = Field(ge=2, le=1000, description="outputs")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CNNModelParams:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        return self
+
+
+class RoutingLayerParams(Section):
+    """What a layer of routed capsules starts from."""
+
+    sd: float = Field(gt=0, le=10, description="of the transformations")
+    beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
+    beta_u: float = Field(ge=-1e6, le=1e6, description="nats: what each number of a vote costs if nobody explains it")
+
+
+class MatrixCapsulesModelParams(Section):
+    """Matrix capsules with EM routing, document 004."""
+
+    views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
+    channels: int = Field(ge=1, le=4096, description="feature maps of the convolution, A")
+    kernel: int = Field(ge=1, le=31, description="pixels: side of its kernels")
+    stride: int = Field(ge=1, le=16, description="pixels: its step")
+    primary_types: int = Field(ge=1, le=1024, description="primary capsules at each position, B")
+    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        description="capsules at each position of the convolutional capsule layers, C and D"
+    )
+    capsule_kernel: int = Field(ge=1, le=31, description="positions: side of their receptive fields, K")
+    capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: their steps")
+    pose: Literal["matrix", "vector"] = Field(
+        description="a square matrix, times one of its size; or a vector of as many numbers, times a full matrix"
+    )
+    pose_side: int = Field(ge=1, le=16, description="rows, and columns, of a pose")
+    coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
+    coordinate_scale: float = Field(gt=0, le=1, description="what one position's step adds")
+    classes: int = Field(ge=2, le=1000, description="class capsules")
+
+    iterations: int = Field(ge=1, le=100, description="of EM routing")
+    activation: Literal["mdl", "mixing", "bayes"] = Field(
+        description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
+        "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
+    )
+    competition: Literal["all", "position"] = Field(
+        description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
+        "it, those of each position by itself"
+    )
+    inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
+    inverse_temperature_rate: float = Field(
+        ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays"
+    )
+    class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
+    damping: float = Field(ge=0, lt=1, description="share of the mean before in the new mean")
+    variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
+    activation_scale: float = Field(gt=0, le=1e6, description="nats that a parameter beta_a of 1 stands for")
+    convolutional: RoutingLayerParams
+    last: RoutingLayerParams
+    primary_pose_sd: float = Field(gt=0, le=10, description="of weights of primary poses at the start")
+    primary_activation_sd: float = Field(gt=0, le=10, description="of weights of primary activations at the start")
+    primary_bias: float = Field(ge=-100, le=100, description="of primary activations at the start, before the logistic")
+
+    loss: Literal["spread", "margin", "cross-entropy"] = Field(description="of the class capsules' activations")
+    first_margin: float = Field(ge=0, le=1, description="of the spread loss at the start")
+    last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
+    margin_epochs: float = Field(
+        gt=0, description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these"
+    )
+    weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MatrixCapsulesModelParams:
+        if len(self.capsule_strides) != len(self.types):
+            raise ValueError("capsule_strides must name one step for each layer of types")
+        if self.first_margin > self.last_margin:
+            raise ValueError(f"first_margin must not exceed last_margin ({self.last_margin})")
+        return self
+
+
 class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
@@ -247,7 +358,7 @@ class _Run(Section):
     dataset: Name = Field(description="a key of `datasets`")
     replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
     seed: int = Field(ge=0, description="seed of the first replica")
-    augmentation: AugmentationParams
+    augmentation: AugmentationParams | CropParams
     training: TrainingParams
 
 
@@ -255,6 +366,7 @@ class GenerativeRun(_Run):
     """A run of the probabilistic capsule model."""
 
     variant: Literal["generative"]
+    augmentation: AugmentationParams
     model: GenerativeModelParams
 
 
@@ -262,6 +374,7 @@ class VAERun(_Run):
     """A run of the variational autoencoder."""
 
     variant: Literal["vae"]
+    augmentation: AugmentationParams
     model: VAEModelParams
 
 
@@ -269,6 +382,7 @@ class SCAERun(_Run):
     """A run of the stacked capsule autoencoder."""
 
     variant: Literal["scae"]
+    augmentation: AugmentationParams
     model: SCAEModelParams
 
 
@@ -276,10 +390,32 @@ class CapsNetRun(_Run):
     """A run of CapsNet."""
 
     variant: Literal["capsnet"]
+    augmentation: AugmentationParams
     model: CapsNetModelParams
 
 
-Run = Annotated[GenerativeRun | VAERun | SCAERun | CapsNetRun, Field(discriminator="variant")]
+class MatrixCapsulesRun(_Run):
+    """A run of matrix capsules."""
+
+    variant: Literal["matrix_capsules"]
+    augmentation: CropParams
+    model: MatrixCapsulesModelParams
+
+
+class CNNRun(_Run):
+    """A run of the convolutional network."""
+
+    variant: Literal["cnn"]
+    augmentation: CropParams
+    model: CNNModelParams
+
+
+CLASSIFIERS = ("capsnet", "matrix_capsules", "cnn")
+"""Variants that learn from labels; reports show them by themselves."""
+
+Run = Annotated[
+    GenerativeRun | VAERun | SCAERun | CapsNetRun | MatrixCapsulesRun | CNNRun, Field(discriminator="variant")
+]
 
 
 class EvaluateParams(Section):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,11 @@ from tqdm import tqdm
 
 from pipeline.data import warps
 from pipeline.errors import UserError
+from pipeline.layers.images import centre_crop, crops
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
 from pipeline.models import Model
-from pipeline.params import AugmentationParams, TrainingParams
+from pipeline.params import AugmentationParams, CropParams, TrainingParams
 from pipeline.resume import Checkpoint
 
 _VALIDATION_SEED = 2**31 - 1
@@ -60,17 +61,17 @@ OnEpoch = Callable[[list[dict[str, float]]], None]
 """Called with each epoch's rows of the history: after the epoch, and again where a checkpoint brings them back."""
 
 
-def group_replicas(count: int, device: torch.device) -> list[list[int]]:
+def group_replicas(count: int, device: torch.device, stackable: bool = True) -> list[list[int]]:
     """Which replicas step together: all of them on a GPU; on a CPU each by itself, where grouped convolutions and many
-    small products make stacking slower (`python -m benchmarks` measures it).
+    small products make stacking slower (`python -m benchmarks` measures it), and where the model is not `stackable`.
     """
-    return [list(range(count))] if device.type == "cuda" else [[index] for index in range(count)]
+    return [list(range(count))] if device.type == "cuda" and stackable else [[index] for index in range(count)]
 
 
 def train(
     build: Callable[[], Model],
     training: TrainingParams,
-    augmentation: AugmentationParams,
+    augmentation: Augmentation,
     train_part: Labelled,
     validation_part: Labelled,
     seeds: Sequence[int],
@@ -81,6 +82,7 @@ def train(
     title: str = "train",
     start: Stacked | None = None,
     frozen: Collection[str] = (),
+    watched: Mapping[str, Labelled] | None = None,
 ) -> Trained:
     """Train one replica per seed.
 
@@ -93,11 +95,15 @@ def train(
         title: shown beside the progress bar.
         start: values to begin at, one row per seed, in place of those of a fresh model; of any of the parameters.
         frozen: names of parameters that are not trained.
+        watched: further images and classes that the model is measured on after every epoch, by name, as on those of
+            validation; nothing is chosen by them.
 
     Raises:
         DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
     """
-    train_set, validation_set = (_to_device(part, device) for part in (train_part, validation_part))
+    train_set = _to_device(train_part, device)
+    measured = {"validation": validation_part, **(watched or {})}
+    measured_sets = {name: _to_device(part, device) for name, part in measured.items()}
     groups = group_replicas(len(seeds), device) if groups is None else groups
     results = []
     for index, group in enumerate(groups):
@@ -108,7 +114,7 @@ def train(
             training,
             augmentation,
             train_set,
-            validation_set,
+            measured_sets,
             checkpoints[index] if checkpoints else None,
             on_epoch,
             f"{title}, seed {', '.join(str(seed) for seed in chosen)}",
@@ -127,9 +133,23 @@ def _to_device(part: Labelled, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
 
 
-def augment(images: Tensor, augmentation: AugmentationParams, generators: list[torch.Generator]) -> Tensor:
-    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped where asked for; one random generator per replica."""
+Augmentation = AugmentationParams | CropParams
+
+
+def augment(
+    images: Tensor, augmentation: Augmentation, generators: list[torch.Generator], training: bool = True
+) -> Tensor:
+    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped or cut where asked for; one random generator per
+    replica.
+
+    Args:
+        training: in validation, warps are drawn as in training, but crops are those at the middle, in their own light.
+    """
     n, count = images.shape[:2]
+    if isinstance(augmentation, CropParams):
+        if not training:
+            return centre_crop(images, augmentation.crop).float() / 255
+        return torch.stack([_cut(own, augmentation, g) for own, g in zip(images, generators, strict=True)])
     if augmentation.rotation == 0 and augmentation.shift == 0:
         return images.float() / 255
     per_replica = []
@@ -147,6 +167,20 @@ def augment(images: Tensor, augmentation: AugmentationParams, generators: list[t
     return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
 
 
+def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
+    """Crops of images `[B, C, S, S]` in another light, as a camera would have it: within [0, 1]."""
+    B, size = len(images), augmentation.crop
+    draws = torch.rand(B, 4, generator=generator, device=images.device)
+    places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
+    cut = crops(images, size, places).float() / 255
+    if not augmentation.brightness and not augmentation.contrast:
+        return cut
+    lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
+    mean = cut.mean((-3, -2, -1), keepdim=True)
+    lit = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
+    return lit.clamp(0, 1)
+
+
 class _Loop:
     """The loop for one group of replicas that step together."""
 
@@ -155,9 +189,9 @@ class _Loop:
         replicas: Replicas,
         places: list[int],
         training: TrainingParams,
-        augmentation: AugmentationParams,
+        augmentation: Augmentation,
         train_set: tuple[Tensor, Tensor],
-        validation_set: tuple[Tensor, Tensor],
+        measured_sets: dict[str, tuple[Tensor, Tensor]],
         checkpoint: Checkpoint | None,
         on_epoch: OnEpoch | None,
         title: str,
@@ -165,7 +199,7 @@ class _Loop:
         self.replicas, self.places = replicas, places
         self.training, self.augmentation = training, augmentation
         self.images, self.labels = train_set
-        self.validation_images, self.validation_labels = validation_set
+        self.measured_sets = measured_sets
         self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         n = len(replicas)
         self.optimiser = build_optimiser(training, list(replicas.trained.values()))
@@ -203,16 +237,17 @@ class _Loop:
         train_metrics, images = self._train_epoch()
         self._check_finite(train_metrics)
         elapsed = time.monotonic() - start
-        validation = self._validate()
+        measured = {name: self._measure(*part) for name, part in self.measured_sets.items()}
         # The epoch's last step may have spoilt the weights: they must not become a checkpoint.
-        self._check_finite({name: values[None] for name, values in validation.items()}, "validation")
+        self._check_finite({name: values[None] for name, values in measured["validation"].items()}, "validation")
         rows = []
         for index, place in enumerate(self.places):
             if self.stopped[index]:
                 continue
             row: dict[str, float] = {"replica": place, "epoch": self.epoch + 1}
             row |= {f"train_{name}": float(values[:, index].mean()) for name, values in train_metrics.items()}
-            row |= {f"validation_{name}": float(values[index]) for name, values in validation.items()}
+            for part, metrics in measured.items():
+                row |= {f"{part}_{name}": float(values[index]) for name, values in metrics.items()}
             row["images_per_second"] = images / elapsed
             rows.append(row)
         return rows
@@ -270,11 +305,11 @@ class _Loop:
             f"Lower training.learning_rate or training.gradient_clip.{kept}"
         )
 
-    def _validate(self) -> dict[str, NDArray[np.float64]]:
-        """Validation metrics `[n]` by name: the same images, warps and noise at every epoch."""
+    def _measure(self, all_images: Tensor, labels: Tensor) -> dict[str, NDArray[np.float64]]:
+        """Metrics `[n]` by name on images that are not trained on: the same warps and noise at every epoch."""
         replicas, device = self.replicas, self.replicas.device
         generator = torch.Generator(device).manual_seed(_VALIDATION_SEED)
-        images = augment(self.validation_images.unsqueeze(0), self.augmentation, [generator])[0]
+        images = augment(all_images.unsqueeze(0), self.augmentation, [generator], training=False)[0]
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
         sums: dict[str, Tensor] = {}
@@ -282,9 +317,7 @@ class _Loop:
         batch = self.training.batch_size
         for start in range(0, len(images), batch):
             part = slice(start, start + batch)
-            for name, value in replicas.metrics(
-                images[part], noise[part], time_now, self.validation_labels[part]
-            ).items():
+            for name, value in replicas.metrics(images[part], noise[part], time_now, labels[part]).items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,20 @@ from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.errors import UserError
 from pipeline.files import json_sha256, write_json
-from pipeline.learning.gradient import Trained, group_replicas, train
+from pipeline.learning.gradient import Labelled, Trained, group_replicas, train
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.learning.variation import varied_model, with_epochs
 from pipeline.models import Model, build_model
-from pipeline.params import CapsNetRun, GenerativeRun, Run, SensitivityParams, SweepParams
+from pipeline.params import (
+    CapsNetRun,
+    CNNRun,
+    CropParams,
+    GenerativeRun,
+    MatrixCapsulesRun,
+    Run,
+    SensitivityParams,
+    SweepParams,
+)
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import Part, TrackedRun
@@ -37,6 +46,7 @@ def train_run(
     title: str = "train",
     start: Stacked | None = None,
     frozen: Collection[str] = (),
+    watched: Mapping[str, Labelled] | None = None,
 ) -> Trained:
     """Train all replicas of a run, going on from a checkpoint where an equal training was cut.
 
@@ -47,16 +57,15 @@ def train_run(
             something was logged already.
         start: values `[replicas, ...]` to begin at in place of a fresh model's; of any of the parameters.
         frozen: names of parameters that are not trained.
+        watched: images and classes, out of the data set, that the model is measured on after every epoch, by name.
 
     Raises:
-        UserError: the data set has more classes than the network.
+        UserError: the data set has more classes than the network, or other channels, or images smaller than the crop.
         DivergedError: training produced a number that is not finite.
         CheckpointError: a checkpoint is damaged.
     """
     prepare(device)
-    last = int(dataset.labels.max())
-    if isinstance(run, CapsNetRun) and run.model.classes <= last:
-        raise UserError(f"model.classes is {run.model.classes}: {run.dataset} has classes up to {last}")
+    _check_fits(run, dataset)
     image_size = dataset.images.shape[-1]
     depends = {
         "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),
@@ -65,8 +74,10 @@ def train_run(
         "code": code_fingerprint(*_CODE),
         "torch": torch.__version__,
     }
+    if watched:
+        depends["watched"] = sorted(watched)
     seeds = _seeds(run)
-    groups = group_replicas(len(seeds), device)
+    groups = group_replicas(len(seeds), device, _build(run, image_size).stackable)
 
     def checkpoint_of(group: list[int]) -> Checkpoint:
         of_group = {**depends, "seeds": [seeds[place] for place in group]}
@@ -86,7 +97,7 @@ def train_run(
             tracked.log_metrics(values, step=int(row["epoch"]))
 
     return train(
-        lambda: build_model(run, image_size),
+        lambda: _build(run, image_size),
         run.training,
         run.augmentation,
         dataset.part("train"),
@@ -99,7 +110,29 @@ def train_run(
         title,
         start,
         frozen,
+        watched,
     )
+
+
+def _check_fits(run: Run, dataset: Dataset) -> None:
+    """Raise UserError where a network cannot learn from a data set."""
+    last, (_, channels, size, _) = int(dataset.labels.max()), dataset.images.shape
+    if isinstance(run, CapsNetRun | MatrixCapsulesRun | CNNRun) and run.model.classes <= last:
+        raise UserError(f"model.classes is {run.model.classes}: {run.dataset} has classes up to {last}")
+    if isinstance(run, MatrixCapsulesRun | CNNRun):
+        if run.model.views != channels:
+            raise UserError(f"model.views is {run.model.views}: images of {run.dataset} have {channels} channels")
+        if run.augmentation.crop > size:
+            raise UserError(f"augmentation.crop is {run.augmentation.crop} pixels: {run.dataset} has {size}x{size}")
+
+
+def seen_size(run: Run, image_size: int) -> int:
+    """Pixels a side of what a run's model sees of images of `image_size` pixels a side."""
+    return run.augmentation.crop if isinstance(run.augmentation, CropParams) else image_size
+
+
+def _build(run: Run, image_size: int) -> Model:
+    return build_model(run, seen_size(run, image_size))
 
 
 def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
@@ -158,7 +191,7 @@ def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.d
     prepare(device)
     path = folder / WEIGHTS
     parameters, _ = load_tensors(path, _identity(name, run, image_size), device)
-    skeleton = build_model(run, image_size).to(device)
+    skeleton = _build(run, image_size).to(device)
     expected = {key: value.shape for key, value in skeleton.named_parameters()}
     if expected != {key: value.shape[1:] for key, value in parameters.items()}:
         raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")

@@ -10,6 +10,7 @@ import pandas as pd
 from pipeline.files import write_text
 from pipeline.learning.gradient import Trained
 from pipeline.learning.replicas import count_parameters
+from pipeline.learning.runs import seen_size
 from pipeline.models import build_model
 from pipeline.params import Run
 from pipeline.studies.summary import spread
@@ -23,7 +24,7 @@ def summarise(trained: Trained, run: Run, image_size: int, provenance: dict[str,
         for replica, epoch in enumerate(trained.best_epoch)
     ]
     names = [column for column in history.columns if column.startswith("validation_")]
-    model = build_model(run, image_size)
+    model = build_model(run, seen_size(run, image_size))
     return {
         "validation": {name.removeprefix("validation_"): spread(row[name] for row in best) for name in names},
         "best_epoch": spread(trained.best_epoch),

@@ -7,14 +7,17 @@ from typing import ClassVar
 
 from torch import Generator, Tensor, device, nn
 
-from pipeline.params import CapsNetRun, GenerativeRun, Run, SCAERun
+from pipeline.params import CapsNetRun, CNNRun, GenerativeRun, MatrixCapsulesRun, Run, SCAERun
 
 
 class Model(nn.Module):
-    """What training asks of a model. Images are `[B, 1, S, S]` in [0, 1]."""
+    """What training asks of a model. Images are `[B, C, S, S]` in [0, 1]."""
 
     noise_size: int
     """Random numbers that one image's loss takes."""
+
+    stackable: ClassVar[bool] = True
+    """Whether several seeds can step as one, under `vmap`. A model that fills the device by itself gains nothing."""
 
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics that speak of the whole batch: no means over images, they compare between batches of one size only."""
@@ -61,6 +64,14 @@ def build_model(run: Run, image_size: int) -> Model:
         from pipeline.models.capsnet import CapsNet
 
         return CapsNet(run.model, image_size)
+    if isinstance(run, MatrixCapsulesRun):
+        from pipeline.models.matrix_capsules import MatrixCapsules
+
+        return MatrixCapsules(run.model, image_size)
+    if isinstance(run, CNNRun):
+        from pipeline.models.cnn import CNN
+
+        return CNN(run.model, image_size)
     from pipeline.models.vae import VAE
 
     return VAE(run.model, image_size)

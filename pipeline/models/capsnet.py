@@ -14,35 +14,17 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from pipeline.errors import UserError
+from pipeline.layers.class_losses import margin_loss, one_hot
 from pipeline.layers.dynamic_routing import route, squash, unweighted_sum
+from pipeline.layers.images import ChannelsLastConvolution
 from pipeline.models import Model
 from pipeline.params import CapsNetModelParams
 
 _TRANSFORMATION_SD = 0.1
 """Of transformations at the start, as in the authors' code."""
-
-
-class ChannelsLastConvolution(nn.Module):
-    """A convolution whose kernels are stored with their channels last.
-
-    That makes it compute with channels last, which is faster, and leaves the numbers of a capsule side by side; the
-    order of storage, not a call, says so, because calls about it are unknown to `vmap`.
-    """
-
-    def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int) -> None:
-        super().__init__()
-        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
-        self.weight = nn.Parameter(like.weight.detach().permute(0, 2, 3, 1).contiguous())  # (out, k, k, in)
-        self.bias = nn.Parameter(like.bias.detach())  # type: ignore[union-attr]
-        self.stride = stride
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`[B, in, H, H]` to `[B, out, H', H']`."""
-        return F.conv2d(x, self.weight.permute(0, 3, 1, 2), self.bias, self.stride)
 
 
 class CapsuleLayer(nn.Module):
@@ -63,24 +45,6 @@ class CapsuleLayer(nn.Module):
         if self.updates is None:
             return squash(unweighted_sum(capsules, self.transformations))
         return squash(route(capsules, self.transformations, self.updates))
-
-
-def margin_loss(lengths: Tensor, labels: Tensor, params: CapsNetModelParams) -> Tensor:
-    """Equation 3 of each image, summed over the classes, `[B]`.
-
-    Args:
-        lengths: of the class capsules, `[B, n]`.
-        labels: `[B]`.
-    """
-    present = _one_hot(labels, lengths)
-    missing = (params.present_margin - lengths).clamp_min(0).square()
-    surplus = (lengths - params.absent_margin).clamp_min(0).square()
-    return (present * missing + params.absent_weight * (1 - present) * surplus).sum(-1)
-
-
-def _one_hot(labels: Tensor, like: Tensor) -> Tensor:
-    """1 at the class `labels [B]`, else 0, as `like [B, n]`; `one_hot` of the library is unknown to `vmap`."""
-    return (labels.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like)
 
 
 def routing_updates(params: CapsNetModelParams) -> int | None:
@@ -165,9 +129,14 @@ class CapsNet(Model):
         """
         if self.decoder is None:
             raise ValueError("this network has no decoder")
-        chosen = _one_hot(labels, capsules[..., 0]).unsqueeze(-1)
+        chosen = one_hot(labels, capsules[..., 0]).unsqueeze(-1)
         pixels = self.decoder((capsules * chosen).flatten(1))
         return pixels.unflatten(-1, (1, self.image_size, self.image_size))
+
+    def margin_loss(self, lengths: Tensor, labels: Tensor) -> Tensor:
+        """Equation 3 of each image `[B]`, of the class capsules' `lengths [B, n]`."""
+        params = self.params
+        return margin_loss(lengths, labels, params.present_margin, params.absent_margin, params.absent_weight)
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
@@ -182,7 +151,7 @@ class CapsNet(Model):
             raise ValueError("CapsNet learns from labels")
         capsules = self.encode(images)
         lengths = capsules.norm(dim=-1)
-        loss = margin = margin_loss(lengths, labels, self.params).mean()
+        loss = margin = self.margin_loss(lengths, labels).mean()
         metrics = {"margin_loss": margin.detach(), "accuracy": (lengths.argmax(-1) == labels).float().mean()}
         if self.decoder is not None:
             error = (self.decode(capsules, labels) - images).square().flatten(1).sum(-1).mean()

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.files import write_bytes
-from pipeline.params import Params
+from pipeline.params import CLASSIFIERS, Params
 from pipeline.reports import (
     attention_figures,
     capsnet_figures,
@@ -82,11 +82,11 @@ def companions(params: Params, names: Sequence[str]) -> list[list[str]]:
     """Runs to be shown together: each capsule run with the first SCAE and the first VAE trained on the same images.
 
     Images are the same when the data set and the augmentation are. Where no SCAE is, one on the same source stands in,
-    for its protocol has a canvas and shifts of its own. SCAEs and VAEs without a capsule run stand alone. CapsNets,
-    which learn from labels, have a table of their own.
+    for its protocol has a canvas and shifts of its own. SCAEs and VAEs without a capsule run stand alone. Classifiers
+    have tables of their own.
     """
 
-    names = [name for name in names if params.runs[name].variant != "capsnet"]
+    names = [name for name in names if params.runs[name].variant not in CLASSIFIERS]
 
     def images(name: str) -> tuple[Any, ...]:
         run = params.runs[name]
@@ -142,7 +142,7 @@ def draw_all(results: Results, params: Params, written: Written) -> Iterator[Dra
 
 def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     for run, settings in params.runs.items():
-        if settings.variant == "capsnet":
+        if settings.variant in CLASSIFIERS:
             continue  # whose figure has all conditions in it
         metrics = ("loss" if settings.variant in _WITHOUT_BOUND else "bound", "pixel_error")
         columns = ("replica", "epoch", *(f"{part}_{metric}" for metric in metrics for part in ("train", "validation")))

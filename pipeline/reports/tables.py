@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.files import write_text
-from pipeline.params import Params
+from pipeline.params import CLASSIFIERS, Params
 from pipeline.reports import attention_tables, capsnet_tables, failure_tables, regression_tables
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
@@ -176,7 +176,7 @@ def clusters(results: Results, params: Params, written: Written) -> list[Table]:
     rows: list[Row] = []
     for run, settings in params.runs.items():
         numbers = results.numbers("evaluate", run)
-        if numbers is None or settings.variant == "capsnet":
+        if numbers is None or settings.variant in CLASSIFIERS:
             continue
         for features in numbers.names("kmeans"):
             found = numbers.measured("kmeans", features)

@@ -39,7 +39,7 @@ def trained(variant: str, seeds: list[int], groups: list[list[int]], rotation: f
 def in_double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Everything in float64, where rounding errors are too small to be learnt from."""
     augment = gradient.augment
-    monkeypatch.setattr(gradient, "augment", lambda *arguments: augment(*arguments).double())
+    monkeypatch.setattr(gradient, "augment", lambda *arguments, **named: augment(*arguments, **named).double())
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -98,7 +98,7 @@ def test_both_readings_of_an_iteration(iterations: int, counting: str, updates: 
 
 def test_margin_loss_by_hand() -> None:
     lengths = torch.tensor([[0.95, 0.3, 0.05], [0.4, 0.1, 0.0], [0.5, 0.05, 0.9]])
-    found = margin_loss(lengths, torch.tensor([0, 0, 1]), params())
+    found = margin_loss(lengths, torch.tensor([0, 0, 1]), 0.9, 0.1, 0.5)
     expected = [0.5 * 0.2**2, 0.5**2, 0.85**2 + 0.5 * (0.4**2 + 0.8**2)]
     torch.testing.assert_close(found, torch.tensor(expected))
 
@@ -112,7 +112,7 @@ def test_scalings_of_the_reconstruction(images: Tensor, scaling: str, factor: fl
     drawn = net.decode(capsules, labels)
     error = ((drawn - images) ** 2).sum((1, 2, 3)).mean()
     torch.testing.assert_close(metrics["pixel_error"], error)
-    torch.testing.assert_close(metrics["margin_loss"], margin_loss(capsules.norm(dim=-1), labels, net.params).mean())
+    torch.testing.assert_close(metrics["margin_loss"], net.margin_loss(capsules.norm(dim=-1), labels).mean())
     torch.testing.assert_close(loss, metrics["margin_loss"] + 0.25 * factor * error)
     right = (capsules.norm(dim=-1).argmax(1) == labels).float().mean()
     assert metrics["accuracy"] == right

@@ -1,0 +1,51 @@
+"""What networks do first with images `[B, C, S, S]`."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def standardise(images: Tensor) -> Tensor:
+    """Each image with mean 0 and variance 1 over its pixels and channels; an even one becomes 0."""
+    centred = images - images.mean((-3, -2, -1), keepdim=True)
+    variance = centred.square().mean((-3, -2, -1), keepdim=True)
+    count = images.shape[-3:].numel()
+    return centred / variance.clamp_min(1 / count**2).sqrt()
+
+
+class ChannelsLastConvolution(nn.Module):
+    """A convolution whose kernels are stored with their channels last.
+
+    That makes it compute with channels last, which is faster, and leaves the numbers of a capsule side by side; the
+    order of storage, not a call, says so, because calls about it are unknown to `vmap`.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
+        super().__init__()
+        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
+        self.weight = nn.Parameter(like.weight.detach().permute(0, 2, 3, 1).contiguous())  # (out, k, k, in)
+        self.bias = nn.Parameter(like.bias.detach())  # type: ignore[union-attr]
+        self.stride, self.padding = stride, padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, in, H, H]` to `[B, out, H', H']`."""
+        weight = self.weight.permute(0, 3, 1, 2)
+        return F.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+def centre_crop(images: Tensor, size: int) -> Tensor:
+    """The middle `size x size` pixels of images `[..., S, S]`."""
+    first = (images.shape[-1] - size) // 2
+    return images[..., first : first + size, first : first + size]
+
+
+def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
+    """From images `[B, C, S, S]`, the squares whose upper left corners are at `places [B, 2]` (row, column)."""
+    along = torch.arange(size, device=images.device)
+    rows = (places[:, 0, None] + along)[:, None, :, None]  # (B, 1, size, 1)
+    columns = (places[:, 1, None] + along)[:, None, None, :]  # (B, 1, 1, size)
+    image = torch.arange(len(images), device=images.device)[:, None, None, None]
+    channel = torch.arange(images.shape[1], device=images.device)[None, :, None, None]
+    return images[image, channel, rows, columns]

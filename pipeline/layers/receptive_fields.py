@@ -1,0 +1,72 @@
+"""Which capsules see which: receptive fields of convolutional capsules, and sums over all parents of a child.
+
+A layer of `H x H` positions below, seen through kernels of `K x K` positions that move by a stride, has `p` parent
+positions, `H' = (H - K) // stride + 1` a side; each sees `k = K K` positions. A child is seen by several parent
+positions (by one in a corner, by none where the stride leaves an edge over).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.errors import UserError
+
+
+class ReceptiveFields:
+    """The receptive fields of one layer.
+
+    Attributes:
+        side: H', parent positions a side.
+        children: the positions below that each parent position sees, row by row, `[p, k]`.
+        counts: how many parent positions see each position below, `[X]`, X = H H.
+
+    Raises:
+        UserError: the kernel is larger than the layer below.
+    """
+
+    def __init__(self, height: int, kernel: int, stride: int) -> None:
+        if kernel > height:
+            raise UserError(f"kernels of {kernel}x{kernel} capsules see more than the {height}x{height} below them")
+        self.side = (height - kernel) // stride + 1
+        place = torch.arange(height * height).view(1, 1, height, height).double()
+        columns = torch.nn.functional.unfold(place, kernel, stride=stride)[0]  # (k, p)
+        self.children = columns.T.round().long().contiguous()
+        self.counts = torch.bincount(self.children.flatten(), minlength=height * height)
+        self._slots = _places_of(self.children.flatten(), height * height)
+
+    def to(self, device: torch.device) -> ReceptiveFields:
+        """The same, its indices on `device`."""
+        self.children, self.counts = self.children.to(device), self.counts.to(device)
+        self._slots = self._slots.to(device)
+        return self
+
+    def gather(self, below: Tensor) -> Tensor:
+        """What each parent position sees of `below [B, X, ...]`: `[B, p, k, ...]`."""
+        p, k = self.children.shape
+        return below.index_select(1, self.children.flatten()).unflatten(1, (p, k))
+
+    def sum(self, seen: Tensor) -> Tensor:
+        """Sums over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; 0 where there are none."""
+        return self._slotted(seen, 0.0).sum(2)
+
+    def amax(self, seen: Tensor) -> Tensor:
+        """The largest over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; -inf for none."""
+        return self._slotted(seen, -torch.inf).amax(2)
+
+    def _slotted(self, seen: Tensor, fill: float) -> Tensor:
+        """What the parents of each child hold for it, `[B, X, most parent positions, ...]`, filled up with `fill`."""
+        flat = seen.flatten(1, 2)
+        filled = torch.cat([flat, flat.new_full((len(flat), 1, *flat.shape[2:]), fill)], 1)
+        return filled.index_select(1, self._slots.flatten()).unflatten(1, self._slots.shape)
+
+
+def _places_of(children: Tensor, count: int) -> Tensor:
+    """Where each of 0 to `count` - 1 stands among `children`, `[count, most]`; rows are filled up with their length."""
+    order = children.argsort(stable=True)
+    ranked = children[order]
+    first = torch.searchsorted(ranked, torch.arange(count))
+    rank = torch.arange(len(children)) - first[ranked]
+    places = torch.full((count, int(rank.max()) + 1), len(children))
+    places[ranked, rank] = order
+    return places
