@@ -290,6 +290,10 @@ class MatrixCapsulesModelParams(Section):
     damping: float = Field(ge=0, lt=1, description="share of the mean before in the new mean")
     variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
     activation_scale: float = Field(gt=0, le=1e6, description="nats that a parameter beta_a of 1 stands for")
+    centring: bool = Field(
+        description="before training, beta_u is set so that, on some images, the average capsule neither costs nor "
+        "saves; else it starts as told"
+    )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
     primary_pose_sd: float = Field(gt=0, le=10, description="of weights of primary poses at the start")

@@ -65,6 +65,13 @@ def route(
 
 
 @torch.no_grad()
+def cast_votes(poses: Tensor, transformations: Tensor, routing: Routing) -> Tensor:
+    """Votes `[B, p, D, N, P]` of these few images, offsets added."""
+    both = _squared(routing.fields.gather(poses), transformations, routing.offsets, _Buffers())
+    return both[..., : poses.shape[-1]]
+
+
+@torch.no_grad()
 def history(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> list[Step]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,6 +15,9 @@ class Classifier(Model):
     """A network from images `[B, C, S, S]` in [0, 1] to one number for each class, the larger the likelier."""
 
     noise_size = 0
+
+    scores_are_activations: ClassVar[bool] = False
+    """Whether scores are activations between 0 and 1, not logits."""
 
     @abstractmethod
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:

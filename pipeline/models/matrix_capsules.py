@@ -17,12 +17,15 @@ from torch import Tensor, nn
 
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
-from pipeline.layers.em_routing import Routing, Step, history, route
+from pipeline.layers.em_routing import Routing, Step, cast_votes, history, route
 from pipeline.layers.images import ChannelsLastConvolution, standardise
 from pipeline.layers.m_steps import MStep
 from pipeline.layers.receptive_fields import ReceptiveFields
 from pipeline.models.classifier import Classifier
 from pipeline.params import MatrixCapsulesModelParams, RoutingLayerParams
+
+_CENTRED_ON = 64
+"""Images that betas are centred on."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -114,6 +117,16 @@ class RoutedCapsules(nn.Module):
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
         return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
 
+    def centre(self, capsules: tuple[Tensor, Tensor]) -> None:
+        """Set beta_u so that the mean log sd of each type's votes, on these capsules, costs nothing."""
+        parents = self.steps(capsules)[-1].parents
+        log_sd = -0.5 * (-2 * parents.quadratic).log()  # (B, p, D, P)
+        self.beta_u.copy_(-log_sd.mean((0, 1, 3)))
+
+    def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
+        """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
+        return cast_votes(capsules[0], self.full_transformations(), self.routing())
+
     def steps(self, capsules: tuple[Tensor, Tensor]) -> list[Step]:
         """Every iteration."""
         return history(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
@@ -143,6 +156,7 @@ class MatrixCapsules(Classifier):
         UserError: a layer's kernels see more than there is below it.
     """
 
+    scores_are_activations = True
     stackable = False  # routing keeps a device busy with the votes of one network
 
     def __init__(self, params: MatrixCapsulesModelParams, image_size: int) -> None:
@@ -180,6 +194,15 @@ class MatrixCapsules(Classifier):
         for layer in self.routed:
             found.append(layer(found[-1]))
         return found
+
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+        """Before the first epoch, centre what activations come from, layer after layer, if asked to."""
+        if epoch == 0 and self.params.centring:
+            with torch.no_grad():
+                capsules = self.primary(self.first(standardise(images[:_CENTRED_ON])).relu())
+                for layer in self.routed:
+                    layer.centre(capsules)
+                    capsules = layer(capsules)
 
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
         """Activations of the class capsules `[B, n]`."""
