@@ -137,7 +137,7 @@ def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
 
 
 def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
-    """Brightness `[V, size, size]` (0 black, 1 white) of one solid a picture.
+    """Brightness `[V, size, size]` (0 black, 1 white) of one solid a picture, which must lie before the camera.
 
     Args:
         solids: `V` of them. Pictures of the same solid should hold the same object: it is described only once.
@@ -146,9 +146,9 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
     """
     side = RAYS * size
     positions = ray_positions(size)
-    kinds = {id(solid): solid for solid in solids}
+    kinds = {id(solid): solid for solid in solids}  # each solid once
     number = {key: index for index, key in enumerate(kinds)}
-    kind = np.array([number[id(solid)] for solid in solids], np.int64)
+    kind = np.array([number[id(solid)] for solid in solids], np.int64)  # of each picture
     nearest = np.full(len(solids) * side * side, np.inf)
     bright = np.repeat(lights.background, side * side)
     for slot in range(max(map(len, kinds.values()), default=0)):
@@ -166,7 +166,7 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
             meet = _meet_rounds if sort is Round else _meet_blocks
             ray, distance, normals = meet(surfaces[which], placed, rays)
             pixels = views[rays.job[ray]] * (side * side) + rays.pixel[ray]
-            seen = np.flatnonzero(distance < nearest[pixels])
+            seen = np.flatnonzero(distance < nearest[pixels])  # no pixel comes twice: a picture has one n-th piece
             pixels, view = pixels[seen], views[rays.job[ray[seen]]]
             nearest[pixels] = distance[seen]
             bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
@@ -304,7 +304,8 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
 def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     """Where rays meet pieces between the planes `[J, 6, 4]`.
 
-    A ray enters by the last of the planes that it crosses inwards, if it crosses none outwards before."""
+    A ray enters by the last of the planes that it crosses inwards, if it crosses none outwards before.
+    """
     room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], placed.eye)
     dx, dy, dz = rays.direction
     job = rays.job
