@@ -36,9 +36,16 @@ class Section(BaseModel):
 class DatasetParams(Section):
     """One data set: where it comes from and how it is split."""
 
-    source: Literal["digits", "mnist", "fashion-mnist"] = Field(description="entry of the registry of sources")
+    source: Literal[
+        "digits", "mnist", "fashion-mnist", "cifar10", "smallnorb", "smallnorb48", "smallnorb48-posed", "toys"
+    ] = Field(description="entry of the registry of sources")
     train: int = Field(ge=1, description="training images kept (the first ones of the training part)")
-    canvas: int = Field(ge=28, le=256, description="pixels: side of the black canvas the images are centred on")
+    canvas: int = Field(
+        ge=28,
+        le=256,
+        description="pixels: side of the black canvas the images are centred on; at least that of the images, which "
+        "is 28, of CIFAR-10 32, of smallNORB and the toys 48",
+    )
     validation: int = Field(ge=1, description="images held out of the official training part for model choices")
     test: int = Field(ge=1, description="test images kept (the first ones of the test part)")
     split_seed: int | None = Field(
@@ -748,7 +755,19 @@ class Params(Section):
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: the GPU where there is one")
-    sources: list[Literal["digits", "mnist", "fashion-mnist", "affnist"]] = Field(description="raw data to download")
+    sources: list[
+        Literal[
+            "digits",
+            "mnist",
+            "fashion-mnist",
+            "affnist",
+            "cifar10",
+            "smallnorb",
+            "smallnorb48",
+            "smallnorb48-posed",
+            "toys",
+        ]
+    ] = Field(description="raw data to download")
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, Run]
     evaluate: EvaluateParams

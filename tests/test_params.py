@@ -133,7 +133,8 @@ def test_every_number_can_say_what_it_allows(values: dict[str, Any]) -> None:
         (
             "sources",
             ["digits", "norb"],
-            "Input should be 'digits', 'mnist', 'fashion-mnist' or 'affnist' (found 'norb')",
+            "Input should be 'digits', 'mnist', 'fashion-mnist', 'affnist', 'cifar10', 'smallnorb', 'smallnorb48', "
+            "'smallnorb48-posed' or 'toys' (found 'norb')",
         ),
         ("profile", "Quick", "String should match pattern '^[a-z0-9][a-z0-9-]*$' (found 'Quick')"),
     ],

@@ -1,7 +1,7 @@
 """Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
 
 The images keep the order and the bytes they are published in; the split is made of indices into them, drawn from a
-seed.
+seed. Of images that are rendered only those of the split are.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from pipeline.data import cifar, norb, toys
 from pipeline.data.formats import read_affnist, read_digits, read_idx
+from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
 from pipeline.errors import UserError
 from pipeline.files import atomic_path
 from pipeline.params import DatasetParams
 
 PARTS = ("train", "validation", "test")
 
-PUBLISHED_CANVAS = 28
-"""Pixels a side of the images of every source."""
+POSED_TEST_INSTANCES = (3, 5)
+"""Instances of smallNORB's test part that test where it is all there is to learn from, too; 0, 1 and 2 train."""
 
 _FORMAT = "capsules data set 1"
 _DIGITS = tuple("0123456789")
@@ -67,13 +69,22 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Published:
-    """A data set as it is published. Its last `test` images are the official test part; 0 where there is none."""
+    """A data set as it is published.
+
+    Attributes:
+        images: `[N, C, side, side]` uint8, or a function that makes those of the indices `[n]` given to it.
+        side: pixels a side.
+        test: its last so many images are the official test part; 0 where there is none.
+        factors: what else is known of each image, `[N]` each.
+    """
 
     label: str
-    images: NDArray[np.uint8]
+    images: NDArray[np.uint8] | Callable[[NDArray[np.int64]], NDArray[np.uint8]]
     labels: NDArray[np.int64]
+    side: int
     test: int
     classes: tuple[str, ...] = field(default=_DIGITS)
+    factors: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
 
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
@@ -83,25 +94,39 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     part is shuffled by `split_seed`, so that its first images are a fair sample of it. Fewer training images leave the
     validation and test images as they are.
 
+    Factors: smallNORB and toys have `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to 5),
+    -1 where unknown; the category is the label.
+
     Args:
         name: key of the data set in params.yaml.
         raw: folder of the source's downloaded files.
 
     Raises:
-        DatasetError: more images are asked for than there are.
+        DatasetError: more images are asked for than there are, or a canvas that they do not fit on.
         FormatError: a file is missing, damaged or foreign.
     """
     published = _READERS[params.source](raw)
-    label = (
-        published.label if params.canvas == PUBLISHED_CANVAS else f"{published.label}, {params.canvas}x{params.canvas}"
-    )
+    side, label = published.side, published.label
+    if params.canvas < side:
+        raise DatasetError(
+            f"datasets.{name}: canvas {params.canvas} is too small for the images of {label}, which have {side}x{side} "
+            f"pixels: give {side} or more"
+        )
+    split = _split(name, params, published)
+    if callable(published.images):
+        kept, places = np.unique(np.concatenate([split[part] for part in PARTS]), return_inverse=True)
+        images, labels = published.images(kept), published.labels[kept]
+        factors = {factor: values[kept] for factor, values in published.factors.items()}
+        split = dict(zip(PARTS, np.split(places, np.cumsum([len(split[part]) for part in PARTS[:-1]])), strict=True))
+    else:
+        images, labels, factors = published.images, published.labels, published.factors
     return Dataset(
         name=name,
-        label=label,
-        images=_centred(published.images, params.canvas),
-        labels=published.labels,
-        factors={},
-        split=_split(name, params, published),
+        label=label if params.canvas == side else f"{label}, {params.canvas}x{params.canvas}",
+        images=_centred(images, params.canvas),
+        labels=labels,
+        factors=dict(factors),
+        split=split,
         classes=published.classes,
     )
 
@@ -110,7 +135,7 @@ def _centred(images: NDArray[np.uint8], canvas: int) -> NDArray[np.uint8]:
     """Images `[N, C, H, H]` in the middle of a black canvas, up and to the left of it where it cannot be exact."""
     free = canvas - images.shape[-1]
     before, after = free // 2, free - free // 2
-    return np.pad(images, ((0, 0), (0, 0), (before, after), (before, after)))
+    return np.pad(images, ((0, 0), (0, 0), (before, after), (before, after))) if free else images
 
 
 def build_affnist(raw: Path, versions: int = 32) -> Dataset:
@@ -196,7 +221,7 @@ def _enlarge(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _digits(raw: Path) -> _Published:
     images, labels = read_digits(raw / "digits.csv.gz")
-    return _Published("digits (scikit-learn)", _enlarge(images)[:, None], labels, test=0)
+    return _Published("digits (scikit-learn)", _enlarge(images)[:, None], labels, side=28, test=0)
 
 
 def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
@@ -212,15 +237,79 @@ def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
             )
         images.append(pixels)
         labels.append(numbers)
+    whole = np.concatenate(images)[:, None]
+    return _Published(label, whole, np.concatenate(labels).astype(np.int64), whole.shape[-1], len(labels[1]), classes)
+
+
+def _cifar10(raw: Path) -> _Published:
+    images, labels = cifar.read_cifar10(raw / "cifar-10-python.tar.gz")
+    return _Published("CIFAR-10", images, labels, cifar.SIZE, cifar.TEST, cifar.CLASSES)
+
+
+def _norb(label: str, train: norb.NorbPart, test: norb.NorbPart) -> _Published:
     return _Published(
-        label, np.concatenate(images)[:, None], np.concatenate(labels).astype(np.int64), len(labels[1]), classes
+        label,
+        np.concatenate([train.images, test.images]),
+        np.concatenate([train.category, test.category]),
+        norb.SIZE,
+        len(test.images),
+        norb.CATEGORIES,
+        {name: np.concatenate([train.factors[name], test.factors[name]]) for name in train.factors},
     )
+
+
+def _smallnorb(raw: Path) -> _Published:
+    return _norb("smallNORB", *(norb.read_smallnorb(raw, prefix) for prefix in (NORB_TRAINING, NORB_TESTING)))
+
+
+def _smallnorb48(raw: Path) -> _Published:
+    train, test = (norb.read_smallnorb48(raw / f"{part}.npz", posed=part == "test") for part in ("train", "test"))
+    return _norb("smallNORB (JPEG-derived)", train, test)
+
+
+def _smallnorb48_posed(raw: Path) -> _Published:
+    """The official test part alone, for studies of viewpoints: those of the training part are not known."""
+    whole = norb.read_smallnorb48(raw / "test.npz", posed=True)
+    is_test = np.isin(whole.factors["instance"], POSED_TEST_INSTANCES)
+    train, test = (_of_part(whole, chosen) for chosen in (~is_test, is_test))
+    return _norb("smallNORB test part by instance (JPEG-derived)", train, test)
+
+
+def _of_part(part: norb.NorbPart, chosen: NDArray[np.bool_]) -> norb.NorbPart:
+    factors = {name: values[chosen] for name, values in part.factors.items()}
+    return norb.NorbPart(part.images[chosen], part.category[chosen], factors)
+
+
+def _toys(_: Path) -> _Published:
+    """Every category, elevation, azimuth and lighting of every instance, those of smallNORB's training part first."""
+    instances = norb.TRAIN_INSTANCES + norb.TEST_INSTANCES
+    counts = (len(norb.CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), toys.LIGHTINGS)
+    grid = np.indices((len(instances), *counts)).reshape(1 + len(counts), -1)
+    instance = np.array(instances)[grid[0]]
+    category, elevation, azimuth, lighting = grid[1:]
+
+    def images(chosen: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return toys.render(category[chosen], instance[chosen], azimuth[chosen], elevation[chosen], lighting[chosen])
+
+    factors = {
+        "instance": instance,
+        "azimuth": np.array(toys.AZIMUTHS)[azimuth],
+        "elevation": np.array(toys.ELEVATIONS)[elevation],
+        "lighting": lighting,
+    }
+    test = int(np.isin(instance, norb.TEST_INSTANCES).sum())
+    return _Published("toys (stand-in)", images, category, toys.SIZE, test, norb.CATEGORIES, factors)
 
 
 _READERS: dict[str, Callable[[Path], _Published]] = {
     "digits": _digits,
     "mnist": lambda raw: _idx_pairs(raw, "MNIST", _DIGITS),
     "fashion-mnist": lambda raw: _idx_pairs(raw, "Fashion-MNIST", _CLOTHES),
+    "cifar10": _cifar10,
+    "smallnorb": _smallnorb,
+    "smallnorb48": _smallnorb48,
+    "smallnorb48-posed": _smallnorb48_posed,
+    "toys": _toys,
 }
 
 

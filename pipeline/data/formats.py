@@ -34,7 +34,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     Raises:
         FormatError: the file is missing, not gzip'd, cut short, too long, or not idx of unsigned bytes.
     """
-    content = _gunzip(path)
+    content = gunzip(path)
     if len(content) < 4 or content[:2] != b"\0\0":
         raise FormatError(f"{path} is not an idx file (it starts with {content[:4].hex(' ') or 'nothing'})")
     kind, dimensions = content[2], content[3]
@@ -62,7 +62,7 @@ def read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         FormatError: the file is missing, damaged, or holds anything else.
     """
     try:
-        table = np.loadtxt(io.StringIO(_gunzip(path).decode("ascii")), delimiter=",", ndmin=2)
+        table = np.loadtxt(io.StringIO(gunzip(path).decode("ascii")), delimiter=",", ndmin=2)
     except ValueError as error:
         raise FormatError(f"{path} is not a table of numbers: {error}") from None
     pixels, labels = table[:, :-1], table[:, -1]
@@ -117,7 +117,7 @@ def _mat_files(path: Path) -> Iterator[tuple[str, bytes]]:
     if path.suffix != ".zip":
         yield str(path), _read(path)
         return
-    _check_there(path)
+    check_there(path)
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
@@ -133,7 +133,8 @@ def _number(name: str) -> tuple[int, str]:
     return int(digits[-1]) if digits else 0, name
 
 
-def _gunzip(path: Path) -> bytes:
+def gunzip(path: Path) -> bytes:
+    """What a gzip'd file holds. Raises `FormatError` where it is missing or damaged."""
     try:
         return gzip.decompress(_read(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -141,10 +142,11 @@ def _gunzip(path: Path) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    _check_there(path)
+    check_there(path)
     return path.read_bytes()
 
 
-def _check_there(path: Path) -> None:
+def check_there(path: Path) -> None:
+    """Raise `FormatError` where a downloaded file is missing."""
     if not path.is_file():
         raise FormatError(f"{path} is missing: run the download stage of its source first")

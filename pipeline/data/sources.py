@@ -21,7 +21,7 @@ from tqdm import tqdm
 from urllib3.exceptions import HTTPError
 
 from pipeline.errors import UserError
-from pipeline.files import FileWriteError
+from pipeline.files import FileWriteError, write_text
 
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
 """The environment variable that names a mirror of the user's own, given to `fetch` by the stages."""
@@ -46,12 +46,17 @@ class Source:
     """Files that belong together.
 
     Attributes:
-        mirrors: URLs (or folders) to which a file's name is appended, tried in this order.
+        mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty where the files can
+            only be had from a mirror of the user's own.
         files: SHA-256 of each file, by name.
+        folder: the folder of a mirror of the user's own that holds the files; the source's name where empty.
+        note: for a source without files: what takes their place. It is left in its folder to be read.
     """
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
+    folder: str = ""
+    note: str = ""
 
 
 def _packaged(package: str, folder: str) -> str:
@@ -60,6 +65,18 @@ def _packaged(package: str, folder: str) -> str:
     places = found.submodule_search_locations if found else None
     return str(Path(places[0], folder)) if places else f"{package} is not installed"
 
+
+NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
+NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
+"""What the names of smallNORB's files begin with: categories x instances x elevations x azimuths x ..."""
+
+_SMALLNORB48 = {
+    "train.npz": "b88f9fd1e4e60d5d24771e6474f3cb4a991dc179a98a16ae362d04d53f2cde9d",
+    "test.npz": "6a6a6563c2337587493d06a098e45079b313af83999d18db4052ef2f7ad67ea4",
+}
+
+NOTE = "README.txt"
+"""The one file in the folder of a source without files."""
 
 SOURCES = {
     "digits": Source(
@@ -94,6 +111,25 @@ SOURCES = {
         mirrors=("https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/",),
         files={"test_batches.zip": "83f829c01c021fa731e062e7671b0075a3e8de0a511fb6b5d403458528d0e0d1"},
     ),
+    "cifar10": Source(
+        mirrors=("https://www.cs.toronto.edu/~kriz/",),
+        files={"cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
+    ),
+    "smallnorb": Source(
+        mirrors=("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",),
+        files={
+            f"{NORB_TRAINING}-dat.mat.gz": "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
+            f"{NORB_TRAINING}-cat.mat.gz": "2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
+            f"{NORB_TRAINING}-info.mat.gz": "de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",
+            f"{NORB_TESTING}-dat.mat.gz": "cf7104eed3e51174d2f65b66d1e5878b9da233b886f161b0d88f4510ba2c7474",
+            f"{NORB_TESTING}-cat.mat.gz": "ecaf6d5bb8c3bc5eab9cf0258f6d2198dd474e016e374836fc097f2e5ff509ff",
+            f"{NORB_TESTING}-info.mat.gz": "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
+        },
+    ),
+    # Nobody publishes these two: smallNORB decoded from JPEG copies and halved, for where its own server is down.
+    "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
+    "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
+    "toys": Source(mirrors=(), files={}, note="There is nothing to download: preprocess renders the toys itself.\n"),
 }
 """The registry, by the names that `datasets.<name>.source` in params.yaml may take, and affNIST for the evaluation."""
 
@@ -101,27 +137,36 @@ SOURCES = {
 def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> list[Path]:
     """Bring every file of a source into `folder`, and return their paths. Files that are there and right stay.
 
+    A source without files is given its note, so that its folder is there to be depended on.
+
     Args:
         name: a key of `SOURCES`.
         folder: where the finished files lie. None appears there before its hash was found right.
         partial: where unfinished ones are kept, to be continued by a later call.
-        mirror: a folder or URL that holds `<name>/<file>`, tried before all others.
+        mirror: a folder or URL that holds `<name>/<file>` (or `<folder>/<file>`, where the source names one), tried
+            before all others.
 
     Raises:
         DownloadError: a file could not be had anywhere with the right content.
         FileWriteError: it could not be written: the disk is full, the folder is not writable, and the like.
     """
     source = SOURCES[name]
-    places = [*([_join(mirror, f"{name}/")] if mirror else []), *source.mirrors]
-    return [_fetch_file(name, file, source.files[file], places, folder, partial) for file in source.files]
+    if not source.files:
+        write_text(folder / NOTE, source.note)
+        return [folder / NOTE]
+    places = [*([_join(mirror, f"{source.folder or name}/")] if mirror else []), *source.mirrors]
+    return [_fetch_file(name, file, source, places, folder, partial) for file in source.files]
 
 
-def _fetch_file(name: str, file: str, expected: str, places: list[str], folder: Path, partial: Path) -> Path:
+def _fetch_file(name: str, file: str, source: Source, places: list[str], folder: Path, partial: Path) -> Path:
+    expected = source.files[file]
     target = folder / file
     try:
         folder.mkdir(parents=True, exist_ok=True)
         partial.mkdir(parents=True, exist_ok=True)
-        if target.exists() and pooch.file_hash(str(target)) != expected:
+        if target.exists():
+            if pooch.file_hash(str(target)) == expected:
+                return target
             _log.warning("%s is damaged: getting it again", target)
             target.unlink()
         # The hash in its name keeps a file of another source, or of an older registry, from being continued.
@@ -140,13 +185,15 @@ def _fetch_file(name: str, file: str, expected: str, places: list[str], folder: 
             f"cannot write {where}: {error.strerror or error}. Earlier files are untouched."
         ) from error
 
-    lines = "\n".join(f"  {reason}" for reason in reasons)
+    nowhere = [] if source.mirrors else ["no public mirror serves it"]
+    lines = "\n".join(f"  {reason}" for reason in [*reasons, *nowhere])
+    own = f"{source.folder or name}/{file}"
     asked = {each.reached for each in reasons}
     offline = "No server could be reached: is there a network? " if False in asked and True not in asked else ""
     kept = "What was received is kept, and continued next time. " if download.partial.exists() else ""
     raise DownloadError(
         f"cannot get {file} of {name} (SHA-256 {expected}):\n{lines}\n{offline}{kept}"
-        f"To use a copy of your own, set {MIRROR_VARIABLE} to a folder or URL that holds {name}/{file}."
+        f"To use a copy of your own, set {MIRROR_VARIABLE} to a folder or URL that holds {own}."
     )
 
 

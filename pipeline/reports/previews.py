@@ -14,12 +14,16 @@ PER_CLASS = 10
 
 @in_house_style
 def preview(dataset: Dataset) -> Figure:
-    """The first ten training images of each class, one row a class. Of several channels the first is shown."""
+    """The first ten training images of each class, one row a class.
+
+    Three channels are colours; of any other number the first is shown, the left picture of a stereo pair.
+    """
     images, labels = dataset.part("train")
+    shown = images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images[:, 0]
     rows = []
     for number in np.unique(labels):
         name = dataset.classes[number] if number < len(dataset.classes) else str(number)
-        rows.append((name, images[labels == number][:PER_CLASS, 0] / 255))
+        rows.append((name, shown[labels == number][:PER_CLASS] / 255))
     figure = image_rows(rows)
     figure.axes[0].set_title(f"{dataset.label}: {len(labels):,} training images, the first {PER_CLASS} of each class")
     return figure

@@ -18,6 +18,7 @@ from scipy import ndimage
 from scipy.io import savemat
 from sklearn.datasets import load_digits
 
+from pipeline.data import cifar, toys
 from pipeline.data.datasets import (
     PARTS,
     Dataset,
@@ -29,6 +30,7 @@ from pipeline.data.datasets import (
 )
 from pipeline.data.formats import FormatError
 from pipeline.data.sources import fetch
+from pipeline.data.viewpoints import ViewpointError, split_viewpoints
 from pipeline.files import FileWriteError
 from pipeline.params import DatasetParams
 
@@ -321,3 +323,173 @@ def test_a_larger_canvas_keeps_the_pixels_in_its_middle_and_says_so(
     np.testing.assert_array_equal(padded.images[..., 6:34, 6:34], plain.images)
     assert padded.images.sum() == plain.images.sum()
     assert padded.label == "MNIST, 40x40"
+
+
+def toys_dataset(tmp_path: Path, **changes: Any) -> Dataset:
+    sizes = {"canvas": 48, "train": 60, "validation": 20, "test": 40}
+    return build_dataset("toys", params("toys", **{**sizes, **changes}), tmp_path / "nowhere")
+
+
+def test_toys_are_rendered_for_the_split_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = []
+    render = toys.render
+    monkeypatch.setattr(toys, "render", lambda *factors: rendered.append(len(factors[0])) or render(*factors))
+    built = toys_dataset(tmp_path)
+    assert rendered == [120]
+    assert (built.images.shape, built.images.dtype) == ((120, 2, 48, 48), np.uint8)
+    assert {part: len(built.split[part]) for part in PARTS} == {"train": 60, "validation": 20, "test": 40}
+    assert sorted(np.concatenate([built.split[part] for part in PARTS])) == list(range(120))
+    assert (built.label, built.classes) == ("toys (stand-in)", ("animal", "human", "airplane", "truck", "car"))
+
+
+def test_toys_of_the_test_part_are_others_than_those_of_training(tmp_path: Path) -> None:
+    """The published split: instances 4, 6, 7, 8, 9 train, 0, 1, 2, 3, 5 test; drawn evenly from all there is."""
+    built = toys_dataset(tmp_path)
+    instances = {part: set(built.factors["instance"][built.split[part]].tolist()) for part in PARTS}
+    assert instances == {"train": {4, 6, 7, 8, 9}, "validation": {4, 6, 7, 8, 9}, "test": {0, 1, 2, 3, 5}}
+    assert set(built.labels.tolist()) == set(range(5))
+    assert set(built.factors["azimuth"].tolist()) == set(range(0, 360, 20))
+    assert set(built.factors["elevation"].tolist()) == set(range(30, 75, 5))
+    assert set(built.factors["lighting"].tolist()) == set(range(6))
+
+
+def test_toys_look_as_their_labels_and_factors_say(tmp_path: Path) -> None:
+    built = toys_dataset(tmp_path)
+    factors = built.factors
+    again = toys.render(
+        built.labels, factors["instance"], factors["azimuth"] // 20, factors["elevation"] // 5 - 6, factors["lighting"]
+    )
+    np.testing.assert_array_equal(built.images, again)
+
+
+def test_no_toy_is_drawn_twice_and_smaller_parts_begin_larger_ones(tmp_path: Path) -> None:
+    large, small = toys_dataset(tmp_path), toys_dataset(tmp_path, train=10, test=7)
+    for part, count in (("train", 10), ("validation", 20), ("test", 7)):
+        np.testing.assert_array_equal(large.part(part)[0][:count], small.part(part)[0])
+        np.testing.assert_array_equal(large.part(part)[1][:count], small.part(part)[1])
+    views = np.stack([large.labels, *large.factors.values()], axis=1)
+    assert len(np.unique(views, axis=0)) == 120
+
+
+def test_toys_give_the_same_bytes_every_time(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save_dataset(tmp_path / name, toys_dataset(tmp_path))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    other = toys_dataset(tmp_path, split_seed=1)
+    assert other.part("train")[1].tolist() != toys_dataset(tmp_path).part("train")[1].tolist()
+
+
+def test_more_toys_than_there_are_cannot_be_had(tmp_path: Path) -> None:
+    """5 instances of 5 categories from 18 x 9 directions in 6 lightings are 24,300."""
+    with pytest.raises(DatasetError, match=r"= 24301 asked for, but toys \(stand-in\) has 24300 training images"):
+        toys_dataset(tmp_path, train=24_281)
+
+
+@pytest.mark.parametrize("canvas", [28, 47])
+def test_a_canvas_smaller_than_the_images_is_refused_before_anything_is_rendered(tmp_path: Path, canvas: int) -> None:
+    with pytest.raises(DatasetError) as caught:
+        toys_dataset(tmp_path, canvas=canvas, train=20_000)
+    assert str(caught.value) == (
+        f"datasets.toys: canvas {canvas} is too small for the images of toys (stand-in), which have 48x48 pixels: "
+        "give 48 or more"
+    )
+
+
+def norb_info(instances: tuple[int, ...], count: int) -> np.ndarray:
+    """Instance, elevation, azimuth, lighting, as the files have them."""
+    columns = (RANDOM.choice(instances, count), *(RANDOM.integers(0, most, count) for most in (9, 18, 6)))
+    return np.stack(columns, axis=1) * [1, 1, 2, 1]
+
+
+def write_smallnorb48(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The smaller copy, smaller still."""
+    folder.mkdir()
+    parts = {}
+    for part, instances, count in (("train", (4, 6, 7, 8, 9), TRAIN), ("test", (0, 1, 2, 3, 5), TEST)):
+        info = norb_info(instances, count).astype(np.uint8)
+        known = dict(zip(("instance", "elevation", "azimuth", "lighting"), info.T, strict=True))
+        arrays = {
+            "images": RANDOM.integers(0, 256, (count, 2, 48, 48), np.uint8),
+            "category": RANDOM.integers(0, 5, count).astype(np.uint8),
+            **(known if part == "test" else {"instance": known["instance"]}),
+        }
+        np.savez(folder / f"{part}.npz", **arrays)
+        parts[part] = arrays
+    return parts
+
+
+def test_the_smaller_smallnorb_keeps_order_and_bytes_and_says_what_is_unknown(tmp_path: Path) -> None:
+    parts = write_smallnorb48(tmp_path / "raw")
+    built = build_dataset("norb", params("smallnorb48", canvas=48), tmp_path / "raw")
+    assert built.label == "smallNORB (JPEG-derived)"
+    assert built.classes == ("animal", "human", "airplane", "truck", "car")
+    np.testing.assert_array_equal(built.images, np.concatenate([parts[part]["images"] for part in parts]))
+    np.testing.assert_array_equal(built.labels, np.concatenate([parts[part]["category"] for part in parts]))
+    assert set(built.split["test"]) <= set(range(TRAIN, TRAIN + TEST))
+    for factor in ("azimuth", "elevation", "lighting"):
+        assert (built.factors[factor][:TRAIN] == -1).all()
+        assert (built.factors[factor][TRAIN:] >= 0).all()
+    np.testing.assert_array_equal(built.factors["azimuth"][TRAIN:], 10 * parts["test"]["azimuth"].astype(int))
+    with pytest.raises(ViewpointError, match="60 of 80 images"):
+        split_viewpoints(built.factors, "azimuth")
+
+
+def test_the_posed_smallnorb_is_the_test_part_split_by_instance(tmp_path: Path) -> None:
+    """Instances 0, 1, 2 train and 3, 5 test; nothing is read but the file of the test part."""
+    test = write_smallnorb48(tmp_path / "raw")["test"]
+    (tmp_path / "raw" / "train.npz").unlink()
+    is_test = np.isin(test["instance"], (3, 5))
+    sizes = {"train": int((~is_test).sum()) - 2, "validation": 2, "test": int(is_test.sum())}
+    built = build_dataset("posed", params("smallnorb48-posed", canvas=48, **sizes), tmp_path / "raw")
+    assert built.label == "smallNORB test part by instance (JPEG-derived)"
+    order = np.concatenate([np.flatnonzero(~is_test), np.flatnonzero(is_test)])
+    np.testing.assert_array_equal(built.images, test["images"][order])
+    np.testing.assert_array_equal(built.labels, test["category"][order])
+    np.testing.assert_array_equal(built.factors["elevation"], 30 + 5 * test["elevation"][order].astype(int))
+    for part, allowed in (("train", {0, 1, 2}), ("validation", {0, 1, 2}), ("test", {3, 5})):
+        assert set(built.factors["instance"][built.split[part]].tolist()) <= allowed
+    assert split_viewpoints(built.factors, "elevation").familiar.any()
+
+
+def write_norb_matrix(path: Path, array: np.ndarray) -> None:
+    magic = 0x1E3D4C55 if array.dtype == np.uint8 else 0x1E3D4C54
+    shape = [*array.shape, 1, 1][: max(3, array.ndim)]
+    path.write_bytes(gzip.compress(struct.pack(f"<{2 + len(shape)}I", magic, array.ndim, *shape) + array.tobytes(), 1))
+
+
+def test_the_official_smallnorb_is_halved_and_has_all_its_factors(tmp_path: Path) -> None:
+    values = []
+    parts = (("46789x9x18x6x2x96x96-training", (4, 6), 6), ("01235x9x18x6x2x96x96-testing", (0, 5), 4))
+    for part, instances, count in parts:
+        small = RANDOM.integers(0, 256, (count, 2, 48, 48), np.uint8)
+        category, info = RANDOM.integers(0, 5, count), norb_info(instances, count)
+        arrays = {"dat": small.repeat(2, axis=2).repeat(2, axis=3), "cat": category, "info": info}
+        for kind, array in arrays.items():
+            whole = array if kind == "dat" else array.astype(np.int32)
+            write_norb_matrix(tmp_path / f"smallnorb-5x{part}-{kind}.mat.gz", whole)
+        values.append((small, category, info))
+    images, labels, info = (np.concatenate(columns) for columns in zip(*values, strict=True))
+    sizes = {"canvas": 48, "train": 4, "validation": 2, "test": 4}
+    built = build_dataset("norb", params("smallnorb", **sizes), tmp_path)
+    assert built.label == "smallNORB"
+    np.testing.assert_array_equal(built.images, images)
+    np.testing.assert_array_equal(built.labels, labels)
+    scaled = info * [1, 5, 10, 1] + [0, 30, 0, 0]
+    for name, expected in zip(("instance", "elevation", "azimuth", "lighting"), scaled.T, strict=True):
+        np.testing.assert_array_equal(built.factors[name], expected)
+    assert set(built.split["test"]) == set(range(6, 10))
+
+
+def test_cifar10_has_its_last_images_for_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = RANDOM.integers(0, 256, (30, 3, 32, 32), np.uint8), RANDOM.integers(0, 10, 30)
+    monkeypatch.setattr(cifar, "read_cifar10", lambda path: (images, labels))
+    monkeypatch.setattr(cifar, "TEST", 10)
+    sizes = {"canvas": 32, "train": 15, "validation": 5, "test": 10}
+    built = build_dataset("cifar", params("cifar10", **sizes), tmp_path)
+    assert (built.label, built.classes[9], built.factors) == ("CIFAR-10", "truck", {})
+    np.testing.assert_array_equal(built.images, images)
+    assert set(built.split["test"]) == set(range(20, 30))
+    padded = build_dataset("cifar", params("cifar10", **{**sizes, "canvas": 36}), tmp_path)
+    assert padded.label == "CIFAR-10, 36x36"
+    with pytest.raises(DatasetError, match="canvas 28 is too small for the images of CIFAR-10, which have 32x32"):
+        build_dataset("cifar", params("cifar10", **{**sizes, "canvas": 28}), tmp_path)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from pipeline.data import sources
 from pipeline.data.sources import SOURCES, DownloadError, Source, fetch
 from pipeline.files import FileWriteError, sha256
+from pipeline.params import DatasetParams, Params
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -356,10 +358,51 @@ def test_a_full_disk_is_named_when_copying_from_a_local_mirror(place: Place, tmp
 
 
 def test_the_registry_has_a_hash_for_every_file() -> None:
-    assert set(SOURCES) == {"digits", "mnist", "fashion-mnist", "affnist"}
-    for source in SOURCES.values():
-        assert source.mirrors
+    """Every source that parameters may name is there, and has files and mirrors, or says why not."""
+    downloaded = get_args(get_args(Params.model_fields["sources"].annotation)[0])
+    assert set(SOURCES) == set(downloaded)
+    assert set(get_args(DatasetParams.model_fields["source"].annotation)) == set(downloaded) - {"affnist"}
+    for name, source in SOURCES.items():
+        assert bool(source.mirrors) == (name not in ("smallnorb48", "smallnorb48-posed", "toys"))
+        assert bool(source.note) != bool(source.files)
         assert all(len(digest) == 64 and int(digest, 16) >= 0 for digest in source.files.values())
+        assert all(mirror.startswith("http") for mirror in source.mirrors if name != "digits")
+
+
+def test_smallnorb_has_six_files_named_as_published() -> None:
+    names = [
+        f"smallnorb-5x{instances}x9x18x6x2x96x96-{part}-{kind}.mat.gz"
+        for instances, part in (("46789", "training"), ("01235", "testing"))
+        for kind in ("dat", "cat", "info")
+    ]
+    assert list(SOURCES["smallnorb"].files) == names
+
+
+def test_a_source_that_nobody_serves_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: SHA256}, folder="shared"))
+    with pytest.raises(DownloadError) as caught:
+        fetch("toy", tmp_path / "raw", tmp_path / "partial")
+    message = str(caught.value)
+    assert "):\n  no public mirror serves it\n" in message
+    assert f"set CAPSULES_MIRROR to a folder or URL that holds shared/{FILE}" in message
+    assert "network" not in message
+
+
+def test_a_source_may_share_the_folder_of_another_in_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was fetched once stays where the mirror is gone, too."""
+    monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: SHA256}, folder="shared"))
+    (tmp_path / "own" / "shared").mkdir(parents=True)
+    (tmp_path / "own" / "shared" / FILE).write_bytes(CONTENT)
+    for mirror in (str(tmp_path / "own"), None):
+        (path,) = fetch("toy", tmp_path / "raw", tmp_path / "partial", mirror)
+        assert path == tmp_path / "raw" / FILE
+        assert path.read_bytes() == CONTENT
+
+
+def test_a_source_without_files_leaves_a_note(tmp_path: Path) -> None:
+    (path,) = fetch("toys", tmp_path / "raw" / "toys", tmp_path / "partial")
+    assert list((tmp_path / "raw" / "toys").iterdir()) == [path]
+    assert "preprocess renders the toys" in path.read_text()
 
 
 def test_digits_need_no_network(tmp_path: Path) -> None:

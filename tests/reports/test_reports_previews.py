@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -34,3 +36,11 @@ def test_every_class_has_a_named_row_of_its_own_training_images(toys: Dataset) -
 
 def test_equal_data_gives_equal_bytes(toys: Dataset) -> None:
     assert to_bytes(preview(toys), "png") == to_bytes(preview(toys), "png")
+
+
+def test_three_channels_are_colours(toys: Dataset) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (73, 3, 8, 8), np.uint8)
+    coloured = dataclasses.replace(toys, images=images)
+    picture = np.asarray(preview(coloured).axes[0].images[0].get_array())
+    chosen, labels = coloured.part("train")
+    np.testing.assert_allclose(picture[:8, :8], chosen[labels == 0][0].transpose(1, 2, 0) / 255, atol=1e-6)

@@ -1,0 +1,112 @@
+"""What toys are put together from: ellipsoids, rods, boxes, wedges and wings.
+
+x is ahead, y left, z up; lengths in any unit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline.data.toys.ray_casting import Block, Floats, Piece, Round
+
+Point = tuple[float, float, float]
+
+SIDES = (1.0, -1.0)
+"""Left and right."""
+
+_ELLIPSOID = (1.0, 0.0, -1.0)
+_CYLINDER = (1.0, 0.0, 0.0)
+
+
+def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
+    """Rounded to 12 digits: mathematical libraries differ in the last bit, and pictures must not."""
+    radians: Floats = np.asarray(degrees, np.float64) * (np.pi / 180)
+    return np.sin(radians).round(12), np.cos(radians).round(12)
+
+
+def polar(start: Point, length: float, degrees: float) -> Point:
+    """The point at some distance ahead of another, up by so many degrees."""
+    s, c = sine_cosine(degrees)
+    return start[0] + length * float(c), start[1], start[2] + length * float(s)
+
+
+def ball(centre: Point, length: float, width: float, height: float, pitch: float = 0.0) -> Round:
+    """An ellipsoid, given by half its length, width and height, its front lifted by `pitch` degrees."""
+    s, c = sine_cosine(pitch)
+    turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
+    return Round(np.array(centre), turn * np.array([length, width, height]), _ELLIPSOID)
+
+
+def rod(start: Point, end: Point, radius: float, end_radius: float | None = None) -> Round:
+    """A cylinder from one point to another, or the stump of a cone where its radii differ."""
+    last = radius if end_radius is None else end_radius
+    half = (np.array(end) - np.array(start)) / 2
+    along = half / np.sqrt((half * half).sum())
+    side = np.cross([0.0, 0.0, 1.0] if abs(along[2]) < 0.9 else [1.0, 0.0, 0.0], along)
+    side /= np.sqrt((side * side).sum())
+    widest = max(radius, last)
+    axes = np.stack([side * widest, np.cross(along, side) * widest, half], axis=1)
+    # Its radius at height z is m + h z; the profile is the square of that.
+    m, h = (last + radius) / (2 * widest), (last - radius) / (2 * widest)
+    return Round(np.array(start) + half, axes, _CYLINDER if last == radius else (m * m, 2 * m * h, h * h))
+
+
+def block(
+    centre: Point, axes: Floats, front: float = 0.0, rear: float = 0.0, left: float = 0.0, right: float = 0.0
+) -> Block:
+    """A box, its top (where its own z is 1) drawn in by shares of half its length or width.
+
+    With `front` 1 the top's front edge comes to the middle, with 2 to the rear: a wedge.
+
+    Args:
+        axes: `[3, 3]`, half its length, width and height as columns.
+    """
+    planes = [
+        [0, 0, -1, 1],
+        [0, 0, 1, 1],
+        [1, 0, front / 2, 1 - front / 2],
+        [-1, 0, rear / 2, 1 - rear / 2],
+        [0, 1, left / 2, 1 - left / 2],
+        [0, -1, right / 2, 1 - right / 2],
+    ]
+    corners = [(x, y, -1.0) for x in SIDES for y in SIDES]
+    corners += [(x, y, 1.0) for x in (rear - 1, 1 - front) for y in (right - 1, 1 - left)]
+    return Block(np.array(centre), axes, np.array(planes, np.float64), np.array(corners))
+
+
+def box(
+    x: tuple[float, float],
+    width: float,
+    z: tuple[float, float],
+    front: float = 0.0,
+    rear: float = 0.0,
+    side: float = 0.0,
+) -> Block:
+    """A `block` from rear to front, from right (-width) to left, and from bottom to top."""
+    axes = np.diag([(x[1] - x[0]) / 2, width, (z[1] - z[0]) / 2])
+    return block(((x[0] + x[1]) / 2, 0.0, (z[0] + z[1]) / 2), axes, front, rear, side, side)
+
+
+def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) -> Block:
+    """A flat wing between the middles of its root and its tip, swept where these are not abreast.
+
+    Args:
+        chord: half its length from front to rear, at the root.
+        taper: the chord at the tip, as a share of that at the root.
+        thickness: half of it.
+    """
+    span = (np.array(tip) - np.array(root)) / 2
+    across = np.cross(span, [1.0, 0.0, 0.0])
+    across *= thickness / np.sqrt((across * across).sum())
+    centre = (root[0] + span[0], root[1] + span[1], root[2] + span[2])
+    axes = np.stack([np.array([chord, 0.0, 0.0]), across, span], axis=1)
+    return block(centre, axes, 1 - taper, 1 - taper, 0.5, 0.5)
+
+
+def wheels(places: tuple[float, ...], track: float, radius: float, width: float) -> list[Piece]:
+    """Pairs of wheels on the ground, at these places along x; `track` from the middle to a wheel's, `width` half."""
+    return [
+        rod((x, side * track - width, radius), (x, side * track + width, radius), radius)
+        for x in places
+        for side in SIDES
+    ]

@@ -1,0 +1,341 @@
+"""Ray casting of solids put together from a few convex pieces, in closed form and in double precision.
+
+A piece is described in coordinates `l` of its own, within the cube `|l| <= 1`, and set into the world by an affine map,
+`x = centre + axes l`. There are two kinds:
+
+- *round*: `l_x^2 + l_y^2 <= p + q l_z + w l_z^2` between two flat ends at `l_z = -1` and `1`. `(p, q, w)` is its
+  profile: `(1, 0, -1)` an ellipsoid, `(1, 0, 0)` a cylinder, `(1/2, -1/2, 0)` a paraboloid; cones are as easily had.
+- *blocks*: six planes, `n . l <= h`. Boxes, wedges and wings.
+
+A pinhole camera sees along `x = eye + t (u right + v down + ahead)`, `u` and `v` in pixels from the middle of the
+picture, so `t` orders what a ray meets, and affine maps keep it. Each piece is tried only by the rays through the
+rectangle that it can appear in; the n-th pieces of all pictures are tried together.
+
+Shapes: `V` pictures, `P` pieces of a solid; world axes are x ahead, y left, z up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Vectors = tuple[Floats, Floats, Floats]
+"""x, y and z of `n` vectors, `[n]` each: three plain arrays are quicker than one of `[n, 3]`."""
+
+RAYS = 2
+"""Rays a pixel on each axis; the picture is their mean."""
+
+_TINY = 1e-12
+"""Takes the place of a zero that is divided by. Too small to move what is met by a thousandth of a pixel."""
+
+_CUBE = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+
+
+@dataclass(frozen=True)
+class Round:
+    """A piece bounded by a surface of second degree around its own z axis, and by two flat ends.
+
+    Attributes:
+        centre: `[3]`.
+        axes: `[3, 3]`, its own axes as columns, from the centre to the surface of the cube it lies in.
+        profile: `p`, `q`, `w`; the squared radius at height `z` must lie in [0, 1] all along.
+    """
+
+    centre: Floats
+    axes: Floats
+    profile: tuple[float, float, float]
+
+    def outline(self) -> Floats:
+        """Points `[n, 3]` on its surface, whose hull is nearly the piece: 9 rings of 12."""
+        p, q, w = self.profile
+        height = np.linspace(-1, 1, 9)
+        radius = np.sqrt(np.clip(p + q * height + w * height**2, 0, None))
+        angle = np.arange(12) * (np.pi / 6)
+        ring = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        local = np.concatenate(
+            [radius[:, None, None] * ring, np.broadcast_to(height[:, None, None], (9, 12, 1))], axis=-1
+        )
+        return self.centre + local.reshape(-1, 3) @ self.axes.T
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece between six planes.
+
+    Attributes:
+        centre: `[3]`.
+        axes: `[3, 3]`, its own axes as columns.
+        planes: `[6, 4]`: the normal `n` and the offset `h` of each, `n . l <= h`.
+        corners: `[8, 3]` in its own coordinates.
+    """
+
+    centre: Floats
+    axes: Floats
+    planes: Floats
+    corners: Floats
+
+    def outline(self) -> Floats:
+        """Its corners `[8, 3]`."""
+        return self.centre + self.corners @ self.axes.T
+
+
+Piece = Round | Block
+Solid = tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Cameras:
+    """One pinhole camera a picture.
+
+    Attributes:
+        eye: `[V, 3]`.
+        frame: `[V, 3, 3]`, columns `right` and `down`, one pixel each where `t` is 1, and `ahead`, from the eye to the
+            middle of the picture there.
+    """
+
+    eye: Floats
+    frame: Floats
+
+
+@dataclass(frozen=True)
+class Lights:
+    """The light in each picture: a lamp far away, a sky that is brightest above, and the empty background.
+
+    Attributes:
+        direction: `[V, 3]` unit vectors towards the lamp.
+        lamp: `[V]` brightness of a white surface that faces the lamp.
+        sky: `[V]` brightness of a white surface that faces up; half of it from the side, nothing from below.
+        ambient: `[V]` brightness of a white surface, whichever way it faces.
+        background: `[V]` brightness where a ray meets nothing.
+    """
+
+    direction: Floats
+    lamp: Floats
+    sky: Floats
+    ambient: Floats
+    background: Floats
+
+
+def ray_positions(size: int) -> Floats:
+    """Positions of the rays along one axis of a picture `[RAYS size]`, in pixels from its middle."""
+    return (np.arange(RAYS * size) + 0.5) / RAYS - size / 2
+
+
+def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
+    """The solid after `x -> linear x + shift`, `linear` `[3, 3]`."""
+    return tuple(
+        Round(linear @ piece.centre + shift, linear @ piece.axes, piece.profile)
+        if isinstance(piece, Round)
+        else Block(linear @ piece.centre + shift, linear @ piece.axes, piece.planes, piece.corners)
+        for piece in solid
+    )
+
+
+def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
+    """Brightness `[V, size, size]` (0 black, 1 white) of one solid a picture, which must lie before the camera.
+
+    Args:
+        solids: `V` of them. Pictures of the same solid should hold the same object: it is described only once.
+        greys: `[V]` share of the light that the solid gives back.
+        turns: `[V, 3, 3]` rotations that the solids stand in, about the world's origin.
+    """
+    side = RAYS * size
+    positions = ray_positions(size)
+    kinds = {id(solid): solid for solid in solids}  # each solid once
+    number = {key: index for index, key in enumerate(kinds)}
+    kind = np.array([number[id(solid)] for solid in solids], np.int64)  # of each picture
+    nearest = np.full(len(solids) * side * side, np.inf)
+    bright = np.repeat(lights.background, side * side)
+    for slot in range(max(map(len, kinds.values()), default=0)):
+        pieces = [solid[slot] if slot < len(solid) else None for solid in kinds.values()]
+        for sort in (Round, Block):
+            rows = np.array([index for index, piece in enumerate(pieces) if isinstance(piece, sort)], np.int64)
+            views = np.flatnonzero(np.isin(kind, rows))
+            if len(views) == 0:
+                continue
+            which = np.searchsorted(rows, kind[views])
+            chosen = [piece for piece in pieces if isinstance(piece, sort)]
+            surfaces = np.array([piece.profile if isinstance(piece, Round) else piece.planes for piece in chosen])
+            placed = _place(chosen, which, views, turns, cameras)
+            rays = _rays(placed, positions)
+            meet = _meet_rounds if sort is Round else _meet_blocks
+            ray, distance, normals = meet(surfaces[which], placed, rays)
+            pixels = views[rays.job[ray]] * (side * side) + rays.pixel[ray]
+            seen = np.flatnonzero(distance < nearest[pixels])  # no pixel comes twice: a picture has one n-th piece
+            pixels, view = pixels[seen], views[rays.job[ray[seen]]]
+            nearest[pixels] = distance[seen]
+            bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
+    fine = bright.reshape(-1, size, RAYS, size, RAYS)
+    total = np.zeros((len(solids), size, size))
+    for row in range(RAYS):  # in this order on every machine
+        for column in range(RAYS):
+            total += fine[:, :, row, :, column]
+    return total / RAYS**2
+
+
+def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
+    """Light given back `[n]` by a white surface with the given unit normals."""
+    towards = lights.direction[view]
+    facing = normals[0] * towards[:, 0] + normals[1] * towards[:, 1] + normals[2] * towards[:, 2]
+    diffuse = lights.lamp[view] * np.maximum(facing, 0)
+    return lights.ambient[view] + lights.sky[view] * (0.5 + 0.5 * normals[2]) + diffuse
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Pieces in their pictures, `J` of them: what their own coordinates make of the camera.
+
+    Attributes:
+        inverse: `[J, 3, 3]` from the world to the piece.
+        eye: `[J, 3]` in the piece's coordinates.
+        frame: `[J, 3, 3]` columns right, down, ahead in the piece's coordinates.
+    """
+
+    inverse: Floats
+    eye: Floats
+    frame: Floats
+
+
+def _place(pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras) -> _Placed:
+    axes = np.stack([piece.axes for piece in pieces])
+    centres = np.stack([piece.centre for piece in pieces])
+    turn = turns[views]
+    inverse = np.einsum("jab,jcb->jac", np.linalg.inv(axes)[which], turn)
+    centre = np.einsum("jab,jb->ja", turn, centres[which])
+    eye = np.einsum("jab,jb->ja", inverse, cameras.eye[views] - centre)
+    return _Placed(inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views]))
+
+
+@dataclass(frozen=True)
+class _Rays:
+    """The rays that may meet each piece, all in one list of `n`.
+
+    Attributes:
+        job: `[n]` the piece, an index into `_Placed`.
+        pixel: `[n]` where in its picture, row by row.
+        direction: in the piece's coordinates.
+    """
+
+    job: Ints
+    pixel: Ints
+    direction: Vectors
+
+
+def _rays(placed: _Placed, positions: Floats) -> _Rays:
+    """All rays through the rectangle around the cube of each piece."""
+    side = len(positions)
+    # (u, v, 1) times the distance of each corner of the cube
+    seen = np.einsum("jab,jcb->jca", np.linalg.inv(placed.frame), _CUBE - placed.eye[:, None])
+    flat = seen[..., :2] / seen[..., 2:]
+    spacing = positions[1] - positions[0]
+    first = np.ceil((flat.min(axis=1) - positions[0]) / spacing - 1e-6).clip(0, side).astype(np.int64)
+    last = np.floor((flat.max(axis=1) - positions[0]) / spacing + 1e-6).clip(-1, side - 1).astype(np.int64)
+    width, height = (last - first + 1).clip(0).T
+    row_job = np.repeat(np.arange(len(width)), height)
+    row = _counted(height) + first[row_job, 1]
+    row_width = width[row_job]
+    column = _counted(row_width) + np.repeat(first[row_job, 0], row_width)
+    u = positions[column]
+    v = positions[row]
+    direction = []
+    for axis in range(3):
+        right, down, ahead = placed.frame[:, axis].T
+        start = down[row_job] * v + ahead[row_job]
+        direction.append(np.repeat(right[row_job], row_width) * u + np.repeat(start, row_width))
+    job = np.repeat(row_job, row_width)
+    return _Rays(job, np.repeat(row * side, row_width) + column, (direction[0], direction[1], direction[2]))
+
+
+def _counted(lengths: Ints) -> Ints:
+    """0, 1, ... `lengths[0]` - 1, 0, 1, ... `lengths[1]` - 1 and so on."""
+    starts = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) - np.repeat(starts, lengths)
+
+
+def _away_from_zero(values: Floats) -> Floats:
+    return np.where(np.abs(values) < _TINY, _TINY, values)
+
+
+_Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
+"""Which of the rays meet their piece `[m]`, where (`t`, `[m]`), and the unit normals in the world at some of these."""
+
+
+def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
+    """Where rays meet pieces with the profiles `[J, 3]`.
+
+    On a ray the surface is a parabola, `f(t) = a t^2 + 2 b t + c`, negative inside.
+
+    A ray enters by a flat end where `f` is negative there already, else where `f` first falls to zero after that end
+    and before the other. Falling is the root `(-b - sqrt(b^2 - a c)) / a`, whichever sign `a` has: a cone's other half
+    lies beyond its ends and is never reached.
+    """
+    p, q, w = profiles.T
+    ex, ey, ez = placed.eye.T
+    dx, dy, dz = rays.direction
+    job = rays.job
+    a = dx * dx + dy * dy - w[job] * (dz * dz)
+    b = ex[job] * dx + ey[job] * dy - (q / 2 + w * ez)[job] * dz
+    c = (ex * ex + ey * ey - p - (q + w * ez) * ez)[job]
+    square = b * b - a * c
+    ray = np.flatnonzero(square > 0)
+    a, b, c, job, dz = a[ray], b[ray], c[ray], job[ray], _away_from_zero(dz[ray])
+    facing = np.where(dz > 0, -1.0, 1.0)  # the end that the ray comes to first
+    enter, leave = (facing - ez[job]) / dz, (-facing - ez[job]) / dz
+    falls = (-b - np.sqrt(square[ray])) / _away_from_zero(a)
+    by_end = (a * enter + 2 * b) * enter + c <= 0
+    met = np.flatnonzero(by_end | ((falls > enter) & (falls < leave)))
+    ray, job, by_end, facing = ray[met], job[met], by_end[met], facing[met]
+    distance = np.where(by_end, enter[met], falls[met])
+
+    def normals(some: Ints) -> Vectors:
+        of, t, end = job[some], distance[some], by_end[some]
+        x, y, z = (placed.eye[of, axis] + t * rays.direction[axis][ray[some]] for axis in range(3))
+        up = np.where(end, facing[some], -(q / 2)[of] - w[of] * z)
+        return _unit(placed.inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
+
+    return ray, distance, normals
+
+
+def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
+    """Where rays meet pieces between the planes `[J, 6, 4]`.
+
+    A ray enters by the last of the planes that it crosses inwards, if it crosses none outwards before.
+    """
+    room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], placed.eye)
+    dx, dy, dz = rays.direction
+    job = rays.job
+    enter = np.full(len(job), -np.inf)
+    leave = np.full(len(job), np.inf)
+    face = np.zeros(len(job), np.int64)
+    for plane in range(planes.shape[1]):
+        nx, ny, nz, _ = planes[:, plane].T
+        speed = _away_from_zero(nx[job] * dx + ny[job] * dy + nz[job] * dz)  # outwards
+        t = room[:, plane][job] / speed
+        inwards = speed < 0
+        later = inwards & (t > enter)
+        enter = np.where(later, t, enter)
+        face = np.where(later, plane, face)
+        leave = np.where(inwards, leave, np.minimum(leave, t))
+    ray = np.flatnonzero(enter < leave)
+    job, face, distance = job[ray], face[ray], enter[ray]
+    sides = planes.shape[1]
+    nx, ny, nz = planes[..., :3].reshape(-1, 3).T
+    x, y, z = _unit(np.repeat(placed.inverse, sides, axis=0), (nx, ny, nz))
+
+    def normals(some: Ints) -> Vectors:
+        of = job[some] * sides + face[some]
+        return x[of], y[of], z[of]
+
+    return ray, distance, normals
+
+
+def _unit(inverse: Floats, gradient: Vectors) -> Vectors:
+    """Unit normals in the world, from normals in a piece's coordinates and the map `[n, 3, 3]` into these."""
+    x, y, z = (sum(inverse[:, row, column] * gradient[row] for row in range(3)) for column in range(3))
+    length = np.sqrt(x * x + y * y + z * z)
+    return x / length, y / length, z / length

@@ -1,0 +1,60 @@
+"""Familiar and novel viewpoints: document 004, section 5.1.
+
+A model is trained on some azimuths or elevations, and tested on these and on all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UserError
+
+FAMILIAR = {"azimuth": (300, 320, 340, 0, 20, 40), "elevation": (30, 35, 40)}
+"""Degrees trained on."""
+NOVEL = {"azimuth": tuple(range(60, 281, 20)), "elevation": (45, 50, 55, 60, 65, 70)}
+"""Degrees tested on only."""
+
+
+class ViewpointError(UserError):
+    """The viewpoints of some images are not known, or are none of those that documents split by."""
+
+
+@dataclass(frozen=True)
+class Viewpoints:
+    """Which images are seen from where.
+
+    Attributes:
+        familiar, novel: `[N]` bool, one or the other for each image.
+    """
+
+    familiar: NDArray[np.bool_]
+    novel: NDArray[np.bool_]
+
+
+def split_viewpoints(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> Viewpoints:
+    """Tell familiar viewpoints from novel ones.
+
+    Args:
+        factors: of the images, `[N]` each, azimuth and elevation in degrees.
+
+    Raises:
+        ViewpointError: the images do not have this factor, or some have it unknown or at another angle.
+    """
+    if by not in factors:
+        known = ", ".join(sorted(factors)) or "nothing"
+        raise ViewpointError(f"these images cannot be split by {by}: of each of them is known {known}")
+    degrees = factors[by]
+    familiar, novel = np.isin(degrees, FAMILIAR[by]), np.isin(degrees, NOVEL[by])
+    neither = np.flatnonzero(~(familiar | novel))
+    if len(neither):
+        found = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
+        raise ViewpointError(
+            f"{len(neither)} of {len(degrees)} images cannot be split by {by}: theirs is {found} (-1 is unknown). "
+            "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
+        )
+    return Viewpoints(familiar, novel)

@@ -1,0 +1,302 @@
+"""The rendered toys: rays against a referee that knows no algebra, cameras and lamps against geometry by hand."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from pipeline.data import toys
+from pipeline.data.norb import CATEGORIES
+from pipeline.data.toys.pieces import ball, block, box, rod, wing
+from pipeline.data.toys.ray_casting import Block, Cameras, Lights, Piece, Round, Solid, cast, moved, ray_positions
+from pipeline.data.toys.shapes import INSTANCES, toy
+
+RANDOM = np.random.default_rng(0)
+STILL = np.eye(3)[None]
+
+MIXED: Solid = (
+    ball((0.1, -0.2, 0.3), 0.5, 0.25, 0.3, pitch=25),
+    rod((-0.5, -0.4, -0.4), (0.3, 0.5, 0.1), 0.15),
+    rod((0.5, 0.2, -0.5), (0.4, 0.1, 0.7), 0.3, 0.02),
+    Round(np.array([-0.4, 0.4, 0.2]), np.diag([0.2, 0.3, 0.35]), (0.5, -0.5, 0.0)),
+    box((-0.8, -0.1), 0.2, (-0.6, -0.2), front=0.5, rear=1.2, side=0.3),
+    wing((0, 0, 0.1), (-0.3, 0.8, 0.2), 0.3, 0.4, 0.05),
+    block((0.5, -0.5, -0.3), np.array([[0.2, 0.1, 0], [-0.1, 0.2, 0.1], [0, 0, 0.25]]), 1.6, 0.2, 0.1, 0.4),
+)
+BALL: Solid = (ball((0, 0, 0), 0.8, 0.8, 0.8),)
+
+
+def lights(count: int, *towards: float, **changes: float) -> Lights:
+    direction = np.array(towards or (0.6, 0.0, 0.8))
+    values = {"lamp": 0.6, "sky": 0.2, "ambient": 0.1, "background": 0.9, **changes}
+    numbers = {name: np.full(count, value) for name, value in values.items()}
+    return Lights(np.tile(direction / np.linalg.norm(direction), (count, 1)), **numbers)
+
+
+def stereo(azimuth: float, elevation: float) -> Cameras:
+    return toys.stereo_cameras(np.array([azimuth]), np.array([elevation]))
+
+
+def pair(solid: Solid, cameras: Cameras, light: Lights, turn: np.ndarray = STILL, size: int = 48) -> np.ndarray:
+    return cast([solid, solid], np.full(2, 0.8), np.repeat(turn, 2, axis=0), cameras, light, size)
+
+
+# --------------------------------------------------------------------------------------------------------- the referee
+
+
+def outside(piece: Piece, points: np.ndarray) -> np.ndarray:
+    """How far beyond its worst surface each point `[n, 3]` is, in no particular unit; negative inside."""
+    local = np.linalg.solve(piece.axes, (points - piece.centre).T).T
+    if isinstance(piece, Block):
+        return (local @ piece.planes[:, :3].T - piece.planes[:, 3]).max(axis=1)
+    x, y, z = local.T
+    p, q, w = piece.profile
+    return np.maximum(np.abs(z) - 1, x**2 + y**2 - (p + q * z + w * z**2))
+
+
+def first_inside(piece: Piece, eye: np.ndarray, way: np.ndarray) -> tuple[float, float] | None:
+    """Two places on a ray, outside a piece and then inside it; None where it is missed."""
+    steps = np.linspace(0.75, 1.25, 201)
+    for _ in range(3):  # closer and closer around where it comes nearest: a corner is cut in few steps
+        levels = outside(piece, eye + steps[:, None] * way)
+        if (levels < 0).any():
+            after = int((levels < 0).argmax())
+            return steps[after - 1], steps[after]
+        nearest = int(levels[1:-1].argmin()) + 1
+        steps = np.linspace(steps[nearest - 1], steps[nearest + 1], 51)
+    return None
+
+
+def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights, grey: float) -> float:
+    """Brightness along one ray: step along it, halve the first step that goes inside, feel which way is out."""
+    best, found = np.inf, float(light.background[0])
+    for piece in solid:
+        step = first_inside(piece, eye, way)
+        if step is None:
+            continue
+        before, after = step
+        for _ in range(50):
+            middle = (before + after) / 2
+            before, after = (before, middle) if outside(piece, (eye + middle * way)[None])[0] < 0 else (middle, after)
+        if after < best:
+            best = after
+            near = eye + after * way + 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
+            levels = outside(piece, near)
+            normal = (levels[:3] - levels[3:]) / np.linalg.norm(levels[:3] - levels[3:])
+            lamp = light.lamp[0] * max(0.0, float(normal @ light.direction[0]))
+            found = grey * (light.ambient[0] + light.sky[0] * (1 + normal[2]) / 2 + lamp)
+    return found
+
+
+def test_every_ray_meets_what_one_walking_along_it_meets() -> None:
+    size, grey, light = 18, 0.8, lights(2, 0.3, 0.5, 0.7)
+    cameras = stereo(30, 35)
+    cameras = Cameras(cameras.eye, cameras.frame * np.array([48 / size, 48 / size, 1]))
+    turn = toys.turntable(np.array([20.0]))
+    found = cast([MIXED, MIXED], np.full(2, grey), np.repeat(turn, 2, axis=0), cameras, light, size)
+    positions = ray_positions(size)
+    turned = moved(MIXED, turn[0])
+    for view, picture in enumerate(found):
+        rays = [
+            walked(turned, cameras.eye[view], cameras.frame[view] @ np.array([u, v, 1]), light, grey)
+            for v in positions
+            for u in positions
+        ]
+        expected = np.array(rays).reshape(size, 2, size, 2).mean(axis=(1, 3))
+        assert (expected < 0.85).mean() > 0.15, "the solid must be seen"
+        np.testing.assert_allclose(picture, expected, atol=1e-6)
+
+
+def test_pictures_of_different_solids_do_not_disturb_each_other() -> None:
+    """Solids of other sizes and orders of pieces, side by side, come out as alone."""
+    solids = [MIXED, BALL, MIXED[::-1], MIXED[3:]]
+    one = stereo(0, 50)
+    cameras = Cameras(np.repeat(one.eye[:1], 4, axis=0), np.repeat(one.frame[:1], 4, axis=0))
+    light = lights(4, background=0.0)
+    greys = np.array([0.5, 0.6, 0.7, 0.8])
+    together = cast(solids, greys, np.repeat(STILL, 4, axis=0), cameras, light, 24)
+    for index, solid in enumerate(solids):
+        alone = Cameras(one.eye[:1], one.frame[:1])
+        picture = cast([solid], greys[index : index + 1], STILL, alone, lights(1, background=0.0), 24)
+        np.testing.assert_array_equal(together[index], picture[0])
+    # Whatever is drawn first, the nearest is seen.
+    np.testing.assert_allclose(together[2] / 0.7, together[0] / 0.5, atol=1e-9)
+
+
+def test_what_a_ray_does_not_meet_is_background() -> None:
+    empty = pair(moved(BALL, np.eye(3), np.array([0.0, 50.0, 0.0])), stereo(0, 30), lights(2))
+    assert np.all(empty == 0.9)
+
+
+# ---------------------------------------------------------------------------------------------------- cameras and light
+
+
+@pytest.mark.parametrize("angle", [40.0, 200.0])
+def test_turning_the_toy_is_turning_cameras_and_lamp_the_other_way(angle: float) -> None:
+    lighting = np.array([1, 1])
+    turned = pair(MIXED, stereo(0, 45), toys.lights(lighting), toys.turntable(np.array([angle])))
+    around = pair(MIXED, stereo(-angle, 45), toys.lights(lighting, azimuth=-angle))
+    np.testing.assert_allclose(turned, around, atol=1e-9)
+    assert np.abs(turned - pair(MIXED, stereo(0, 45), toys.lights(lighting))).max() > 0.1
+    lamp_left_behind = pair(MIXED, stereo(-angle, 45), toys.lights(lighting))
+    assert np.abs(turned - lamp_left_behind).max() > 0.1
+
+
+def test_turning_on_the_table_is_moving_every_piece() -> None:
+    turn = toys.turntable(np.array([100.0]))
+    cameras, light = stereo(0, 60), lights(2)
+    np.testing.assert_allclose(
+        pair(MIXED, cameras, light, turn), pair(moved(MIXED, turn[0]), cameras, light), atol=1e-9
+    )
+
+
+def middle(picture: np.ndarray, background: float = 0.9) -> np.ndarray:
+    """Where the middle of what is not background lies: `[2]` pixels to the right and down from the picture's."""
+    ink = background - picture
+    places = np.arange(len(picture)) + 0.5 - len(picture) / 2
+    return np.array([(ink.sum(axis=0) * places).sum(), (ink.sum(axis=1) * places).sum()]) / ink.sum()
+
+
+@pytest.mark.parametrize("nearer", [-1.0, 0.0, 0.8])
+def test_nearer_things_are_further_right_for_the_left_eye(nearer: float) -> None:
+    """By similar triangles `nearer b / (d - nearer)` apart on the plane through the origin, `b` between the eyes."""
+    azimuth, elevation = np.deg2rad(20), np.deg2rad(40)
+    towards = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
+    small = moved((ball((0, 0, 0), 0.3, 0.3, 0.3),), np.eye(3), nearer * towards)
+    flat = lights(2, lamp=0.0, sky=0.0, ambient=0.0)
+    left, right = (middle(picture) for picture in pair(small, stereo(20, 40), flat))
+    expected = nearer * toys.BASELINE / (toys.DISTANCE - nearer) / toys.PIXEL
+    assert left[0] - right[0] == pytest.approx(expected, abs=0.1)
+    assert left[1] == pytest.approx(right[1], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("place", "axis", "sign"),
+    [((0, 0.5, 0), 0, 1), ((0, -0.5, 0), 0, -1), ((0, 0, 0.5), 1, -1), ((0.5, 0, 0), 1, 1)],
+)
+def test_cameras_look_from_ahead_with_left_to_their_right(place: tuple[float, ...], axis: int, sign: int) -> None:
+    """The toy's left (y) is to the right, up is up, and its front is nearer, so lower in the picture."""
+    small = moved((ball((0, 0, 0), 0.15, 0.15, 0.15),), np.eye(3), np.array(place))
+    for picture in pair(small, stereo(0, 45), lights(2)):
+        assert sign * middle(picture)[axis] > 3
+
+
+def test_a_quarter_turn_brings_the_front_to_the_left_side() -> None:
+    """From ahead (x) to the left (y), which cameras ahead see at their right."""
+    front = (ball((0.5, 0, 0), 0.15, 0.15, 0.15),)
+    for picture in pair(front, stereo(0, 30), lights(2), toys.turntable(np.array([90.0]))):
+        assert middle(picture)[0] > 5
+
+
+@pytest.mark.parametrize(
+    ("towards", "axis", "bright"), [((0, 1, 0), 1, 1), ((0, -1, 0), 1, 0), ((0, 0, 1), 0, 0), ((0, 0, -1), 0, 1)]
+)
+def test_the_lamp_brightens_the_side_it_comes_from(towards: tuple[float, ...], axis: int, bright: int) -> None:
+    for picture in pair(BALL, stereo(0, 30), lights(2, *towards, sky=0.0, background=0.0)):
+        halves = np.split(picture, 2, axis=axis)
+        assert halves[bright].mean() > 1.5 * halves[1 - bright].mean()
+
+
+def test_a_ball_before_the_lamp_is_as_bright_as_the_law_says() -> None:
+    """In its middle it faces the cameras, 30 degrees above the horizon: 0.8 (0.1 + 0.2 (1 + sin 30) / 2 + 0.6)."""
+    slope = np.cos(np.deg2rad(30)), 0.0, np.sin(np.deg2rad(30))
+    for picture in pair(BALL, stereo(0, 30), lights(2, *slope)):
+        assert picture[23:25, 23:25].mean() == pytest.approx(0.8 * (0.1 + 0.2 * 0.75 + 0.6), abs=0.005)
+
+
+def test_a_flat_roof_is_evenly_lit() -> None:
+    """0.8 (0.1 + 0.2 + 0.6 x 0.8): it faces straight up, the lamp stands at a sine of 0.8."""
+    table = (box((-0.7, 0.7), 0.7, (-0.3, 0)),)
+    for picture in pair(table, stereo(0, 70), lights(2)):
+        np.testing.assert_allclose(picture[20:28, 20:28], 0.8 * (0.1 + 0.2 + 0.6 * 0.8), atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------------- the toys
+
+
+def drawn(count: int) -> list[np.ndarray]:
+    """Factors of random views."""
+    sizes = (len(CATEGORIES), INSTANCES, len(toys.AZIMUTHS), len(toys.ELEVATIONS), toys.LIGHTINGS)
+    return [RANDOM.integers(0, size, count) for size in sizes]
+
+
+def every_toy(azimuth: int = 2, elevation: int = 2, lighting: int = 0) -> np.ndarray:
+    category, instance = np.indices((len(CATEGORIES), INSTANCES)).reshape(2, -1)
+    same = np.ones(len(category), np.int64)
+    return toys.render(category, instance, azimuth * same, elevation * same, lighting * same)
+
+
+def test_the_factors_are_those_of_smallnorb() -> None:
+    assert toys.AZIMUTHS == (0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280, 300, 320, 340)
+    assert toys.ELEVATIONS == (30, 35, 40, 45, 50, 55, 60, 65, 70)
+    assert toys.LIGHTINGS == len(toys.lights(np.arange(6)).lamp) == 6
+
+
+def test_pairs_are_bytes_alike_however_many_are_rendered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    factors = drawn(7)
+    together = toys.render(*factors)
+    assert (together.shape, together.dtype) == ((7, 2, 48, 48), np.uint8)
+    monkeypatch.setattr(toys, "_BATCH", 3)
+    np.testing.assert_array_equal(toys.render(*factors), together)
+    assert toys.render(*(factor[:0] for factor in factors)).shape == (0, 2, 48, 48)
+
+
+def test_the_pictures_are_the_same_on_every_machine() -> None:
+    """One view of each toy, to the byte. Whoever changes the toys on purpose changes this number with them."""
+    assert zlib.crc32(every_toy().tobytes()) == 4035707101
+
+
+def test_no_two_toys_look_the_same() -> None:
+    images = every_toy().reshape(50, -1).astype(float)
+    apart = np.abs(images[:, None] - images[None]).mean(axis=-1) + 255 * np.eye(50)
+    assert apart.min() > 1.0, np.unravel_index(apart.argmin(), apart.shape)
+
+
+@pytest.mark.parametrize("factor", range(2, 5))
+def test_azimuth_elevation_and_lighting_all_show(factor: int) -> None:
+    factors = [values.repeat(2) for values in drawn(10)]
+    factors[factor][::2], factors[factor][1::2] = 0, 3
+    images = toys.render(*factors).astype(float)
+    assert (np.abs(images[::2] - images[1::2]).mean(axis=(1, 2, 3)) > 1).all()
+
+
+def test_toys_stand_free_in_the_middle_and_are_of_a_size() -> None:
+    """Nothing touches the edge of a picture, and no category is told by its size or its paint."""
+    factors = drawn(150)
+    images = toys.render(*factors)
+    background = images[:, :, :1, :1]
+    for border in (images[:, :, :3], images[:, :, -3:], images[..., :3], images[..., -3:]):
+        assert (border == background).all()
+    seen = (images[:, 0] != background[:, 0]).mean(axis=(1, 2))
+    assert seen.min() > 0.02
+    for category in range(len(CATEGORIES)):
+        mine = [toy(category, instance) for instance in range(INSTANCES)]
+        assert all(0.94 <= each.radius <= 1.06 for each in mine)
+        greys = [each.grey for each in mine]
+        assert min(greys) < 0.67 < 0.68 < max(greys)
+
+
+@pytest.mark.parametrize("category", range(len(CATEGORIES)))
+def test_every_toy_fills_its_sphere(category: int) -> None:
+    for instance in range(INSTANCES):
+        mine = toy(category, instance)
+        outline = np.concatenate([piece.outline() for piece in mine.solid])
+        assert np.linalg.norm(outline, axis=1).max() == pytest.approx(mine.radius)
+        np.testing.assert_allclose(outline.min(axis=0), -outline.max(axis=0), atol=1e-9)
+
+
+def test_pieces_lie_within_their_cubes_and_outlines_on_their_surfaces() -> None:
+    """The cube bounds what rays are tried: a piece beyond it would be cut off."""
+    for category in range(len(CATEGORIES)):
+        for piece in (piece for instance in range(INSTANCES) for piece in toy(category, instance).solid):
+            local = np.linalg.solve(piece.axes, (piece.outline() - piece.centre).T).T
+            assert np.abs(local).max() < 1 + 1e-9
+            np.testing.assert_allclose(outside(piece, piece.outline()), 0, atol=1e-9)
+            if isinstance(piece, Round):
+                p, q, w = piece.profile
+                heights = np.linspace(-1, 1, 41)
+                radius = p + q * heights + w * heights**2
+                assert radius.min() > -1e-12
+                assert radius.max() < 1 + 1e-12
