@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline.errors import UserError
-from pipeline.learning.variation import varied_model
+from pipeline.learning.variation import changed_model, varied_model
 
 MAX_ANGLE = 180.0
 
@@ -750,6 +750,40 @@ class ParsingStudy(_SceneStudy):
 AttentionStudy = Annotated[ToyStudy | IteratedStudy | DensityStudy | ParsingStudy, Field(discriminator="study")]
 
 
+class AblationParams(Section):
+    """One condition of document 004, Table 1: a run of matrix capsules with some settings changed."""
+
+    run: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    model: dict[str, bool | int | float | str | list[int] | dict[str, float]] = Field(
+        description="settings of the run's model that are other, by name; none for the run as it is"
+    )
+
+
+class ViewpointParams(Section):
+    """Novel viewpoints with the matched protocol, document 004, section 4.2, Table 2."""
+
+    axis: Literal["azimuth", "elevation"] = Field(description="along which viewpoints are familiar or novel")
+    dataset: Name = Field(description="a key of `datasets` whose viewpoints are known")
+    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the familiar training images")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+
+
+class AttackParams(Section):
+    """Adversarial images, document 004, section 5."""
+
+    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn, with two replicas at least")
+    images: int = Field(ge=1, description="test images attacked (the first ones)")
+    epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        min_length=1, description="most that a pixel changes, images in [0, 1]"
+    )
+    steps: int = Field(ge=2, le=1000, description="of the basic iterative method")
+
+
 class Params(Section):
     """Everything in `params.yaml`."""
 
@@ -779,6 +813,9 @@ class Params(Section):
     sensitivity: SensitivityParams
     regression: dict[Name, RegressionStudy]
     attention: dict[Name, AttentionStudy]
+    ablation: dict[Name, AblationParams]
+    viewpoint: dict[Name, ViewpointParams]
+    attack: dict[Name, AttackParams]
 
     @model_validator(mode="after")
     def _references(self) -> Params:
@@ -809,12 +846,14 @@ class Params(Section):
                 capsnets = sorted(key for key, run in self.runs.items() if run.variant == "capsnet")
                 raise ValueError(f"infer.{name}.run: '{inference.run}' is not one of {capsnets}")
         for name in self.sweep.runs:
-            if name not in self.runs:
-                raise ValueError(f"sweep.runs: '{name}' is not one of {sorted(self.runs)}")
+            if name not in self.runs or isinstance(self.runs[name].augmentation, CropParams):
+                known = sorted(key for key, run in self.runs.items() if not isinstance(run.augmentation, CropParams))
+                raise ValueError(f"sweep.runs: '{name}' is not one of {known}")
         for name, regression in self.regression.items():
             if regression.dataset not in self.datasets:
                 known = sorted(self.datasets)
                 raise ValueError(f"regression.{name}.dataset: '{regression.dataset}' is not one of {known}")
+        self._check_classifiers()
         varied_run = self.runs.get(self.sensitivity.run)
         if varied_run is None or varied_run.variant != "generative":
             generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
@@ -830,6 +869,36 @@ class Params(Section):
                         f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
                     ) from None
         return self
+
+    def _check_classifiers(self) -> None:
+        """The studies of document 004 name runs of the right kind, and changes that make a model."""
+
+        def known(where: str, name: str, variant: str) -> Run:
+            run = self.runs.get(name)
+            if run is None or run.variant != variant:
+                fitting = sorted(key for key, run in self.runs.items() if run.variant == variant)
+                raise ValueError(f"{where}: '{name}' is not one of {fitting}")
+            return run
+
+        for name, ablation in self.ablation.items():
+            run = known(f"ablation.{name}.run", ablation.run, "matrix_capsules")
+            assert isinstance(run, MatrixCapsulesRun)
+            try:
+                changed_model(run.model, ablation.model)
+            except ValidationError as error:
+                wrong = error.errors()[0]
+                place = ".".join(map(str, wrong["loc"]))
+                raise ValueError(f"ablation.{name}.model makes no model ({place}: {wrong['msg']})") from None
+        for name, viewpoint in self.viewpoint.items():
+            known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
+            known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")
+            if viewpoint.dataset not in self.datasets:
+                datasets = sorted(self.datasets)
+                raise ValueError(f"viewpoint.{name}.dataset: '{viewpoint.dataset}' is not one of {datasets}")
+        for name, attack in self.attack.items():
+            known(f"attack.{name}.capsules", attack.capsules, "matrix_capsules")
+            if known(f"attack.{name}.cnn", attack.cnn, "cnn").replicas < 2:
+                raise ValueError(f"attack.{name}.cnn: '{attack.cnn}' must have 2 replicas: one attacks the other")
 
 
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}

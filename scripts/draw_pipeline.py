@@ -40,6 +40,9 @@ DOES = {
     "sensitivity": "hyperparameters",
     "regression": "EM, capsules",
     "attention": "planted scenes",
+    "ablation": "EM routing",
+    "viewpoint": "familiar, novel",
+    "attack": "adversarial",
     "figures": "draw",
     "tables": "scorecard, page",
 }
@@ -56,6 +59,9 @@ ITEMS = {
     "sensitivity.hyperparameters": "setting",
     "regression": "study",
     "attention": "study",
+    "ablation": "condition",
+    "viewpoint": "study",
+    "attack": "study",
 }
 """What one entry of a section of the parameters is called."""
 

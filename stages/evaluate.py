@@ -1,4 +1,4 @@
-"""Probe a trained run on clean, rotated and affine images."""
+"""Probe a trained run on clean, rotated and affine images; classifiers of crops: their test errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def main(run: str) -> None:
         from pipeline.data.formats import AFFNIST_SIZE
         from pipeline.files import sha256, write_arrays, write_json, write_text
         from pipeline.learning.runs import load_run
+        from pipeline.models.classifier import Classifier
         from pipeline.models.generative import GenerativeModel
+        from pipeline.params import CropParams
+        from pipeline.studies import classification
         from pipeline.studies.bounds import bound_metrics
         from pipeline.studies.clusters import cluster_accuracies
         from pipeline.studies.examples import evaluation_examples
@@ -32,6 +35,13 @@ def main(run: str) -> None:
         dataset, digest = load_dataset(path), sha256(path)
         workspace.run.log_dataset(settings.dataset, dataset.label, digest)
         models = load_run(workspace.model_folder(run), run, settings, dataset.images.shape[-1], device)
+        seeds = range(settings.seed, settings.seed + settings.replicas)
+        if isinstance(settings.augmentation, CropParams):
+            classifiers = [model for model in models if isinstance(model, Classifier)]
+            outcome = classification.evaluate(classifiers, dataset, settings.augmentation)
+            provenance = workspace.provenance(dataset_label=dataset.label, data_sha256=digest, seeds=seeds)
+            workspace.write_outcome(outcome, "classification", provenance)
+            return
 
         official = None
         if evaluate.official_affnist and dataset.images.shape[-1] == AFFNIST_SIZE:
@@ -45,7 +55,7 @@ def main(run: str) -> None:
         provenance = workspace.provenance(
             dataset_label=dataset.label,
             data_sha256=digest,
-            seeds=range(settings.seed, settings.seed + settings.replicas),
+            seeds=seeds,
         )
         probes = nest(table, ["features", "protocol", "test"], "accuracy")
         numbers = {

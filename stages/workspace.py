@@ -91,6 +91,12 @@ def items(params: Params, name: str) -> list[str] | None:
             return sorted(params.regression)
         case "attention":
             return sorted(params.attention)
+        case "ablation":
+            return sorted(params.ablation)
+        case "viewpoint":
+            return sorted(params.viewpoint)
+        case "attack":
+            return sorted(params.attack)
     return None
 
 
@@ -151,6 +157,12 @@ def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]
             return {"regression": study, "dataset": values["datasets"][study["dataset"]]}
         case "attention":
             return {"attention": values["attention"][item]}
+        case "ablation":
+            study = values["ablation"][item]
+            return {**run(study["run"]), "ablation": study}
+        case "viewpoint" | "attack":
+            study = values[name][item]
+            return {"capsules": run(study["capsules"]), "cnn": run(study["cnn"]), name: study}
     return values
 
 

@@ -15,9 +15,10 @@ from pipeline.errors import UserError
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Labelled, Trained, group_replicas, train
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
-from pipeline.learning.variation import varied_model, with_epochs
+from pipeline.learning.variation import changed_model, varied_model, with_epochs
 from pipeline.models import Model, build_model
 from pipeline.params import (
+    AblationParams,
     CapsNetRun,
     CNNRun,
     CropParams,
@@ -135,6 +136,12 @@ def _build(run: Run, image_size: int) -> Model:
     return build_model(run, seen_size(run, image_size))
 
 
+def trained_models(run: Run, image_size: int, trained: Trained, device: torch.device) -> list[Model]:
+    """The models of a training that just ended, one per replica, ready for evaluation."""
+    skeleton = _build(run, image_size).to(device)
+    return [load_replica(skeleton, trained.parameters, index) for index in range(run.replicas)]
+
+
 def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
     """A run as the sweep trains it: on rotations within +-`angle` degrees, with the sweep's replicas and its share of
     the run's own epochs: systems differ in how long they have to learn.
@@ -150,6 +157,14 @@ def varied(run: GenerativeRun, name: str, value: float, sensitivity: Sensitivity
     assert isinstance(shorter, GenerativeRun)
     model = varied_model(shorter.model, name, value)
     return shorter.model_copy(update={"replicas": sensitivity.replicas, "model": model})
+
+
+def ablated(run: MatrixCapsulesRun, ablation: AblationParams) -> MatrixCapsulesRun:
+    """A run with the settings, replicas and epochs of an ablation."""
+    shorter = with_epochs(run, ablation.epochs)
+    assert isinstance(shorter, MatrixCapsulesRun)
+    model = changed_model(shorter.model, ablation.model)
+    return shorter.model_copy(update={"replicas": ablation.replicas, "model": model})
 
 
 def _seeds(run: Run) -> list[int]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.params import GenerativeModelParams, GenerativeRun, Run
+    from collections.abc import Mapping
+
+    from pipeline.params import GenerativeModelParams, GenerativeRun, MatrixCapsulesModelParams, Run
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
 """Times in training, in epochs, that a generative model has among its settings."""
@@ -22,6 +24,9 @@ def with_epochs(run: Run, epochs: int) -> Run:
     changes: dict[str, object] = {"training": run.training.model_copy(update={"epochs": epochs})}
     if run.variant == "generative":
         changes["model"] = _rescheduled(run, epochs)
+    if run.variant == "matrix_capsules":
+        margin_epochs = run.model.margin_epochs * epochs / run.training.epochs
+        changes["model"] = run.model.model_copy(update={"margin_epochs": margin_epochs})
     return run.model_copy(update=changes)
 
 
@@ -30,6 +35,15 @@ def _rescheduled(run: GenerativeRun, epochs: int) -> GenerativeModelParams:
     times = {name: getattr(run.model, name) for name in SCHEDULE}
     # What is to happen at all happens at the end of the first epoch or later.
     return run.model.model_copy(update={name: max(round(time * share), min(time, 1)) for name, time in times.items()})
+
+
+def changed_model(model: MatrixCapsulesModelParams, changes: Mapping[str, object]) -> MatrixCapsulesModelParams:
+    """The model with some settings changed, by name.
+
+    Raises:
+        ValidationError: they make no model.
+    """
+    return type(model).model_validate({**model.model_dump(), **changes})
 
 
 def varied_model(model: GenerativeModelParams, name: str, value: float) -> GenerativeModelParams:

@@ -201,6 +201,7 @@ class MatrixCapsules(Classifier):
             with torch.no_grad():
                 capsules = self.primary(self.first(standardise(images[:_CENTRED_ON])).relu())
                 for layer in self.routed:
+                    assert isinstance(layer, RoutedCapsules)
                     layer.centre(capsules)
                     capsules = layer(capsules)
 

@@ -14,9 +14,14 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
+from pipeline.data.datasets import Dataset
 from pipeline.models.classifier import Classifier
-from pipeline.studies.classification import BATCH, scores
+from pipeline.outcome import Outcome
+from pipeline.params import AttackParams, CropParams
+from pipeline.studies.classification import BATCH, scores, seen
+from pipeline.studies.summary import nest, spread
 
 _EVALUATED = torch.tensor(torch.inf)
 """The epoch that losses are taken at: schedules are over."""
@@ -115,6 +120,53 @@ def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor) -> dict[st
         "zeros": float((sizes == 0).double().mean()),
         "median": float(np.median(others.cpu().numpy())) if len(others) else 0.0,
     }
+
+
+def outcome(
+    capsules: Sequence[Classifier],
+    cnns: Sequence[Classifier],
+    dataset: Dataset,
+    attack: AttackParams,
+    augmentation: CropParams,
+    title: str,
+) -> Outcome:
+    """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
+    the other convolutional networks and on the capsules; and how large gradients are.
+
+    Args:
+        title: shown beside the progress bar.
+    """
+    images, labels = dataset.part("test")
+    device = next(capsules[0].parameters()).device
+    pixels = seen(images[: attack.images], augmentation).to(device)
+    classes = torch.from_numpy(labels[: attack.images]).to(device)
+    white, sizes = [], []
+    networks = [("capsules", i, model) for i, model in enumerate(capsules)]
+    networks += [("cnn", i, model) for i, model in enumerate(cnns)]
+    for network, replica, model in tqdm(networks, desc=title, unit="network"):
+        found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
+        white.append(found.assign(network=network, replica=replica))
+        sizes.append((network, gradient_sizes(model, pixels, classes)))
+    victims = {f"capsules-{i}": model for i, model in enumerate(capsules)}
+    victims |= {f"cnn-{i}": model for i, model in enumerate(cnns) if i}
+    black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
+    black[["network", "replica"]] = black.pop("victim").str.split("-", expand=True)
+    table = pd.concat([*white, black.assign(kind="black-box", replica=black["replica"].astype(int))])
+    table["at"] = table["epsilon"].map("{:g}".format)
+    numbers = {
+        "value": nest(table, ["method", "kind", "network", "at"], "value"),
+        "gradient": {
+            network: {key: spread(size[key] for name, size in sizes if name == network) for key in ("zeros", "median")}
+            for network in ("capsules", "cnn")
+        },
+    }
+    columns = ["network", "replica", "method", "kind", "epsilon", "value"]
+    attacks = {
+        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, Attack(1, False)).cpu().numpy()
+        for network, model in (("capsules", capsules[0]), ("cnn", cnns[0]))
+        for epsilon in (0.0, min(attack.epsilons, key=lambda e: abs(e - 0.1)), max(attack.epsilons))
+    }
+    return Outcome(table[columns].reset_index(drop=True), numbers, attacks)
 
 
 def _hits(model: Classifier, images: Tensor, classes: Tensor) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import torch
@@ -11,9 +14,15 @@ from torch import Tensor
 from pipeline.data.datasets import Dataset
 from pipeline.layers.images import centre_crop, crops
 from pipeline.models.classifier import Classifier
+from pipeline.models.matrix_capsules import MatrixCapsules
+from pipeline.outcome import Outcome
 from pipeline.params import CropParams
+from pipeline.studies import vote_distances
+from pipeline.studies.summary import nest, spread, stack_replicas
 
 BATCH = 64
+VOTED = 500
+"""Test images whose votes are looked at (the first ones)."""
 
 
 def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
@@ -51,7 +60,40 @@ def _cut(pixels: Tensor, size: int, places: Tensor) -> list[Tensor]:
     return [crops(part, size, place) for part, place in zip(pixels.split(512), places.split(512), strict=True)]
 
 
-def test_errors(model: Classifier, dataset: Dataset, augmentation: CropParams) -> pd.DataFrame:
+def evaluate(models: Sequence[Classifier], dataset: Dataset, augmentation: CropParams) -> Outcome:
+    """Test errors of all replicas; of capsules also where the votes for classes go, and pictures of that."""
+    errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in models])
+    numbers: dict[str, Any] = {"test": nest(errors, ["metric"], "value")}
+    arrays: dict[str, NDArray[Any]] = {}
+    capsules = [model for model in models if isinstance(model, MatrixCapsules)]
+    if capsules:
+        images, labels = dataset.part("test")
+        images, labels = images[:VOTED], labels[:VOTED]
+        pixels = seen(images, augmentation)
+        found = [vote_distances.distances(model, pixels) for model in capsules]
+        rows = [vote_distances.concentration(*each, labels) for each in found]
+        numbers["votes"] = {
+            name: {str(t + 1): spread(row[name][t] for row in rows) for t in range(len(rows[0][name]))}
+            for name in rows[0]
+        }
+        chosen = _examples(capsules[0], pixels, labels)
+        arrays = vote_distances.histograms(*found[0], chosen)
+        arrays |= {"images": images[chosen], "labels": labels[chosen]}
+        arrays["scores"] = scores(capsules[0], pixels[chosen]).cpu().numpy()
+    return Outcome(errors, numbers, arrays)
+
+
+def _examples(model: Classifier, pixels: Tensor, labels: NDArray[np.int64], right: int = 2) -> list[int]:
+    """The first images of different classes that are recognised, and the first that is not."""
+    chosen: list[int] = []
+    correct = scores(model, pixels).argmax(-1).cpu().numpy() == labels
+    for place in np.flatnonzero(correct):
+        if len(chosen) < right and labels[place] not in labels[chosen]:
+            chosen.append(int(place))
+    return chosen + np.flatnonzero(~correct)[:1].tolist()
+
+
+def classification_errors(model: Classifier, dataset: Dataset, augmentation: CropParams) -> pd.DataFrame:
     """Shares of test images that are misclassified, columns metric and value: by the middle crop, by activations
     averaged over 13 crops, and, on the middle, for every value of every factor known.
 
