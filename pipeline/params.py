@@ -369,7 +369,7 @@ class _Run(Section):
     dataset: Name = Field(description="a key of `datasets`")
     replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
     seed: int = Field(ge=0, description="seed of the first replica")
-    augmentation: AugmentationParams | CropParams
+    augmentation: AugmentationParams | CropParams = Field(description="what is done to images before training")
     training: TrainingParams
 
 
@@ -887,8 +887,9 @@ class Params(Section):
                 changed_model(run.model, ablation.model)
             except ValidationError as error:
                 wrong = error.errors()[0]
-                place = ".".join(map(str, wrong["loc"]))
-                raise ValueError(f"ablation.{name}.model makes no model ({place}: {wrong['msg']})") from None
+                place = ("runs", ablation.run, run.variant, "model", *wrong["loc"])
+                where = ".".join(map(str, ("ablation", name, "model", *wrong["loc"])))
+                raise ValueError(f"{where}: {_message(wrong, place)}") from None
         for name, viewpoint in self.viewpoint.items():
             known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
             known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")
@@ -933,12 +934,17 @@ def _describe(error: Any) -> str:
         return f"{where}: unknown parameter"
     if error["type"] == "missing":
         return f"{where}: missing"
+    return f"{where}: {_message(error, place)}" if where != "params.yaml" else _message(error, place)
+
+
+def _message(error: Any, place: tuple[int | str, ...]) -> str:
+    """What is wrong with a value, what is allowed at its `place` in the schema, and what was found."""
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         message = f"must be {_range(place)}"
     found = error.get("input")
     shown = f" (found {found!r})" if isinstance(found, int | float | str | bool) else ""
-    return f"{where}: {message}{shown}" if where != "params.yaml" else message
+    return f"{message}{shown}"
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:

@@ -12,9 +12,12 @@ from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.params import (
     AugmentationParams,
     CapsNetRun,
+    CNNRun,
+    CropParams,
     EvaluateParams,
     FailureParams,
     GenerativeRun,
+    MatrixCapsulesRun,
     Run,
     SCAERun,
     TrainingParams,
@@ -54,7 +57,24 @@ SMALL_CAPSNET = {
     "absent_weight": 0.5,
 }  # fmt: skip
 
+SMALL_MATRIX_CAPSULES = {
+    "views": 1, "channels": 4, "kernel": 3, "stride": 2, "primary_types": 2, "types": [2], "capsule_kernel": 2,
+    "capsule_strides": [1], "pose": "matrix", "pose_side": 2, "coordinate_addition": True, "coordinate_scale": 0.1,
+    "classes": 3, "iterations": 2, "activation": "mdl", "competition": "all", "inverse_temperature": 3.0,
+    "inverse_temperature_rate": 0.9, "class_inverse_temperature": 1.0, "damping": 0.1, "variance_floor": 0.1,
+    "activation_scale": 1.0, "centring": True, "convolutional": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0},
+    "last": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0}, "primary_pose_sd": 0.5, "primary_activation_sd": 1.0,
+    "primary_bias": 0.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9, "margin_epochs": 0.2,
+    "weight_decay": 2e-7,
+}  # fmt: skip
+
+SMALL_CNN = {"views": 1, "channels": [3, 4], "kernel": 3, "hidden": 6, "dropout": 0.5, "classes": 3}
+
 STILL = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
+
+
+CROPPED = CropParams(crop=10, brightness=0.1, contrast=0.2)
+"""For classifiers."""
 
 
 def training(**changes: Any) -> TrainingParams:
@@ -78,6 +98,8 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "vae": (VAERun, SMALL_VAE),
         "scae": (SCAERun, SMALL_SCAE),
         "capsnet": (CapsNetRun, SMALL_CAPSNET),
+        "matrix_capsules": (MatrixCapsulesRun, SMALL_MATRIX_CAPSULES),
+        "cnn": (CNNRun, SMALL_CNN),
     }
     kind, model = kinds[variant]
     values = {
@@ -85,7 +107,7 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "dataset": "squares",
         "replicas": 2,
         "seed": 3,
-        "augmentation": STILL.model_dump(),
+        "augmentation": (CROPPED if variant in ("matrix_capsules", "cnn") else STILL).model_dump(),
         "training": training().model_dump(),
         "model": model,
     }
@@ -108,7 +130,9 @@ def squares(train: int = 36, validation: int = 12, test: int = 12, size: int = S
         "validation": order[train : train + validation],
         "test": order[train + validation :],
     }
-    return Dataset("squares", "squares", images, labels.astype(np.int64), {}, split, ("a", "b", "c"))
+    # As though they had been taken all around.
+    views = {"azimuth": np.arange(count) * 20 % 360, "elevation": 30 + np.arange(count) % 9 * 5}
+    return Dataset("squares", "squares", images, labels.astype(np.int64), views, split, ("a", "b", "c"))
 
 
 EVALUATE = EvaluateParams(
@@ -185,11 +209,19 @@ ATTENTION: dict[str, dict[str, Any]] = {
 
 
 def small_params(**runs: Run) -> dict[str, Any]:
-    """The content of a params.yaml: `capsules`, `vae` and `capsnet` on the small data set, or the runs given."""
-    chosen = runs or {"capsules": small_run(), "vae": small_run("vae"), "capsnet": small_run("capsnet")}
-    generative, capsnets = (
-        [name for name, run in chosen.items() if run.variant == variant] for variant in ("generative", "capsnet")
+    """The content of a params.yaml: a run of most variants on the small data set, or the runs given."""
+    chosen = runs or {
+        "capsules": small_run(),
+        "vae": small_run("vae"),
+        "capsnet": small_run("capsnet"),
+        "matrix": small_run("matrix_capsules"),
+        "cnn": small_run("cnn"),
+    }
+    generative, capsnets, matrices, cnns = (
+        [name for name, run in chosen.items() if run.variant == variant]
+        for variant in ("generative", "capsnet", "matrix_capsules", "cnn")
     )
+    both = [{"capsules": capsules, "cnn": cnn} for capsules in matrices for cnn in cnns]
     study = {
         "angles": [0.0, 90.0],
         "images": 4,
@@ -212,7 +244,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "infer": {name: {"run": name, **INFER} for name in capsnets},
         "sweep": {
             "angles": [0.0, 45.0],
-            "runs": [name for name in chosen if name not in capsnets],
+            "runs": [name for name in chosen if name not in [*capsnets, *matrices, *cnns]],
             "replicas": 1,
             "training_share": 0.5,
         },
@@ -225,6 +257,19 @@ def small_params(**runs: Run) -> dict[str, Any]:
         },
         "regression": {name: {"dataset": "squares", "features": 8, **study} for name, study in REGRESSION.items()},
         "attention": ATTENTION,
+        "ablation": {
+            condition: {"run": name, "epochs": 1, "replicas": 2, "model": model}
+            for name in matrices
+            for condition, model in (("unchanged", {}), ("vector", {"pose": "vector"}))
+        },
+        "viewpoint": {
+            axis: {"axis": axis, "dataset": "squares", **pair, "epochs": 2, "replicas": 1}
+            for pair in both
+            for axis in ("azimuth", "elevation")
+        },
+        "attack": {
+            f"{pair['cnn']}-squares": {**pair, "images": 6, "epsilons": [0.0, 0.1], "steps": 2} for pair in both
+        },
     }
 
 

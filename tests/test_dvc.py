@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 CAPSULES, SCAE, VAE, CAPSNET = "capsules-digits", "scae-digits", "vae-digits", "capsnet-routed-digits"
+MATRIX, CNN = "matrix-toys", "cnn-toys"
+RUNS = (CAPSULES, SCAE, VAE, CAPSNET, MATRIX, CNN)
 OUTPUTS = ("data", "models", "results")
 """What lies in DVC's cache; everything else that stages write is kept in Git."""
 
@@ -97,10 +99,11 @@ def restored(output: str) -> list[str]:
 
 def cut(values: dict[str, Any]) -> None:
     """Every stage stays, with one run of each variant and on as little as there can be."""
-    values["runs"] = {name: values["runs"][name] for name in (CAPSULES, SCAE, VAE, CAPSNET)}
-    values["datasets"]["digits"] |= {"train": 64, "validation": 32, "test": 32}
-    for run in values["runs"].values():
-        run["replicas"] = 1
+    values["runs"] = {name: values["runs"][name] for name in RUNS}
+    for dataset in values["datasets"].values():
+        dataset |= {"train": 64, "validation": 32, "test": 32}
+    for name, run in values["runs"].items():
+        run["replicas"] = 2 if name == CNN else 1
         run["training"] |= {"epochs": 1, "batch_size": 32, "learning_rate": 0.001}
     values["runs"][CAPSULES]["model"] |= SMALL_MODEL
     values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
@@ -116,20 +119,20 @@ def cut(values: dict[str, Any]) -> None:
     convergence = values["regression"]["convergence-digits"] | {"size": 1, "iterations": 3}
     values["regression"] = {"convergence-digits": convergence}
     values["attention"] = {"toy": values["attention"]["toy"]}
+    values["ablation"] = {"vector": values["ablation"]["vector"] | {"epochs": 1}}
+    values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
+    values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
+STUDIES = ["regression@convergence-digits", "attention@toy", "ablation@vector", "viewpoint@azimuth", "attack@toys"]
 STAGES = [
     "download@digits",
+    "download@toys",
     "preprocess@digits",
-    f"train@{CAPSULES}",
-    f"train@{SCAE}",
-    f"train@{VAE}",
-    f"train@{CAPSNET}",
-    f"evaluate@{CAPSULES}",
-    f"evaluate@{SCAE}",
-    f"evaluate@{VAE}",
-    f"evaluate@{CAPSNET}",
+    "preprocess@toys",
+    *(f"train@{run}" for run in RUNS),
+    *(f"evaluate@{run}" for run in RUNS),
     f"optimise@{CAPSULES}",
     f"posterior@{CAPSULES}",
     f"infer@{CAPSNET}",
@@ -137,8 +140,7 @@ STAGES = [
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
     *SENSITIVITIES,
-    "regression@convergence-digits",
-    "attention@toy",
+    *STUDIES,
     "figures",
     "tables",
 ]
@@ -213,12 +215,12 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
     assert shown.keys() == {
         f"{folder}/{name}.json"
         for name in (
-            *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in (CAPSULES, SCAE, VAE, CAPSNET)),
+            *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in RUNS),
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
             f"infer/{CAPSNET}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
-            *(name.replace("@", "/") for name in (*SENSITIVITIES, "regression@convergence-digits", "attention@toy")),
+            *(name.replace("@", "/") for name in (*SENSITIVITIES, *STUDIES)),
         )
     }
     assert all("error" not in each for each in shown.values())

@@ -122,7 +122,7 @@ def test_every_number_can_say_what_it_allows(values: dict[str, Any]) -> None:
     assert len(names) > 50
     for name in names:
         (line,) = refused(put(values, name, -1e30 if isinstance(at(values, name), float) else -(10**9)))
-        assert re.match(rf"{re.escape(name)}: must be (at least|above) [\d.]+.* \(found ", line), line
+        assert re.match(rf"{re.escape(name)}: must be (at least|above) [\d.e+-]+.* \(found ", line), line
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        (f"{VAE}.dataset", "mnist", "runs.vae-digits.dataset: 'mnist' is not one of ['digits']"),
-        ("datasets.digits.source", "mnist", "datasets.digits.source: 'mnist' is not one of sources ['digits']"),
+        (f"{VAE}.dataset", "mnist", "runs.vae-digits.dataset: 'mnist' is not one of ['digits', 'toys']"),
+        ("datasets.digits.source", "mnist", "datasets.digits.source: 'mnist' is not one of sources ['digits', 'toys']"),
         (
             "optimise.capsules-digits.run",
             "vae-digits",
@@ -287,7 +287,11 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "vae-digits",
             "sensitivity.run: 'vae-digits' is not one of ['capsules-digits']",
         ),
-        ("evaluate.official_affnist", True, "evaluate.official_affnist: 'affnist' is not one of sources ['digits']"),
+        (
+            "evaluate.official_affnist",
+            True,
+            "evaluate.official_affnist: 'affnist' is not one of sources ['digits', 'toys']",
+        ),
     ],
 )
 def test_a_reference_to_nothing_is_answered_with_what_there_is(
@@ -419,16 +423,20 @@ def test_every_parameter_is_described() -> None:
         module.VAEModelParams,
         module.SCAEModelParams,
         module.CapsNetModelParams,
+        module.MatrixCapsulesModelParams,
+        module.CNNModelParams,
     )
     nested = (
         module.AugmentationParams,
+        module.CropParams,
         module.TrainingParams,
+        module.RoutingLayerParams,
         module.SensitivityHyperparameters,
         module.ScheduleParams,
         *models,
     )
     top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity")
-    top = (*top, "infer", "regression", "attention")
+    top = (*top, "infer", "regression", "attention", "ablation", "viewpoint", "attack")
     for section in sections:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"

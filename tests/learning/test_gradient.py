@@ -14,9 +14,9 @@ from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
 from pipeline.data import warps
 from pipeline.learning import gradient
-from pipeline.learning.gradient import DivergedError, augment, train
+from pipeline.learning.gradient import DivergedError, Trained, augment, group_replicas, train
 from pipeline.models import build_model
-from pipeline.params import AugmentationParams
+from pipeline.params import AugmentationParams, CropParams
 from pipeline.resume import Checkpoint
 
 CPU = torch.device("cpu")
@@ -284,3 +284,59 @@ def test_every_epoch_is_told_with_its_metrics() -> None:
         assert row["train_pixel_error"] > 0
     assert len(found.history) == 4
     assert found.seconds > 0
+
+
+def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validation() -> None:
+    """Of images whose pixels tell their place: of 16 rows and columns 13, at 4 x 4 places."""
+    place = torch.arange(16 * 16).view(1, 16, 16).to(torch.uint8)
+    images = place.expand(1, 4000, 1, 16, 16)
+    settings = CropParams(crop=13, brightness=0.0, contrast=0.0)
+    found = (augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0] * 255).round().int()
+    first = found[:, 0, 0]
+    assert torch.equal(found[7], place[0, first[7] // 16 :, first[7] % 16 :][:13, :13].int())
+    counts = torch.bincount(first, minlength=256).view(16, 16)
+    assert counts[:4, :4].sum() == 4000
+    # 4,000 images over 16 places: within five sds of a binomial count
+    assert (counts[:4, :4] - 250).abs().max() < 5 * 250**0.5
+    middle = augment(images[:, :2], settings, [torch.Generator()], training=False)
+    torch.testing.assert_close(middle, images[:, :2, :, 1:14, 1:14].float() / 255)
+
+
+def test_light_changes_within_its_bounds_and_stays_light() -> None:
+    images = torch.tensor([102, 153], dtype=torch.uint8).repeat(128).view(1, 1, 1, 16, 16).expand(1, 3000, 1, 16, 16)
+    settings = CropParams(crop=16, brightness=0.2, contrast=0.5)
+    found = augment(images, settings, [torch.Generator().manual_seed(0)])[0]
+    lift, stretch = found.mean((1, 2, 3)) - 0.5, found.std((1, 2, 3), correction=0) / 0.1
+    assert -0.2 <= lift.min() < -0.19
+    assert 0.19 < lift.max() <= 0.2
+    assert 0.5 - 1e-5 <= stretch.min() < 0.52
+    assert 1.48 < stretch.max() <= 1.5 + 1e-5
+    assert np.corrcoef(lift, stretch)[0, 1] < 0.1
+    harsh = augment(images, CropParams(crop=16, brightness=1.0, contrast=1.0), [torch.Generator().manual_seed(0)])
+    assert harsh.min() == 0.0
+    assert harsh.max() == 1.0
+
+
+def test_watched_images_are_measured_like_those_of_validation_and_decide_nothing() -> None:
+    run, data = small_run("cnn"), squares()
+    other = (data.images[data.split["test"]], data.labels[data.split["test"]])
+
+    def trained(**watched: Any) -> Trained:
+        return train(
+            lambda: build_model(run, 10), training(), run.augmentation, data.part("train"), data.part("validation"),
+            [0, 1], CPU, watched=watched,
+        )  # fmt: skip
+
+    alone, beside = trained(), trained(same=data.part("validation"), other=other)
+    torch.testing.assert_close(alone.parameters, beside.parameters, rtol=0, atol=0)
+    history = beside.history
+    assert (history["same_loss"] == history["validation_loss"]).all()
+    assert (history["same_accuracy"] == history["validation_accuracy"]).all()
+    assert (history["other_loss"] != history["validation_loss"]).all()
+    assert not [name for name in alone.history.columns if name.startswith("same")]
+
+
+def test_networks_that_fill_a_device_by_themselves_are_not_stacked() -> None:
+    gpu = torch.device("cuda")
+    assert group_replicas(3, gpu) == [[0, 1, 2]]
+    assert group_replicas(3, gpu, stackable=False) == group_replicas(3, CPU) == [[0], [1], [2]]

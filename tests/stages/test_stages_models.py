@@ -19,7 +19,20 @@ import yaml
 from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
-from stages import attention, evaluate, infer, optimise, posterior, regression, sensitivity, sweep, train
+from stages import (
+    ablation,
+    attack,
+    attention,
+    evaluate,
+    infer,
+    optimise,
+    posterior,
+    regression,
+    sensitivity,
+    sweep,
+    train,
+    viewpoint,
+)
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
@@ -34,6 +47,9 @@ STAGES = {
     "sensitivity": ["pixel_sd"],
     "regression": ["grid"],
     "attention": ["toy"],
+    "ablation": ["vector"],
+    "viewpoint": ["azimuth"],
+    "attack": ["cnn-squares"],
     "figures": [],
     "tables": [],
 }
@@ -70,7 +86,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("CAPSULES_MLFLOW", "off")
-        for run in ("capsules", "vae", "capsnet"):
+        for run in ("capsules", "vae", "capsnet", "matrix", "cnn"):
             train.main(run)
             evaluate.main(run)
         optimise.main("capsules")
@@ -84,10 +100,68 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             regression.main(study)
         for study in ATTENTION:
             attention.main(study)
+        for condition in ("unchanged", "vector"):
+            ablation.main(condition)
+        for axis in ("azimuth", "elevation"):
+            viewpoint.main(axis)
+        attack.main("cnn-squares")
     return folder
 
 
 # ---- what is written
+
+
+def test_classifiers_are_evaluated_by_their_errors(done: Path) -> None:
+    metrics = done / "reports/small/metrics/evaluate"
+    matrix, cnn = read(metrics / "matrix.json"), read(metrics / "cnn.json")
+    assert {"centre", "crops"} < matrix["test"].keys() == cnn["test"].keys()
+    assert any(name.startswith("azimuth-") for name in matrix["test"])
+    assert all(0 <= each["mean"] <= 1 and each["n"] == 2 for each in spreads(matrix["test"]))
+    assert matrix["votes"].keys() == {"all", "near"}
+    assert matrix["votes"]["all"].keys() == {"1", "2"}
+    assert "votes" not in cnn
+    with np.load(done / "results/small/evaluate/matrix/examples.npz") as arrays:
+        assert arrays["counts"].shape[1:3] == (2, 3)
+
+
+def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
+    metrics = done / "reports/small/metrics/ablation"
+    plain, vector = read(metrics / "unchanged.json"), read(metrics / "vector.json")
+    for numbers in (plain, vector):
+        assert numbers["study"] == "ablation"
+        assert all(numbers[part]["accuracy"]["n"] == 2 for part in ("train", "validation"))
+        assert numbers["test"]["crops"]["n"] == 2
+    # Transformations of 4 numbers by a matrix of 2x2 each, or by one of 4x4: 32 of the former for 2 x 2 types in 2x2
+    # positions and for 3 classes from 2.
+    more = vector["parameters"] - plain["parameters"]
+    assert more == (16 - 4) * (2 * 2 * 4 + 2 * 3)
+
+
+def test_novel_viewpoints_are_told_for_networks_that_match(done: Path) -> None:
+    for axis in ("azimuth", "elevation"):
+        numbers = read(done / f"reports/small/metrics/viewpoint/{axis}.json")
+        table = pd.read_csv(done / f"reports/small/metrics/viewpoint/{axis}.csv")
+        assert set(table.columns) == {"replica", "epoch", "familiar", "novel", "network"}
+        assert len(table) == 4
+        for network in ("capsules", "cnn"):
+            assert numbers["matched"][network]["familiar"]["mean"] <= table["familiar"].max()
+            own = table[table["network"] == network]
+            assert numbers["best"][network]["familiar"]["mean"] == pytest.approx(own["familiar"].min())
+
+
+def test_attacks_leave_accuracies_of_both_networks(done: Path) -> None:
+    numbers = read(done / "reports/small/metrics/attack/cnn-squares.json")
+    for method in ("FGSM", "BIM"):
+        assert numbers["value"][method].keys() == {"general", "targeted", "black-box"}
+        for kind in ("general", "targeted", "black-box"):
+            assert numbers["value"][method][kind].keys() == {"capsules", "cnn"}
+            assert numbers["value"][method][kind]["cnn"].keys() == {"0", "0.1"}
+    # Without a change the first network is as right as it was; the other of its kind was not attacked itself.
+    assert numbers["value"]["FGSM"]["general"]["cnn"]["0"]["n"] == 2
+    assert numbers["value"]["FGSM"]["black-box"]["cnn"]["0"]["n"] == 1
+    assert numbers["gradient"]["cnn"]["zeros"]["mean"] < 1
+    with np.load(done / "results/small/attack/cnn-squares/examples.npz") as arrays:
+        assert np.abs(arrays["cnn-0.1"] - arrays["cnn-0"]).max() == pytest.approx(0.1, abs=1e-6)
 
 
 def spreads(numbers: Any) -> list[Any]:
