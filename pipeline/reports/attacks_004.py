@@ -129,7 +129,7 @@ def loses_less(method: str) -> _Check:
         notes = [
             f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
             f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
-            f"curves cross between epsilons {', '.join(crossed)}" if crossed else "curves do not cross",
+            f"curves cross between epsilons {', between '.join(crossed)}" if crossed else "curves do not cross",
             f"at epsilon {both[0].index[-1]:g} {leads} the more accurate: "
             f"capsules {both[0].iloc[-1].mean():.1f} %, CNN {both[1].iloc[-1].mean():.1f} %",
         ]

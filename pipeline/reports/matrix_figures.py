@@ -72,11 +72,15 @@ def _conditions(results: Results, params: Params, written: Written) -> Iterator[
             if error is not None:
                 dots.append(Dot(name, error.scaled(100), claims[claim] if claim and papers else None))
         records = [record for _, numbers in conditions for record in numbers.records]
-        for name, cnn in cnn_runs(params).items():
-            tested = results.numbers("evaluate", name) if cnn.dataset == dataset else None
+        cnns = [name for name, cnn in cnn_runs(params).items() if cnn.dataset == dataset]
+        longer = capsule_runs(params)[run].training.epochs
+        beside: dict[str, tuple[str, float | None]] = {run: (f"{run} ({longer} epochs)", None)}
+        beside |= {name: (f"{name} (CNN)", claims[CNN_CLAIM] if papers else None) for name in cnns}
+        for name, (words, value) in beside.items():
+            tested = results.numbers("evaluate", name)
             error = tested.measured("test", "centre") if tested else None
             if tested and error:
-                dots.append(Dot(f"{name} (CNN)", error.scaled(100), claims[CNN_CLAIM] if papers else None))
+                dots.append(Dot(words, error.scaled(100), value))
                 records += tested.records
         if dots:
             yield Drawing(
@@ -86,7 +90,7 @@ def _conditions(results: Results, params: Params, written: Written) -> Iterator[
                 f"What each component of matrix capsules is worth, {run}",
                 "Whether errors of networks with something changed are ordered as in Table 1 of document 004 (open "
                 f"diamonds, on {PAPER_DATASET}, each axis from 0); ours on {dataset_label(records)}, bars are one sd "
-                "over seeds.",
+                "over seeds. At the end the run itself, as long as it was trained, and the CNN.",
                 "Two dot plots of test error with a row for each condition, ours and the paper's.",
                 records,
             )

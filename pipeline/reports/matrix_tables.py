@@ -20,8 +20,8 @@ def _percent(numbers: Numbers, *keys: str) -> Measured | None:
     return found.scaled(100) if found else None
 
 
-def _plain(numbers: Numbers, key: str) -> object:
-    value = numbers.number(key)
+def _plain(numbers: Numbers | None, *keys: str) -> object:
+    value = numbers.number(*keys) if numbers else None
     return "" if value is None else round(value)
 
 
@@ -52,23 +52,32 @@ def changes(study: AblationParams) -> str:
 
 
 def conditions(results: Results, params: Params, written: Written) -> list[Table]:
-    """Table 1 of document 004: ours beside the paper's, by the run that is changed."""
+    """Table 1 of document 004: ours beside the paper's, by the run that is changed; the run itself comes last."""
     values = {claim.id: claim.value for claim in load_claims()}
     rows: dict[str, list[Row]] = {}
     for name, study, numbers in executed(results, "ablation", params.ablation, written):
         claim = stands_for(params, name, TABLE_1)
         papers = params.datasets[capsule_runs(params)[study.run].dataset].source in SOURCES
         beside = values[claim] if claim and papers else ""
-        of_row: list[object] = [name, changes(study), beside, _plain(numbers, "parameters"), _plain(numbers, "seconds")]
+        took = [_plain(numbers, key) for key in ("parameters", "seconds")]
+        of_row: list[object] = [name, changes(study), study.epochs, beside, *took]
         found = {column: _percent(numbers, "test", column) for column in _ERRORS}
         found["validation"] = _percent(numbers, "validation", "accuracy")
         rows.setdefault(study.run, []).append((of_row, found, numbers))
+    for name, of_run in rows.items():
+        tested, trained = results.numbers("evaluate", name), results.numbers("train", name)
+        if tested is not None:
+            took = [_plain(trained, "parameters", "total"), _plain(trained, "seconds")]
+            found = {column: _percent(tested, "test", column) for column in _ERRORS}
+            found["validation"] = _percent(trained, "validation", "accuracy") if trained else None
+            of_row = [name, "the run itself", capsule_runs(params)[name].training.epochs, "", *took]
+            of_run.append((of_row, found, tested))
     heads = {**_ERRORS, "validation": ("validation accuracy (%)", 2)}
     caption = (
         "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) where a row "
         "of it has this change; seconds are of training, all seeds together."
     )
-    keys = ["condition", "changed", "the paper's error (%)", "parameters", "seconds"]
+    keys = ["condition", "changed", "epochs", "the paper's error (%)", "parameters", "seconds"]
     return [
         table
         for run, of_run in rows.items()

@@ -148,7 +148,9 @@ def first_executed(evidence: Evidence, candidates: Sequence[Trial]) -> tuple[Tri
 
 
 def unchanged(params: Params, trial: Trial) -> list[Trial]:
-    """Of an ablation, the trials that are the same but for the changes of Table 1, which they lack."""
+    """Of a trial with a change of Table 1, those that are the same without it."""
+    if condition_of(trial.run) == PAPER_CONDITION:
+        return []
     model = trial.run.model.model_copy(update=PAPER_CONDITION)
     wanted = trial.run.model_copy(update={"model": model, "replicas": 1})
     return [each for each in trials(params, {}) if each.run.model_copy(update={"replicas": 1}) == wanted]

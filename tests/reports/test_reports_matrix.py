@@ -50,13 +50,15 @@ def test_figures(studied: Writer, params: Params) -> None:
         assert drawing.alt.endswith(".")
     assert written.missing == []
     sources = {record["item"] for record in drawings["matrix-conditions-matrix-toys"].records}
-    assert sources == {*CONDITIONS, "cnn-toys"}
+    assert sources == {*CONDITIONS, "matrix-toys", "cnn-toys"}
 
 
 def test_what_is_drawn_is_what_was_measured(studied: Writer, params: Params) -> None:
     figures = {drawing.name: drawing.figure() for drawing in draw(studied.results, params, Written())}
     ours, papers = figures["matrix-conditions-matrix-toys"].axes
-    assert [tick.get_text() for tick in ours.get_yticklabels()] == [*CONDITIONS, "cnn-toys (CNN)"]
+    assert [tick.get_text() for tick in ours.get_yticklabels()] == [
+        *CONDITIONS, "matrix-toys (20 epochs)", "cnn-toys (CNN)",
+    ]  # fmt: skip
     drawn = [float(line.get_xdata()[0]) for line in papers.get_lines()]
     assert drawn == [9.7, 2.2, 1.8, 3.9, 2.9, 2.6, 3.2, 3.2, 5.8, 4.5, 5.2], "colder stands for no row of the paper's"
     general, targeted, _ = figures["matrix-attacks-toys"].axes
@@ -97,13 +99,17 @@ def test_table_of_errors(studied: Writer, params: Params) -> None:
 def test_table_1(studied: Writer, params: Params) -> None:
     (table,) = conditions(studied.results, params, Written())
     rows = table.shown.set_index("condition")
-    assert list(rows.index) == list(CONDITIONS)
+    assert list(rows.index) == [*CONDITIONS, "matrix-toys"]
+    assert rows["epochs"][["mixing", "matrix-toys"]].tolist() == ["10", "20"]
     assert rows["changed"][["iterations-3", "no-coordinates"]].tolist() == ["nothing", "coordinate addition False"]
     papers = rows["the paper's error (%)"]
     assert papers[["iterations-1", "vector-no-coordinates", "mixing", "colder"]].tolist() == ["9.7", "3.2", "4.5", ""]
     assert rows["error, middle (%)"]["iterations-1"] == "30.00 ± 1.20"
     assert rows["validation accuracy (%)"]["iterations-1"] == "90.00 ± 1.00"
     assert rows[["parameters", "seconds"]].iloc[0].tolist() == ["14210", "130"]
+    assert rows[["parameters", "seconds"]].iloc[-1].tolist() == ["310064", "512"]
+    assert rows["error, middle (%)"]["matrix-toys"] == "17.00 ± 1.00"
+    assert rows["validation accuracy (%)"]["matrix-toys"] == "85.00 ± 1.00"
 
 
 def test_table_2(studied: Writer, params: Params) -> None:
