@@ -19,6 +19,7 @@ from pipeline.reports import (
     capsnet_figures,
     curves,
     failure_figures,
+    matrix_figures,
     pictures,
     regression_figures,
     style,
@@ -137,13 +138,14 @@ def draw_all(results: Results, params: Params, written: Written) -> Iterator[Dra
     yield from regression_figures.draw(results, params, written)
     yield from capsnet_figures.draw(results, params, written)
     yield from attention_figures.draw(results, params, written)
+    yield from matrix_figures.draw(results, params, written)
     yield from _trained(results, params, written)
 
 
 def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     for run, settings in params.runs.items():
         if settings.variant in CLASSIFIERS:
-            continue  # whose figure has all conditions in it
+            continue  # whose figures have several runs in them
         metrics = ("loss" if settings.variant in _WITHOUT_BOUND else "bound", "pixel_error")
         columns = ("replica", "epoch", *(f"{part}_{metric}" for metric in metrics for part in ("train", "validation")))
         table, numbers = results.table("train", run, columns), results.numbers("train", run)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from pipeline.params import Params
-from pipeline.reports import capsnet_001, document_000, document_001, document_002, failures_000
+from pipeline.reports import capsnet_001, document_000, document_001, document_002, document_004, failures_000
 from pipeline.reports.claims import Claim
 from pipeline.reports.findings import Evidence, Finding, Measure
 from pipeline.reports.results import Results, merged_provenance
@@ -40,6 +40,7 @@ MEASURES: Mapping[str, Measure] = {
     **document_001.MEASURES,
     **capsnet_001.MEASURES,
     **document_002.MEASURES,
+    **document_004.MEASURES,
 }
 """How each claim is answered. A new system adds its document's measures here."""
 

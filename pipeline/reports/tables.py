@@ -9,7 +9,7 @@ import pandas as pd
 
 from pipeline.files import write_text
 from pipeline.params import CLASSIFIERS, Params
-from pipeline.reports import attention_tables, capsnet_tables, failure_tables, regression_tables
+from pipeline.reports import attention_tables, capsnet_tables, failure_tables, matrix_tables, regression_tables
 from pipeline.reports.claims import load_claims
 from pipeline.reports.curves import in_order, name_of_test
 from pipeline.reports.document_000 import PROBE_SDS
@@ -311,6 +311,7 @@ def build_tables(results: Results, params: Params, written: Written) -> list[Tab
         *capsnet_tables.BUILDERS,
         regression_tables.build,
         attention_tables.build,
+        *matrix_tables.BUILDERS,
         training,
     )
     return [part for build in builders for part in build(results, params, written)]

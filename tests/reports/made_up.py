@@ -59,6 +59,9 @@ def made_up_values() -> dict[str, Any]:
         "infer": {},
         "regression": {},
         "attention": {},
+        "ablation": {},
+        "viewpoint": {},
+        "attack": {},
     }
 
 

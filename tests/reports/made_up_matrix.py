@@ -1,0 +1,249 @@
+"""Made-up results of matrix capsules and of the convolutional network beside them, of every study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from made_up import Writer, spread, stroke
+
+DATASET = "toys (stand-in)"
+LAYER = {"sd": 0.3, "beta_a": 0.5, "beta_u": 0.5}
+CAPSULES = {
+    "views": 2, "channels": 32, "kernel": 5, "stride": 2, "primary_types": 32, "types": [32, 32], "capsule_kernel": 3,
+    "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
+    "classes": 5, "iterations": 3, "activation": "mdl", "competition": "all", "inverse_temperature": 0.01,
+    "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005,
+    "activation_scale": 1.0, "centring": False, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5,
+    "primary_activation_sd": 3.0, "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9,
+    "margin_epochs": 2.0, "weight_decay": 2e-7,
+}  # fmt: skip
+CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "classes": 5}
+CROPS = {"crop": 32, "brightness": 0.2, "contrast": 0.5}
+SMALL = {"channels": 64, "primary_types": 8, "types": [16, 16]}
+QUICK = {"channels": 16, "primary_types": 4, "types": [4, 4]}
+CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
+    "iterations-1": ({"iterations": 1}, 0.30),
+    "iterations-2": ({"iterations": 2}, 0.21),
+    "iterations-3": ({}, 0.20),
+    "iterations-5": ({"iterations": 5}, 0.24),
+    "vector": ({"pose": "vector"}, 0.26),
+    "no-coordinates": ({"coordinate_addition": False}, 0.23),
+    "vector-no-coordinates": ({"pose": "vector", "coordinate_addition": False}, 0.27),
+    "margin": ({"loss": "margin"}, 0.22),
+    "cross-entropy": ({"loss": "cross-entropy"}, 0.31),
+    "mixing": ({"activation": "mixing"}, 0.28),
+    "colder": ({"inverse_temperature": 0.02}, 0.19),
+}
+"""Changes of every ablation, and its made-up error."""
+EPSILONS = [0.0, 0.05, 0.1, 0.2, 0.4]
+GENERAL = {
+    "FGSM": {"capsules": [0.80, 0.66, 0.55, 0.43, 0.30], "cnn": [0.88, 0.50, 0.30, 0.12, 0.06]},
+    "BIM": {"capsules": [0.80, 0.64, 0.52, 0.38, 0.26], "cnn": [0.88, 0.42, 0.18, 0.04, 0.02]},
+}
+TARGETED = {
+    "FGSM": {"capsules": [0.05, 0.10, 0.15, 0.21, 0.28], "cnn": [0.03, 0.25, 0.36, 0.44, 0.40]},
+    "BIM": {"capsules": [0.05, 0.12, 0.18, 0.27, 0.36], "cnn": [0.03, 0.35, 0.58, 0.79, 0.87]},
+}
+BLACK_BOX = {
+    "FGSM": {"capsules": [0.80, 0.72, 0.63, 0.47, 0.33], "cnn": [0.88, 0.74, 0.62, 0.46, 0.31]},
+    "BIM": {"capsules": [0.80, 0.70, 0.60, 0.44, 0.30], "cnn": [0.88, 0.72, 0.58, 0.43, 0.28]},
+}
+KINDS = {"general": GENERAL, "targeted": TARGETED, "black-box": BLACK_BOX}
+VOTES = {"near": [0.22, 0.52, 0.61], "all": [0.2, 0.31, 0.34]}
+
+
+def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str, Any]:
+    """The entry of a run, its model the paper's but for what is told."""
+    training = {
+        "epochs": 20, "batch_size": 32, "optimiser": "adam", "learning_rate": 0.003, "final_learning_rate": 0.0003,
+        "gradient_clip": 1e6, "patience": 20,
+    }  # fmt: skip
+    whole = {"matrix_capsules": CAPSULES, "cnn": CNN}[variant]
+    return {
+        "variant": variant, "dataset": dataset, "replicas": replicas, "seed": 0, "augmentation": CROPS,
+        "training": training, "model": whole | model,
+    }  # fmt: skip
+
+
+def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
+    """Parameters with a run of each network on toys, every ablation, both viewpoints and an attack.
+
+    Args:
+        datasets: source of further data sets by their name, for runs that a test adds.
+    """
+    digits = values["datasets"]["digits"]
+    more = {
+        name: digits | {"source": source, "canvas": 48, "train": 6400, "validation": 800, "test": 1600}
+        for name, source in {"toys": "toys", **datasets}.items()
+    }
+    networks = {"capsules": "matrix-toys", "cnn": "cnn-toys"}
+    return values | {
+        "sources": sorted({*values["sources"], "toys", *datasets.values()}),
+        "datasets": values["datasets"] | more,
+        "runs": values["runs"]
+        | {"matrix-toys": run("matrix_capsules", "toys", **QUICK), "cnn-toys": run("cnn", "toys", 3)},
+        "ablation": {
+            name: {"run": "matrix-toys", "epochs": 10, "replicas": 2, "model": model}
+            for name, (model, _) in CONDITIONS.items()
+        },
+        "viewpoint": {
+            axis: {"axis": axis, "dataset": "toys", **networks, "epochs": 30, "replicas": 2}
+            for axis in ("azimuth", "elevation")
+        },
+        "attack": {"toys": {**networks, "images": 200, "epsilons": EPSILONS, "steps": 10}},
+    }
+
+
+def evaluated(writer: Writer, name: str, centre: float, crops: float, **more: Any) -> None:
+    """Test errors of a run."""
+    factors = {f"elevation-{value}": spread(centre + 0.01 * value, 0.01) for value in range(3)}
+    test = {"centre": spread(centre, 0.01), "crops": spread(crops, 0.01), **factors}
+    writer.numbers("evaluate", name, {"study": "classification", "test": test, **more}, dataset=DATASET)
+
+
+def votes(shares: dict[str, list[float]]) -> dict[str, Any]:
+    return {name: {str(t + 1): spread(x, 0.01) for t, x in enumerate(values)} for name, values in shares.items()}
+
+
+def vote_examples(writer: Writer, name: str, iterations: int = 3, classes: int = 5) -> None:
+    """Histograms of three images that gather at class 0, 1 and, wrongly, 2."""
+    edges = np.linspace(0, 4, 41)
+    middle = (edges[1:] + edges[:-1]) / 2
+    counts = np.zeros((3, iterations, classes, 40))
+    for image in range(3):
+        for t in range(iterations):
+            for n in range(classes):
+                gathered = 8 * t * np.exp(-(((middle - 0.6) / 0.3) ** 2)) * (n == image)
+                counts[image, t, n] = 6 / (1 + 2 * t) * np.exp(-(((middle - 2) / 0.8) ** 2)) + gathered
+    images = np.stack([np.stack([stroke(32, 40.0 * k + turn, 0.6) for turn in (0.0, 6.0)]) for k in range(3)])
+    writer.examples(
+        "evaluate", name,
+        counts=counts, edges=edges, images=(255 * images).astype(np.uint8), labels=np.array([0, 1, 4]),
+        scores=np.eye(5)[:3],
+    )  # fmt: skip
+
+
+def trained(writer: Writer, name: str, settled: float) -> None:
+    epochs = np.arange(1, 21)
+    rows = [
+        pd.DataFrame(
+            {
+                "replica": replica,
+                "epoch": epochs,
+                "train_loss": np.exp(-epochs / 6),
+                "validation_loss": np.exp(-epochs / 7) + 0.05,
+                "train_accuracy": settled + 0.08 - 0.7 * np.exp(-epochs / 5),
+                "validation_accuracy": settled - 0.6 * np.exp(-epochs / 5) - 0.02 * replica,
+            }
+        )
+        for replica in range(2)
+    ]
+    writer.table("train", name, pd.concat(rows))
+    writer.numbers(
+        "train", name,
+        {
+            "validation": {"loss": spread(0.1), "accuracy": spread(settled)}, "epochs": spread(20, 0),
+            "images_per_second": spread(310.0, 4.0), "seconds": 512.0, "parameters": {"total": 310_064},
+        },
+        dataset=DATASET,
+    )  # fmt: skip
+
+
+def ablated(writer: Writer, name: str, error: float) -> None:
+    """What an ablation writes."""
+    values = {
+        "study": "ablation", "test": {"centre": spread(error, 0.012), "crops": spread(error - 0.01, 0.011)},
+        "validation": {"accuracy": spread(0.9, 0.01)}, "train": {"accuracy": spread(0.95, 0.01)},
+        "best_epoch": spread(9, 1), "parameters": 14_210, "seconds": 130.4,
+    }  # fmt: skip
+    writer.numbers("ablation", name, values, dataset=DATASET)
+
+
+def viewed(writer: Writer, name: str, novel: dict[str, float]) -> None:
+    """What a study of viewpoints writes; `novel` are the errors of both networks at a familiar error of 0.1."""
+    rows = []
+    noise = np.random.default_rng(0)
+    for network, at in novel.items():
+        for replica in range(2):
+            familiar = (
+                0.6 * np.exp(-np.arange(30) / (6 if network == "capsules" else 4)) + 0.08 + noise.normal(0, 0.01, 30)
+            )
+            rows.append(
+                pd.DataFrame(
+                    {
+                        "replica": replica, "epoch": np.arange(1, 31), "familiar": familiar.clip(0, 1),
+                        "novel": (familiar * 0.9 + at - 0.09 + noise.normal(0, 0.01, 30)).clip(0, 1),
+                        "network": network,
+                    }
+                )
+            )  # fmt: skip
+    writer.table("viewpoint", name, pd.concat(rows))
+    read = {
+        kind: {
+            network: {
+                "familiar": spread(error),
+                "novel": spread(novel[network] + error - 0.1),
+                "epoch": spread(epoch, 2),
+            }
+            for network, epoch in (("capsules", 21.0), ("cnn", 26.0))
+        }
+        for kind, error in (("matched", 0.1), ("best", 0.08))
+    }
+    writer.numbers("viewpoint", name, {"study": "viewpoint", **read}, dataset=DATASET)
+
+
+def attacks(
+    writer: Writer, name: str, kinds: dict[str, Any] = KINDS, zeros: tuple[float, float] = (0.01, 0.02)
+) -> None:
+    """What a study of attacks writes; two replicas each, a point above and below what `kinds` tell."""
+    rows = [
+        (network, replica, method, kind, epsilon, value + (0.01 if replica else -0.01))
+        for kind, methods in kinds.items()
+        for method, networks in methods.items()
+        for network, curve in networks.items()
+        for epsilon, value in zip(EPSILONS, curve, strict=True)
+        for replica in range(2)
+    ]
+    columns = ["network", "replica", "method", "kind", "epsilon", "value"]
+    writer.table("attack", name, pd.DataFrame(rows, columns=columns))
+    value = {
+        method: {
+            kind: {
+                network: {
+                    f"{e:g}": spread(x, 0.0141) for e, x in zip(EPSILONS, kinds[kind][method][network], strict=True)
+                }
+                for network in ("capsules", "cnn")
+            }
+            for kind in kinds
+        }
+        for method in ("FGSM", "BIM")
+    }
+    gradient = {
+        network: {"zeros": spread(share, 0.001), "median": spread(size, size / 10)}
+        for network, share, size in (("capsules", zeros[0], 2e-5), ("cnn", zeros[1], 1e-3))
+    }
+    writer.numbers("attack", name, {"study": "attack", "value": value, "gradient": gradient}, dataset=DATASET)
+    noise = np.random.default_rng(0).choice([-1.0, 1.0], (8, 2, 32, 32))
+    plain = np.stack([np.stack([stroke(32, 25.0 * k + turn, 0.6) for turn in (0.0, 6.0)]) for k in range(8)])
+    pictures = {
+        f"{network}-{epsilon:g}": (plain + epsilon * noise * sign).clip(0, 1).astype(np.float32)
+        for network, sign in (("capsules", 1), ("cnn", -1))
+        for epsilon in (0.0, 0.1, 0.4)
+    }
+    writer.examples("attack", name, **pictures)
+
+
+def everything(writer: Writer) -> None:
+    """Every item of `with_matrix`."""
+    evaluated(writer, "matrix-toys", 0.17, 0.15, votes=votes(VOTES))
+    evaluated(writer, "cnn-toys", 0.12, 0.11)
+    vote_examples(writer, "matrix-toys")
+    trained(writer, "matrix-toys", 0.85)
+    trained(writer, "cnn-toys", 0.9)
+    for name, (_, error) in CONDITIONS.items():
+        ablated(writer, name, error)
+    viewed(writer, "azimuth", {"capsules": 0.20, "cnn": 0.26})
+    viewed(writer, "elevation", {"capsules": 0.19, "cnn": 0.24})
+    attacks(writer, "toys")

@@ -1,0 +1,177 @@
+"""Matrix capsules in the report: figures and tables from made-up results, whole and with some missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import made_up_matrix
+import numpy as np
+import pytest
+from made_up import Writer
+from made_up_matrix import CONDITIONS, with_matrix
+from made_up_report import write_page
+
+from pipeline.params import Params, parse_params
+from pipeline.reports.drawings import Written
+from pipeline.reports.matrix_figures import draw
+from pipeline.reports.matrix_pictures import attacked
+from pipeline.reports.matrix_pictures import votes as drawn_votes
+from pipeline.reports.matrix_tables import BUILDERS, attacks, conditions, errors, gradients, viewpoints
+from pipeline.reports.style import to_bytes
+from pipeline.reports.tables import build_tables
+
+
+@pytest.fixture
+def params(values: dict[str, Any]) -> Params:
+    return parse_params(with_matrix(values))
+
+
+@pytest.fixture
+def studied(writer: Writer) -> Writer:
+    made_up_matrix.everything(writer)
+    return writer
+
+
+def test_figures(studied: Writer, params: Params) -> None:
+    written = Written()
+    drawings = {drawing.name: drawing for drawing in draw(studied.results, params, written)}
+    assert list(drawings) == [
+        "matrix-learning-toys",
+        "matrix-conditions-matrix-toys",
+        "matrix-votes-matrix-toys",
+        "matrix-viewpoints-toys",
+        "matrix-attacks-toys",
+        "matrix-attacked-toys",
+    ]
+    for drawing in drawings.values():
+        content = to_bytes(drawing.figure(), drawing.kind)
+        assert content.startswith(b"<?xml" if drawing.kind == "svg" else b"\x89PNG")
+        assert drawing.caption.endswith(".")
+        assert drawing.alt.endswith(".")
+    assert written.missing == []
+    sources = {record["item"] for record in drawings["matrix-conditions-matrix-toys"].records}
+    assert sources == {*CONDITIONS, "matrix-toys", "cnn-toys"}
+
+
+def test_what_is_drawn_is_what_was_measured(studied: Writer, params: Params) -> None:
+    figures = {drawing.name: drawing.figure() for drawing in draw(studied.results, params, Written())}
+    ours, papers = figures["matrix-conditions-matrix-toys"].axes
+    assert [tick.get_text() for tick in ours.get_yticklabels()] == [
+        *CONDITIONS, "matrix-toys (20 epochs)", "cnn-toys (CNN)",
+    ]  # fmt: skip
+    drawn = [float(line.get_xdata()[0]) for line in papers.get_lines()]
+    assert drawn == [9.7, 2.2, 1.8, 3.9, 2.9, 2.6, 3.2, 3.2, 5.8, 4.5, 5.2], "colder stands for no row of the paper's"
+    general, targeted, _ = figures["matrix-attacks-toys"].axes
+    lines = {line.get_label(): np.asarray(line.get_ydata()) for line in general.get_lines()}
+    np.testing.assert_allclose(lines["CNN, BIM"], [88, 42, 18, 4, 2])
+    np.testing.assert_allclose(lines["chance"], 20)
+    assert "chance" not in {line.get_label() for line in targeted.get_lines()}
+    learning = figures["matrix-learning-toys"].axes[1].get_lines()[0]
+    assert float(learning.get_ydata()[-1]) == pytest.approx(100 * (1 - 0.85 + 0.6 * np.exp(-4) + 0.01))
+
+
+def test_votes_mark_the_right_class_and_the_one_taken_for_it(studied: Writer) -> None:
+    arrays = studied.results.examples("evaluate", "matrix-toys", ["counts"])
+    assert arrays is not None
+    figure = drawn_votes(arrays, ("animal", "human", "airplane", "truck", "car"))
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert titles[::4] == ["animal", "human", "car, taken for airplane"]
+    assert titles[1:4] == ["iteration 1", "iteration 2", "iteration 3"]
+
+
+def test_attacked_images_are_ordered_by_epsilon(studied: Writer) -> None:
+    arrays = studied.results.examples("attack", "toys", [])
+    assert arrays is not None
+    labels = [axis.get_ylabel().replace("\n", " ") for axis in attacked(arrays).axes[::8]]
+    assert labels == [
+        "as they are", "capsules, epsilon 0.1", "CNN, epsilon 0.1", "capsules, epsilon 0.4", "CNN, epsilon 0.4",
+    ]  # fmt: skip
+
+
+def test_table_of_errors(studied: Writer, params: Params) -> None:
+    (table,) = errors(studied.results, params, Written())
+    assert table.name == "matrix-errors-toys"
+    assert table.shown["run"].tolist() == ["matrix-toys", "cnn-toys"]
+    assert table.shown["error, middle (%)"].tolist() == ["17.00 ± 1.00", "12.00 ± 1.00"]
+    assert table.shown["error, 13 crops (%)"].tolist() == ["15.00 ± 1.00", "11.00 ± 1.00"]
+
+
+def test_table_1(studied: Writer, params: Params) -> None:
+    (table,) = conditions(studied.results, params, Written())
+    rows = table.shown.set_index("condition")
+    assert list(rows.index) == [*CONDITIONS, "matrix-toys"]
+    assert rows["epochs"][["mixing", "matrix-toys"]].tolist() == ["10", "20"]
+    assert rows["changed"][["iterations-3", "no-coordinates"]].tolist() == ["nothing", "coordinate addition False"]
+    papers = rows["the paper's error (%)"]
+    assert papers[["iterations-1", "vector-no-coordinates", "mixing", "colder"]].tolist() == ["9.7", "3.2", "4.5", ""]
+    assert rows["error, middle (%)"]["iterations-1"] == "30.00 ± 1.20"
+    assert rows["validation accuracy (%)"]["iterations-1"] == "90.00 ± 1.00"
+    assert rows[["parameters", "seconds"]].iloc[0].tolist() == ["14210", "130"]
+    assert rows[["parameters", "seconds"]].iloc[-1].tolist() == ["310064", "512"]
+    assert rows["error, middle (%)"]["matrix-toys"] == "17.00 ± 1.00"
+    assert rows["validation accuracy (%)"]["matrix-toys"] == "85.00 ± 1.00"
+
+
+def test_table_2(studied: Writer, params: Params) -> None:
+    (table,) = viewpoints(studied.results, params, Written())
+    assert len(table.shown) == 8
+    row = table.shown.iloc[1]
+    assert row[["study", "read where", "network", "the paper's, familiar (%)", "the paper's, novel (%)"]].tolist() == [
+        "azimuth", "matched", "CNN", "3.7", "20",
+    ]  # fmt: skip
+    assert row[["error, familiar (%)", "error, novel (%)", "epoch"]].tolist() == [
+        "10.00 ± 1.00", "26.00 ± 1.00", "26.0 ± 2.0",
+    ]  # fmt: skip
+    best = table.shown[table.shown["read where"] == "best"]
+    assert set(best["the paper's, novel (%)"]) == {""}
+
+
+def test_tables_of_attacks(studied: Writer, params: Params) -> None:
+    (table,) = attacks(studied.results, params, Written())
+    assert len(table.shown) == 3 * 2 * 2
+    row = table.shown.iloc[7]
+    assert row[["attack", "method", "network", "epsilon 0.4"]].tolist() == [
+        "towards another class", "BIM", "CNN", "87.0 ± 1.4",
+    ]  # fmt: skip
+    (table,) = gradients(studied.results, params, Written())
+    assert table.shown["exactly 0 (%)"].tolist() == ["1.000 ± 0.100", "2.000 ± 0.100"]
+    assert table.shown["median of the others (1e-6)"].tolist() == ["20.000 ± 2.000", "1,000.000 ± 100.000"]
+
+
+def test_what_was_not_run_is_named(params: Params, writer: Writer) -> None:
+    written = Written()
+    assert list(draw(writer.results, params, written)) == []
+    assert [table for build in BUILDERS for table in build(writer.results, params, written)] == []
+    assert set(written.missing) == {
+        *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in ("matrix-toys", "cnn-toys")),
+        *(f"ablation/{name}" for name in CONDITIONS),
+        "viewpoint/azimuth", "viewpoint/elevation", "attack/toys",
+    }  # fmt: skip
+
+
+def test_lost_pictures_are_named_and_the_rest_is_drawn(studied: Writer, params: Params) -> None:
+    for item in ("evaluate/matrix-toys", "attack/toys"):
+        (studied.arrays / item / "examples.npz").unlink()
+    (studied.metrics / "viewpoint" / "azimuth.csv").unlink()
+    written = Written()
+    names = [drawing.name for drawing in draw(studied.results, params, written)]
+    assert names == [
+        "matrix-learning-toys", "matrix-conditions-matrix-toys", "matrix-viewpoints-toys", "matrix-attacks-toys",
+    ]  # fmt: skip
+    assert written.missing == [
+        "evaluate/matrix-toys (its examples)", "viewpoint/azimuth (its table)", "attack/toys (its examples)",
+    ]  # fmt: skip
+
+
+def test_the_page_shows_them_beside_everything_else(full: Writer, params: Params) -> None:
+    made_up_matrix.everything(full)
+    tables = {table.name: table for table in build_tables(full.results, params, Written())}
+    assert {"matrix-errors-toys", "matrix-conditions-matrix-toys", "matrix-viewpoints", "matrix-attacks-toys"} <= set(
+        tables
+    )
+    training = tables["training"].shown.set_index("run")
+    assert training["all parameters"]["matrix-toys"] == "310,064"
+    assert training["validation bound"]["matrix-toys"] == ""
+    content = write_page(full, params)
+    assert "Adversarial attacks on matrix capsules and on the CNN, toys" in content
+    assert "learning-capsules-digits" in content
