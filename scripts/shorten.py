@@ -45,6 +45,7 @@ LONGEST = {
     "pixel_sd": 1,
     "temperature": 1,
     "sizes": 3,
+    "epsilons": 2,
     "sds": 2,
     "penalties": 2,
     "conditions": 2,
