@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 ROOT = Path(__file__).parents[1]
-GROUPS = ("generative", "scae", "capsnet", "free-form", "regression", "pipeline")
+GROUPS = ("generative", "scae", "capsnet", "matrix-capsules", "free-form", "regression", "pipeline")
 
 
 @app.command()
@@ -33,7 +33,7 @@ def main(
     if unknown := [group for group in chosen if group not in GROUPS]:
         raise typer.BadParameter(f"{', '.join(unknown)}: not among {', '.join(GROUPS)}")
 
-    from benchmarks import capsnet, free_form, generative, machine, overhead, regression, scae
+    from benchmarks import capsnet, free_form, generative, machine, matrix_capsules, overhead, regression, scae
     from benchmarks.rows import Row, merge, table
     from pipeline.compute import choose_device, describe, prepare
     from stages.workspace import git_state
@@ -46,7 +46,7 @@ def main(
     rows: list[Row] = []
     notes: list[str] = []
     with machine.Budget(total) as budget:
-        if {"generative", "scae"} & set(chosen):
+        if {"generative", "scae", "matrix-capsules"} & set(chosen):
             copied, multiplied, found = machine.ceilings(where, 0.05 * total, budget, quick)
             rows += found
         if "generative" in chosen:
@@ -55,6 +55,8 @@ def main(
             rows += scae.measure(where, multiplied, share, budget, quick)
         if "capsnet" in chosen:
             rows += capsnet.measure(where, share, budget, quick)
+        if "matrix-capsules" in chosen:
+            rows += matrix_capsules.measure(where, copied, share, budget, quick)
         if "free-form" in chosen:
             rows += free_form.measure(where, share, budget, quick)
         if "regression" in chosen:

@@ -21,19 +21,25 @@ class Step:
     Args:
         size: pixels a side of the images.
         batch: images.
+        channels: of an image.
+        classes: that images are of.
     """
 
     run: Run
     size: int
     device: torch.device
     batch: int
+    channels: int = 1
+    classes: int = CLASSES
 
     def __post_init__(self) -> None:
         self.replicas = Replicas(lambda: build_model(self.run, self.size), [0], self.device)
         self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
         generator = torch.Generator(self.device).manual_seed(0)
-        self.images = torch.rand(1, self.batch, 1, self.size, self.size, generator=generator, device=self.device)
-        self.labels = torch.arange(self.batch, device=self.device).unsqueeze(0) % CLASSES
+        self.images = torch.rand(
+            1, self.batch, self.channels, self.size, self.size, generator=generator, device=self.device
+        )
+        self.labels = torch.arange(self.batch, device=self.device).unsqueeze(0) % self.classes
         self.noise = self.replicas.skeleton.draw_noise((1, self.batch), generator, self.device)
         self.epoch = torch.tensor(0.0, device=self.device)
 

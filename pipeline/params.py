@@ -233,7 +233,7 @@ class CapsNetModelParams(Section):
 
 
 class CNNModelParams(Section):
-    """The convolutional network that document 004 compares with, section 4.1."""
+    """The convolutional network that document 004 compares with, section 5."""
 
     views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
     channels: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
@@ -762,7 +762,7 @@ class AblationParams(Section):
 
 
 class ViewpointParams(Section):
-    """Novel viewpoints with the matched protocol, document 004, section 4.2, Table 2."""
+    """Novel viewpoints with the matched protocol, document 004, section 5.1, Table 2."""
 
     axis: Literal["azimuth", "elevation"] = Field(description="along which viewpoints are familiar or novel")
     dataset: Name = Field(description="a key of `datasets` whose viewpoints are known")
@@ -773,7 +773,7 @@ class ViewpointParams(Section):
 
 
 class AttackParams(Section):
-    """Adversarial images, document 004, section 5."""
+    """Adversarial images, document 004, section 6."""
 
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     cnn: Name = Field(description="a key of `runs` whose variant is cnn, with two replicas at least")

@@ -47,9 +47,9 @@ FROM_TORCH = {
 }  # fmt: skip
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 24, 17)] + ["manylinux2014_x86_64"]
 
-MS_PER_STEP = {"generative": 20.0, "vae": 3.0, "scae": 20.0, "capsnet": 30.0}
+MS_PER_STEP = {"generative": 20.0, "vae": 3.0, "scae": 20.0, "capsnet": 30.0, "matrix_capsules": 60.0, "cnn": 3.0}
 """Guesses: a step's few hundred small kernels take longer to start than to run, however many seeds are stacked; but for
-CapsNet, whose convolutions take 460 GFLOP for three seeds.
+CapsNet, whose convolutions take 460 GFLOP for three seeds, and matrix capsules, whose votes are 80 GB of traffic.
 """
 MS_PER_EVALUATION = {"adam": 15.0, "l-bfgs": 25.0, "gauss-newton": 60.0}
 """Guesses, of a batch of about 512 images: the first two are kernels to start, the last has systems to solve."""
@@ -96,12 +96,14 @@ def paper_params() -> dict[str, Any]:
 def queue(params: dict[str, Any]) -> list[Entry]:
     """Everything worth running, most valuable first.
 
-    What the machine is like; the capsules' Table 1, Figure 4 and test-time optimisation; CapsNet with and without
-    routing, and iterative inference in it; Table 1 and Figure 4 of what the capsules are compared with; full
-    posteriors, sensitivity; and last what goes beyond the paper.
+    What the machine is like; the capsules' Table 1, Figure 4 and test-time optimisation; matrix capsules and the
+    network they are compared with; CapsNet with and without routing, and iterative inference in it; Table 1 and Figure
+    4 of what the capsules are compared with; full posteriors, sensitivity; and last what goes beyond the paper.
     """
     runs, sweep = params["runs"], params["sweep"]
-    families: dict[str, list[str]] = {"capsules": [], "vae": [], "scae": [], "capsnet": [], "beyond": []}
+    families: dict[str, list[str]] = {
+        "capsules": [], "vae": [], "scae": [], "capsnet": [], "matrix_capsules": [], "cnn": [], "beyond": [],
+    }  # fmt: skip
     for name, run in runs.items():
         own = run["variant"] == "generative" and run["model"]["slots"] == "own"
         family = "capsules" if own else "beyond" if run["variant"] == "generative" else run["variant"]
@@ -149,6 +151,19 @@ def queue(params: dict[str, Any]) -> list[Entry]:
             {},
             measures="capsnet",
         ),
+        Entry(
+            "benchmark-matrix-capsules",
+            "the training step of matrix capsules against the traffic of their votes",
+            ['python3 -m benchmarks matrix-capsules --device cuda --seconds 60 --output "$OUT/bench.json"'],
+            STARTING + 1.5,
+            {},
+            measures="matrix capsules",
+        ),
+        *table_and_figure("cnn"),
+        *table_and_figure("matrix_capsules"),
+        *(viewpoints(params, study) for study in params["viewpoint"]),
+        *(attacks(params, study) for study in params["attack"]),
+        *(ablation(params, condition) for condition in params["ablation"]),
         *table_and_figure("capsnet"),
         *(iterative_inference(params, study) for study in params["infer"]),
         *table_and_figure("vae"),
@@ -179,12 +194,15 @@ def table_1(params: dict[str, Any], run: str) -> list[Entry]:
     about = "its rows of Table 1: probes on clean, rotated and affine images"
     if settings["variant"] == "generative":
         about += "; Figures 5 and 6"
+    minutes = steps(params, run, 1) if classifies(params, run) else probes(params, run, tests, replicas)
+    if classifies(params, run):
+        about = "its test errors, from the middle of images and from 13 crops"
     if settings["variant"] == "capsnet":
         about = "its test accuracy, and probes on clean, rotated and affine images"
     return [
         Entry(
             f"train-{run}",
-            f"train {replicas} seeds, stacked",
+            f"train {replicas} seeds, stacked" if replicas > 1 else "train one seed",
             [f"python3 -m stages.train {run}"],
             STARTING + steps(params, run, settings["training"]["epochs"]),
             {f"train/{item}": replicas},
@@ -193,11 +211,56 @@ def table_1(params: dict[str, Any], run: str) -> list[Entry]:
             f"evaluate-{run}",
             about,
             [f"python3 -m stages.evaluate {run}"],
-            STARTING + probes(params, run, tests, replicas),
+            STARTING + minutes,
             {f"evaluate/{item}": replicas},
             (f"train-{run}",),
         ),
     ]
+
+
+def classifies(params: dict[str, Any], run: str) -> bool:
+    """Whether a run is of document 004, whose evaluation takes no probes."""
+    return params["runs"][run]["variant"] in ("matrix_capsules", "cnn")
+
+
+def ablation(params: dict[str, Any], condition: str) -> Entry:
+    """One condition of document 004, Table 1."""
+    study = params["ablation"][condition]
+    return Entry(
+        f"ablation-{condition}",
+        f"document 004, Table 1: {study['run']} with something changed",
+        [f"python3 -m stages.ablation {condition}"],
+        STARTING + study["replicas"] * steps(params, study["run"], study["epochs"]),
+        {f"ablation/{condition}.json": study["replicas"]},
+    )
+
+
+def viewpoints(params: dict[str, Any], study: str) -> Entry:
+    """Both networks trained on a third of the images."""
+    settings = params["viewpoint"][study]
+    each = sum(steps(params, settings[network], settings["epochs"]) for network in ("capsules", "cnn"))
+    return Entry(
+        f"viewpoint-{study}",
+        "document 004, Table 2: novel viewpoints, matched on familiar ones",
+        [f"python3 -m stages.viewpoint {study}"],
+        STARTING + settings["replicas"] * each / 3,
+        {f"viewpoint/{study}.json": settings["replicas"]},
+    )
+
+
+def attacks(params: dict[str, Any], study: str) -> Entry:
+    """White-box and black-box attacks on both networks."""
+    settings = params["attack"][study]
+    gradients = 5 * len(settings["epsilons"]) * (1 + settings["steps"]) * settings["images"]
+    batches = gradients / params["runs"][settings["capsules"]]["training"]["batch_size"]
+    return Entry(
+        f"attack-{study}",
+        f"document 004, Figure 3: {settings['images']} images attacked",
+        [f"python3 -m stages.attack {study}"],
+        STARTING + batches * MS_PER_STEP["matrix_capsules"] / 60e3,
+        {f"attack/{study}.json": params["runs"][settings["capsules"]]["replicas"]},
+        (f"train-{settings['capsules']}", f"train-{settings['cnn']}"),
+    )
 
 
 def figure_4(params: dict[str, Any], run: str, angle: float) -> Entry:

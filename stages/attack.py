@@ -1,4 +1,4 @@
-"""Attacks on matrix capsules and on a convolutional network (document 004, section 5, Figure 3)."""
+"""Attacks on matrix capsules and on a convolutional network (document 004, section 6, Figure 3)."""
 
 from __future__ import annotations
 

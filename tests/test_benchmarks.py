@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import matrix_capsules
 from benchmarks.free_form import race, subject
 from benchmarks.generative import Step, densities, paper_sizes
 from benchmarks.renderer import by_operator, largest_made, render_plainly
@@ -188,6 +189,16 @@ def test_free_form_inference_is_timed_on_a_trained_run_where_there_is_one(tmp_pa
     torch.testing.assert_close(found.images, torch.from_numpy(images[[2, 5, 1]]).float() / 255)
 
 
+def test_traffic_of_votes_by_hand() -> None:
+    """68,000 parameters: 9 x 8 and 9 x 16 children of 36 and 16 positions of 16 types, 256 of five classes, 16 numbers."""
+    model = build_model(matrix_capsules.small_run(2), 32)
+    votes = 16 * (36 * 9 * 8 * 16 + 16 * 9 * 16 * 16 + 16 * 16 * 5)
+    assert matrix_capsules.vote_numbers(model) == votes
+    # One iteration: written, read; again; read for assignments; gradient written and read. Votes and squares, 4 bytes.
+    assert matrix_capsules.traffic(1, 1) == 2 * 4 * (2 + 2 + 1 + 2)
+    assert matrix_capsules.traffic(10, 2) - matrix_capsules.traffic(10, 1) == 10 * 2 * 4 * (2 + 2 + 2)
+
+
 @pytest.mark.slow
 def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
@@ -213,6 +224,10 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     for iterations in (0, 3):
         assert rows[f"capsnet: training step, {iterations} iterations"]["share_of_limit"] > 0
         assert rows[f"capsnet: training step, {iterations} iterations, one CPU thread"]["ratio"] > 0
+    for iterations in (2, 3):
+        row = rows[f"matrix capsules: training step, {iterations} iterations, one CPU thread"]
+        assert 0 < row["share_of_limit"] < 1
+        assert row["ratio"] > 1  # public code is an order of magnitude slower
     assert 0 < rows["capsnet: a step of iterative inference"]["share_of_limit"] <= 1.5
     for name in ("rendering", "encoder", "bound"):
         assert 0 < rows[f"generative: share of {name}"]["value"] < 100

@@ -60,14 +60,18 @@ def test_every_command_is_short_enough_and_every_entry_is_on_the_page() -> None:
         assert f"| {name} |" in text, "python scripts/gpu_queue.py page"
 
 
+STUDIES = ("optimise", "posterior", "infer", "ablation", "viewpoint", "attack")
+
+
 def test_everything_that_is_heavy_is_queued_after_what_it_starts_from() -> None:
     params = gpu_queue.paper_params()
     names = [entry.name for entry in gpu_queue.queue(params)]
     asked = {f"{stage}-{item}" for stage in ("train", "evaluate") for item in params["runs"]}
-    asked |= {f"{stage}-{item}" for stage in ("optimise", "posterior", "infer") for item in params[stage]}
+    asked |= {f"{stage}-{item}" for stage in STUDIES for item in params[stage]}
     asked |= {f"sweep-{run}-{angle:g}" for run in params["sweep"]["runs"] for angle in params["sweep"]["angles"]}
     asked |= {f"sensitivity-{name}" for name in params["sensitivity"]["hyperparameters"]}
-    assert set(names) == asked | {"gpu-tests", "benchmark", "benchmark-capsnet", "benchmark-free-form"}
+    benchmarks = {"benchmark", "benchmark-capsnet", "benchmark-free-form", "benchmark-matrix-capsules"}
+    assert set(names) == asked | {"gpu-tests"} | benchmarks
     for entry in gpu_queue.queue(params):
         for needed in entry.needs:
             assert names.index(needed) < names.index(entry.name)
@@ -77,6 +81,7 @@ def test_the_queue_goes_from_the_capsules_to_what_they_are_compared_with_and_bey
     names = [entry.name for entry in gpu_queue.queue(gpu_queue.paper_params())]
     order = [
         "gpu-tests", "benchmark", "evaluate-capsules-mnist", "sweep-capsules-mnist-0", "optimise-capsules-mnist",
+        "train-cnn-smallnorb", "train-matrix-smallnorb", "viewpoint-azimuth", "attack-smallnorb", "ablation-vector",
         "train-capsnet-unrouted-mnist", "infer-capsnet-unrouted-mnist",
         "train-vae-mnist", "sweep-vae-mnist-180", "train-scae-mnist", "sweep-scae-mnist-180",
         "posterior-capsules-mnist", "sensitivity-temperature", "train-capsules-mnist-slots",
@@ -159,7 +164,8 @@ def test_a_benchmark_is_done_once_its_rows_come_from_a_gpu(tmp_path: Path) -> No
     rows = [{"name": "generative: training step", "device": "NVIDIA"}, {"name": "free-form: L-BFGS", "device": "CPU"}]
     (tmp_path / "reports" / "bench.json").write_text(json.dumps(rows))
     states = {entry.name: gpu_queue.state(entry, tmp_path) for entry in entries}
-    assert states == {"benchmark": "done", "benchmark-capsnet": "missing", "benchmark-free-form": "missing"}
+    missing = dict.fromkeys(("benchmark-capsnet", "benchmark-free-form", "benchmark-matrix-capsules"), "missing")
+    assert states == {"benchmark": "done", **missing}
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")

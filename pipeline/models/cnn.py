@@ -1,4 +1,4 @@
-"""The convolutional network that document 004, section 4.1, compares with: 4.2 million parameters at 32x32 pixels.
+"""The convolutional network that document 004, section 5, compares with: 4.2 million parameters at 32x32 pixels.
 
     image -> convolution, ReLU, pooling -> the same -> fully connected, ReLU, dropout -> classes
 

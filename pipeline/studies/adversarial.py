@@ -1,4 +1,4 @@
-"""Attacks on classifiers: images changed a little so that they are taken for something else (document 004, section 5).
+"""Attacks on classifiers: images changed a little so that they are taken for something else (document 004, section 6).
 
 The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss, or, targeted,
 lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in

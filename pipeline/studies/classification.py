@@ -1,4 +1,4 @@
-"""Test errors of classifiers: from the middle of an image, and from many crops of it (document 004, section 4.1)."""
+"""Test errors of classifiers: from the middle of an image, and from many crops of it (document 004, section 5)."""
 
 from __future__ import annotations
 

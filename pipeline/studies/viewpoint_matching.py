@@ -1,4 +1,4 @@
-"""Generalisation to novel viewpoints, of networks that are alike on familiar ones (document 004, section 4.2, Table 2).
+"""Generalisation to novel viewpoints, of networks that are alike on familiar ones (document 004, section 5.1, Table 2).
 
 Both networks learn from images of familiar viewpoints alone. One that is better on all viewpoints would seem to
 generalise better: so each is read where it first is as good on the familiar test images as the worse of the two becomes
