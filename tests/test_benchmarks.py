@@ -190,7 +190,7 @@ def test_free_form_inference_is_timed_on_a_trained_run_where_there_is_one(tmp_pa
 
 
 def test_traffic_of_votes_by_hand() -> None:
-    """68,000 parameters: 9 x 8 and 9 x 16 children of 36 and 16 positions of 16 types, 256 of five classes, 16 numbers."""
+    """68,000 parameters: 9 x 8 children of 36 x 16 capsules, 9 x 16 of 16 x 16, and 256 of five classes."""
     model = build_model(matrix_capsules.small_run(2), 32)
     votes = 16 * (36 * 9 * 8 * 16 + 16 * 9 * 16 * 16 + 16 * 16 * 5)
     assert matrix_capsules.vote_numbers(model) == votes

@@ -25,7 +25,7 @@ def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, 
 
 
 def spread_loss(activations: Tensor, labels: Tensor, margin: Tensor | float) -> Tensor:
-    """Squared shortfalls of the class's lead over each other behind `margin`, summed (document 004, section 4.1, equation 3).
+    """Squared shortfalls of the class's lead over each other behind `margin`, summed (document 004, equation 3).
 
     Args:
         margin: scalar.
