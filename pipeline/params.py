@@ -275,7 +275,7 @@ class MatrixCapsulesModelParams(Section):
     pose: Literal["matrix", "vector"] = Field(
         description="a square matrix, times one of its size; or a vector of as many numbers, times a full matrix"
     )
-    pose_side: int = Field(ge=1, le=16, description="rows, and columns, of a pose")
+    pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
     coordinate_scale: float = Field(gt=0, le=1, description="what one position's step adds")
     classes: int = Field(ge=2, le=1000, description="class capsules")
@@ -296,7 +296,6 @@ class MatrixCapsulesModelParams(Section):
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="share of the mean before in the new mean")
     variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
-    activation_scale: float = Field(gt=0, le=1e6, description="nats that a parameter beta_a of 1 stands for")
     centring: bool = Field(
         description="before training, beta_u is set so that, on some images, the average capsule neither costs nor "
         "saves; else it starts as told"

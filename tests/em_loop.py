@@ -30,7 +30,6 @@ def by_the_letter(
     damping: float,
     inverse_temperature: float,
     rate: float,
-    scale: float,
 ) -> tuple[Numbers, Numbers, list[dict[tuple[Any, Any], float]]]:
     """One image: poses `[X, c, P]`, activations `[X, c]`, transformations `[k, c, P, D, P]`.
 
@@ -75,7 +74,7 @@ def by_the_letter(
                 log_share = digamma(1 + mass[j]) - digamma(shares)
                 log_precision = digamma(shape) - np.log(b)
                 entropy = P / 2 * math.log(2 * math.pi * math.e) - log_precision.sum() / 2
-                logit = beta_a[j[1]] * scale - math.exp(log_share) * (P * beta_u[j[1]] + entropy)
+                logit = beta_a[j[1]] - math.exp(log_share) * (P * beta_u[j[1]] + entropy)
                 active[j], mean[j] = 1 / (1 + math.exp(-logit)), centre
                 for i in of[j]:
                     squares = shape / b * (votes[i, j] - centre) ** 2 + 1 / kappa
@@ -87,7 +86,7 @@ def by_the_letter(
                 variance[j] = floor + sum(weights[i, j] * (votes[i, j] - mean[j]) ** 2 for i in of[j]) / mass[j]
                 costs = [(beta_u[j[1]] + math.log(math.sqrt(v))) * mass[j] for v in variance[j]]
                 warmth = inverse_temperature * (1 - rate ** (t + 1))
-                mdl = 1 / (1 + math.exp(-warmth * (beta_a[j[1]] * scale - sum(costs))))
+                mdl = 1 / (1 + math.exp(-warmth * (beta_a[j[1]] - sum(costs))))
                 active[j] = mass[j] / total if activation == "mixing" else mdl
                 for i in of[j]:
                     density = np.exp(-((votes[i, j] - mean[j]) ** 2) / (2 * variance[j]))

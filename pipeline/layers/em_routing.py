@@ -9,11 +9,14 @@ iteration asks twice for all of them. So `route` works on few images at a time, 
 reads each vote and its square together, by matrix products that make moments and log densities; keeps nothing of them
 for the way back, where it casts them anew; and writes their gradient once, as one product of the numbers and vectors
 that the iterations leave. What happens to the moments is small, and left to autograd.
+
+Moments lose what votes have in common: 24 bits are few for squares of votes that agree far from 0. So votes are given
+from their plain mean for each parent, to which routing is indifferent, and poses get it back in the end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -67,21 +70,21 @@ def route(
 @torch.no_grad()
 def cast_votes(poses: Tensor, transformations: Tensor, routing: Routing) -> Tensor:
     """Votes `[B, p, D, N, P]` of these few images, offsets added."""
-    both = _squared(routing.fields.gather(poses), transformations, routing.offsets, _Buffers())
-    return both[..., : poses.shape[-1]]
+    both, middle = _squared(routing.fields.gather(poses), transformations, routing.offsets, _Buffers())
+    return both[..., : poses.shape[-1]] + middle.unsqueeze(-2)
 
 
 @torch.no_grad()
 def history(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> list[Step]:
-    """Every iteration of `route` for these few images, with its votes: for studies and tests.
-
-    The last iteration has the assignments that an E-step after it would give.
+    """Every iteration of `route` for these few images: for studies and tests. Coefficients, and moments, are of votes
+    from their plain mean.
     """
     patches, gathered = routing.fields.gather(poses), routing.fields.gather(activations)
-    votes = _squared(patches, transformations, routing.offsets, _Buffers())
-    return _forward(votes, gathered.flatten(2), beta_a, beta_u, routing)
+    votes, middle = _squared(patches, transformations, routing.offsets, _Buffers())
+    steps = _forward(votes, gathered.flatten(2), beta_a, beta_u, routing, middle)
+    return [step._replace(parents=replace(step.parents, poses=step.parents.poses + middle)) for step in steps]
 
 
 class Step(NamedTuple):
@@ -106,12 +109,12 @@ class _Route(torch.autograd.Function):
         ctx.routing = routing
         ctx.save_for_backward(poses, activations, transformations, beta_a, beta_u)
         found, buffers = [], _Buffers()
-        count = _images_at_once(poses, transformations, routing)
+        count = images_at_once(poses, transformations, routing)
         for some, active in zip(poses.split(count), activations.split(count), strict=True):
             patches, gathered = routing.fields.gather(some), routing.fields.gather(active).flatten(2)
-            votes = _squared(patches, transformations, routing.offsets, buffers)
-            last = _forward(votes, gathered, beta_a, beta_u, routing)[-1].parents
-            found.append((last.poses, last.activations))
+            votes, middle = _squared(patches, transformations, routing.offsets, buffers)
+            last = _forward(votes, gathered, beta_a, beta_u, routing, middle)[-1].parents
+            found.append((last.poses + middle, last.activations))
         return tuple(torch.cat(each) for each in zip(*found, strict=True))
 
     @staticmethod
@@ -119,15 +122,17 @@ class _Route(torch.autograd.Function):
     def backward(ctx, of_poses, of_activations):  # type: ignore[no-untyped-def]
         poses, activations, transformations, beta_a, beta_u = ctx.saved_tensors
         routing, fields = ctx.routing, ctx.routing.fields
-        count = _images_at_once(poses, transformations, routing)
+        count = images_at_once(poses, transformations, routing)
         totals = [torch.zeros_like(each) for each in (transformations, beta_a, beta_u)]
         found, buffers = [], _Buffers()
         for some, active, *gradients in zip(
             *(each.split(count) for each in (poses, activations, of_poses, of_activations)), strict=True
         ):
             patches, gathered = fields.gather(some), fields.gather(active).flatten(2)
-            votes = _squared(patches, transformations, routing.offsets, buffers)
-            of_votes, of_gathered, of_betas = _backward(votes, gathered, beta_a, beta_u, routing, gradients, buffers)
+            votes, middle = _squared(patches, transformations, routing.offsets, buffers)
+            of_votes, of_gathered, of_betas = _backward(
+                votes, gathered, beta_a, beta_u, routing, middle, gradients, buffers
+            )
             of_patches = _through_votes(patches, transformations, of_votes, totals[0], buffers)
             for total, each in zip(totals[1:], of_betas, strict=True):
                 total += each
@@ -136,7 +141,7 @@ class _Route(torch.autograd.Function):
         return by_poses, by_activations, *totals, None
 
 
-def _images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> int:
+def images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> int:
     """Images whose votes are cast together."""
     votes = transformations.numel() // poses.shape[-1] * len(routing.fields.children)
     return max(_BYTES_AT_ONCE.get(poses.device.type, 2**30) // (2 * votes * poses.element_size()), 1)
@@ -159,8 +164,12 @@ class _Buffers:
 # ---- votes
 
 
-def _squared(patches: Tensor, transformations: Tensor, offsets: Tensor | None, buffers: _Buffers) -> Tensor:
-    """Votes of `patches [B, p, k, c, P]` and their squares, `[B, p, D, N, 2 P]`."""
+def _squared(
+    patches: Tensor, transformations: Tensor, offsets: Tensor | None, buffers: _Buffers
+) -> tuple[Tensor, Tensor]:
+    """Votes of `patches [B, p, k, c, P]` from their plain mean, and the squares of that, `[B, p, D, N, 2 P]`; and the
+    plain mean `[B, p, D, P]`.
+    """
     B, p, k, c, P = patches.shape
     D = transformations.shape[3]
     rows = patches.permute(2, 3, 0, 1, 4).reshape(k * c, B * p, P)
@@ -168,11 +177,14 @@ def _squared(patches: Tensor, transformations: Tensor, offsets: Tensor | None, b
     torch.bmm(rows, transformations.reshape(k * c, P, D * P), out=votes)
     votes = votes.view(k * c, B, p, D, P)
     both = buffers.get("both", (B, p, D, k * c, 2 * P), patches)
-    both[..., :P].copy_(votes.permute(1, 2, 3, 0, 4))
+    middle = votes.mean(0)
+    torch.sub(votes.permute(1, 2, 3, 0, 4), middle.unsqueeze(-2), out=both[..., :P])
     if offsets is not None:
-        both[..., :P] += offsets.repeat_interleave(c, 0)
+        all_offsets = offsets.repeat_interleave(c, 0)  # (N, P)
+        both[..., :P] += all_offsets - all_offsets.mean(0)
+        middle = middle + all_offsets.mean(0)
     torch.mul(both[..., :P], both[..., :P], out=both[..., P:])
-    return both
+    return both, middle
 
 
 def _through_votes(
@@ -208,8 +220,12 @@ def _coefficients(parents: Parents) -> Tensor:
     return torch.cat([parents.linear, parents.quadratic], -1)
 
 
-def _forward(votes: Tensor, active: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing) -> list[Step]:
-    """All iterations; `active [B, p, N]` are the children's activations as the parents see them."""
+def _forward(
+    votes: Tensor, active: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing, middle: Tensor
+) -> list[Step]:
+    """All iterations, votes and poses from `middle`; `active [B, p, N]` are the children's activations as the parents
+    see them.
+    """
     assignments = _first_assignments(votes, routing)
     steps: list[Step] = []
     for index in range(routing.iterations):
@@ -219,7 +235,7 @@ def _forward(votes: Tensor, active: Tensor, beta_a: Tensor, beta_u: Tensor, rout
             assignments = _share(logits, routing)
         moments = _moments(votes, assignments * active.unsqueeze(2))
         poses = steps[-1].parents.poses if steps else None
-        steps.append(Step(assignments, moments, routing.m_step(moments, poses, beta_a, beta_u, index)))
+        steps.append(Step(assignments, moments, routing.m_step(moments, poses, beta_a, beta_u, index, -middle)))
     return steps
 
 
@@ -263,6 +279,7 @@ def _backward(
     beta_a: Tensor,
     beta_u: Tensor,
     routing: Routing,
+    middle: Tensor,
     gradients: list[Tensor],
     buffers: _Buffers,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -272,7 +289,7 @@ def _backward(
     each leaves, in the gradient by (V_i, V_i^2), a number times a vector: w_i times the gradient by the moments, and
     the gradient by the log density times the coefficients. They are summed at the end, in one product.
     """
-    steps = _forward(votes, active, beta_a, beta_u, routing)
+    steps = _forward(votes, active, beta_a, beta_u, routing, middle)
     numbers: list[Tensor] = []
     vectors: list[Tensor] = []
     of_active = torch.zeros_like(active)
@@ -286,7 +303,7 @@ def _backward(
         step = steps[index]
         before = steps[index - 1].parents.poses if index else None
         by = _through_m_step(
-            step.moments, before, (beta_a, beta_u), index, routing, of_poses, of_activations, of_constant,
+            step.moments, before, (beta_a, beta_u), index, routing, -middle, of_poses, of_activations, of_constant,
             of_coefficients,
         )  # fmt: skip
         of_mass, of_sums, of_poses = by[0], torch.cat(by[1:3], -1), by[3]
@@ -318,6 +335,7 @@ def _through_m_step(
     betas: tuple[Tensor, Tensor],
     index: int,
     routing: Routing,
+    origin: Tensor,
     of_poses: Tensor | None,
     of_activations: Tensor | None,
     of_constant: Tensor | None,
@@ -330,7 +348,7 @@ def _through_m_step(
         inputs = [each.detach().requires_grad_() for each in inputs]
         mass, first, second, poses, *leaves = inputs
         found = routing.m_step(
-            Moments(mass, first, second), poses if before is not None else None, leaves[0], leaves[1], index
+            Moments(mass, first, second), poses if before is not None else None, leaves[0], leaves[1], index, origin
         )
         outputs = [found.poses, found.activations, found.constant, _coefficients(found)]
         known = [

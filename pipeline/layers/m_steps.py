@@ -1,5 +1,9 @@
 """What a capsule makes of the votes assigned to it: M-steps of EM routing (document 004, section 3, Procedure 1).
 
+These follow the procedure as printed. In the authors' published code there is no half before the log variances, so that
+lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; beta_a is in 5,000 nats, with the other sign; and the
+first mean is damped too, towards 0.
+
 Every M-step sees votes only through their moments, and says what the E-step is to think of a vote V by three
 coefficients: log density (times activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2). Shapes: any
 leading axes `...` with the capsule types last among them, poses of P numbers.
@@ -63,7 +67,6 @@ class MStep:
         inverse_temperature: lambda after infinitely many iterations; iteration i, from 0, has
             `inverse_temperature (1 - rate^(i + 1))`.
         inverse_temperature_rate: that rate; 0 for a lambda that stays.
-        activation_scale: nats that a parameter beta_a of 1 stands for.
     """
 
     activation: Literal["mdl", "mixing", "bayes"] = "mdl"
@@ -71,23 +74,26 @@ class MStep:
     damping: float = 0.1
     inverse_temperature: float = 0.01
     inverse_temperature_rate: float = 0.95
-    activation_scale: float = 1.0
 
-    def __call__(self, moments: Moments, before: Tensor | None, beta_a: Tensor, beta_u: Tensor, index: int) -> Parents:
+    def __call__(
+        self, moments: Moments, before: Tensor | None, beta_a: Tensor, beta_u: Tensor, index: int, origin: Tensor
+    ) -> Parents:
         """The step.
 
         Args:
             before: poses of the iteration before; None in the first.
             beta_a, beta_u: one for each capsule type, `[D]`, in nats.
             index: of the iteration, from 0.
+            origin: where a pose of 0 lies in the coordinates that votes are given in, `[..., P]`.
         """
         if self.activation == "bayes":
-            return _bayes(moments, beta_a * self.activation_scale, beta_u)
+            return _bayes(moments, beta_a, beta_u, origin)
         mass = moments.mass.unsqueeze(-1) + _LEAST_MASS
         mean = moments.first / mass
         poses = mean if before is None else (1 - self.damping) * mean + self.damping * before
         # About the damped mean; rounding may leave less than nothing.
-        spread = (moments.second / mass - 2 * poses * mean + poses.square()).clamp_min(0)
+        spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
+        spread = spread.clamp_min(0) / mass
         variance = self.variance_floor + spread
         if self.activation == "mixing":
             total = moments.mass.flatten(1).sum(1).view(-1, *[1] * (moments.mass.dim() - 1))
@@ -96,7 +102,7 @@ class MStep:
         else:
             cost = moments.mass * (poses.shape[-1] * beta_u + 0.5 * variance.log().sum(-1))
             inverse = self.inverse_temperature * (1 - self.inverse_temperature_rate ** (index + 1))
-            logits = inverse * (beta_a * self.activation_scale - cost)
+            logits = inverse * (beta_a - cost)
             activations, log_activations = logits.sigmoid(), torch.nn.functional.logsigmoid(logits)
         constant = log_activations - 0.5 * ((2 * math.pi * variance).log() + poses.square() / variance).sum(-1)
         return Parents(poses, activations, constant, poses / variance, -0.5 / variance)
@@ -105,15 +111,16 @@ class MStep:
 _PRIOR_SHARE, _PRIOR_STRENGTH, _PRIOR_SHAPE, _PRIOR_RATE = 1.0, 1.0, 1.0, 0.5
 
 
-def _bayes(moments: Moments, beta_a: Tensor, beta_u: Tensor) -> Parents:
+def _bayes(moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor) -> Parents:
     """Posteriors in closed form; the activation is the logistic of beta_a minus the share of the capsule times (beta_u
-    plus the expected entropy of its votes).
+    for each number of a vote, plus the expected entropy of one). The prior mean of a pose is 0, at `origin`.
     """
     mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]
     strength = _PRIOR_STRENGTH + mass  # kappa
-    mean = moments.first / strength  # around a prior mean of 0
+    mean = (moments.first + _PRIOR_STRENGTH * origin) / strength
     shape = _PRIOR_SHAPE + 0.5 * mass
-    rate = _PRIOR_RATE + 0.5 * (moments.second - strength * mean.square()).clamp_min(0)
+    scatter = moments.second + _PRIOR_STRENGTH * origin.square() - strength * mean.square()
+    rate = _PRIOR_RATE + 0.5 * scatter.clamp_min(0)
     share = _PRIOR_SHARE + moments.mass
     total = share.flatten(1).sum(1).view(-1, *[1] * (share.dim() - 1))
     log_share = share.digamma() - total.digamma()  # E ln pi

@@ -27,6 +27,10 @@ class Classifier(Model):
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
         """What training makes small, of each image, `[B]`."""
 
+    def logits(self, scores: Tensor) -> Tensor:
+        """Scores on a scale whose differences do not end where the network is sure."""
+        return scores
+
     def penalty(self) -> Tensor | float:
         """What is added to the loss whatever the images: weight decay."""
         return 0.0

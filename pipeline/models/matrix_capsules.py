@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
-from pipeline.layers.em_routing import Routing, Step, cast_votes, history, route
+from pipeline.layers.em_routing import Routing, Step, cast_votes, history, images_at_once, route
 from pipeline.layers.images import ChannelsLastConvolution, standardise
 from pipeline.layers.m_steps import MStep
 from pipeline.layers.receptive_fields import ReceptiveFields
@@ -96,7 +96,6 @@ class RoutedCapsules(nn.Module):
             damping=params.damping,
             inverse_temperature=inverse_temperature,
             inverse_temperature_rate=params.inverse_temperature_rate,
-            activation_scale=params.activation_scale,
         )
 
     def routing(self) -> Routing:
@@ -119,9 +118,12 @@ class RoutedCapsules(nn.Module):
 
     def centre(self, capsules: tuple[Tensor, Tensor]) -> None:
         """Set beta_u so that the mean log sd of each type's votes, on these capsules, costs nothing."""
-        parents = self.steps(capsules)[-1].parents
-        log_sd = -0.5 * (-2 * parents.quadratic).log()  # (B, p, D, P)
-        self.beta_u.copy_(-log_sd.mean((0, 1, 3)))
+        count = images_at_once(capsules[0], self.full_transformations(), self.routing())
+        total = torch.zeros_like(self.beta_u)
+        for poses, activations in zip(*(each.split(count) for each in capsules), strict=True):
+            quadratic = self.steps((poses, activations))[-1].parents.quadratic  # (B, p, D, P)
+            total += (-0.5 * (-2 * quadratic).log()).mean((1, 3)).sum(0)
+        self.beta_u.copy_(-total / len(capsules[0]))
 
     def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
         """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
@@ -204,6 +206,10 @@ class MatrixCapsules(Classifier):
                     assert isinstance(layer, RoutedCapsules)
                     layer.centre(capsules)
                     capsules = layer(capsules)
+
+    def logits(self, scores: Tensor) -> Tensor:
+        """Log odds of the activations."""
+        return scores.logit(eps=1e-6)
 
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
         """Activations of the class capsules `[B, n]`."""

@@ -21,6 +21,8 @@ COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value")
 METHODS = ("FGSM", "BIM")
 CERTAIN = 2.0
 """Standard errors up to which a difference is noise."""
+TELLING = 5.0
+"""Points: where that many standard errors are more, there are too few images to say that there is no difference."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,12 @@ class Attacked:
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
+
+    def error(self, ours: Measured, theirs: Measured) -> float:
+        """Standard error of the difference of two accuracies: a binomial part of the images attacked, taken as if there
+        were one epsilon, for all have the same images, and a part from the spread over replicas.
+        """
+        return math.hypot(*(part for each in (ours, theirs) for part in (self.noise(each.mean), each.sd / each.n**0.5)))
 
 
 def over_replicas(values: pd.Series[float]) -> Measured:
@@ -116,6 +124,9 @@ def crossings(capsules: pd.DataFrame, cnn: pd.DataFrame) -> list[tuple[float, fl
 def loses_less(method: str) -> _Check:
     """Figure 3: points of accuracy lost, of those at epsilon 0, by the capsules less by the convolutional network; mean
     over epsilons.
+
+    It holds where that is fewer by more than two standard errors, and what is left is no less: a network near chance
+    has nothing to lose.
     """
 
     def check(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
@@ -133,15 +144,28 @@ def loses_less(method: str) -> _Check:
             f"at epsilon {both[0].index[-1]:g} {leads} the more accurate: "
             f"capsules {both[0].iloc[-1].mean():.1f} %, CNN {both[1].iloc[-1].mean():.1f} %",
         ]
-        return lost[0].minus(lost[1]), lost[0].mean < lost[1].mean, notes
+        left = [over_replicas(attacked_part(each).mean()) for each in both]
+        error = found.error(*left)
+        notes.append(
+            f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
+            f"difference {error:.1f} points"
+        )
+        less = lost[0].mean < lost[1].mean - CERTAIN * error
+        return lost[0].minus(lost[1]), less and left[0].mean >= left[1].mean, [*notes, *_masked(found)]
 
     return check
+
+
+def _masked(found: Attacked) -> list[str]:
+    """What part of the images has no gradient of the network's own loss, where some have none."""
+    none = found.numbers.number("gradient", "capsules", "without", "mean")
+    return [f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images"] if none else []
 
 
 def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
     """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules less that on the CNN.
 
-    It holds where it is lower by either method.
+    It holds where it is lower by either method, by more than two standard errors.
     """
     lower, notes = [], []
     rates: list[list[Measured]] = []
@@ -151,7 +175,7 @@ def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | No
             return None
         ours, theirs = (over_replicas(attacked_part(each).mean()) for each in both)
         rates.append([ours, theirs])
-        lower.append(ours.mean < theirs.mean)
+        lower.append(ours.mean < theirs.mean - CERTAIN * found.error(ours, theirs))
         notes.append(f"{method}: {ours.mean:.1f} % on capsules, {theirs.mean:.1f} % on the CNN")
     mean = [_halfway(first, second) for first, second in zip(*rates, strict=True)]
     return mean[0].minus(mean[1]), all(lower), notes
@@ -165,8 +189,8 @@ def _halfway(first: Measured, second: Measured) -> Measured:
 def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
     """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
 
-    It holds where that is not below chance by more than two standard errors (binomial, of the images attacked): a
-    network that guesses would be below chance by less than that almost always.
+    It holds where that is not below chance by more than two standard errors (binomial, of the images attacked), if
+    these are few enough points to tell.
     """
     lowest: list[Measured] = []
     notes = []
@@ -186,14 +210,17 @@ def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | No
     allowed = CERTAIN * found.noise(found.chance)
     notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
     ours = min(lowest, key=lambda accuracy: accuracy.mean)
-    return ours, ours.mean >= found.chance - allowed, notes
+    return ours, ours.mean >= found.chance - allowed and allowed <= TELLING, [*notes, *_too_few(allowed)]
+
+
+def _too_few(allowed: float) -> list[str]:
+    return [f"too few images to tell: that may be {TELLING:g} points at most"] if allowed > TELLING else []
 
 
 def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
     """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less the CNN's.
 
-    It holds where that is within two standard errors. These have a binomial part of the images attacked, taken as if
-    there were one epsilon, for all have the same images, and a part from the spread over replicas.
+    It holds where that is within two standard errors, if these are few enough points to tell.
     """
     sums: list[list[pd.Series[float]]] = [[], []]
     notes = []
@@ -206,14 +233,15 @@ def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | N
             kept.append(mean)
         notes.append(f"{method}: capsules {means[0].mean():.1f} %, other CNNs {means[1].mean():.1f} %")
     ours, theirs = (over_replicas(first.add(second) / 2) for first, second in sums)
-    error = math.hypot(*(part for each in (ours, theirs) for part in (found.noise(each.mean), each.sd / each.n**0.5)))
+    error = found.error(ours, theirs)
     clean = [found.curves(network, "black-box", METHODS[0]) for network in ("capsules", "cnn")]
     if all(0.0 in each.index for each in clean):
         before = [each.loc[0.0].mean() for each in clean]
         notes.append(f"on the images as they are: {before[0]:.1f} % and {before[1]:.1f} %")
     notes.append(f"standard error of the difference {error:.1f} points ({found.images:,} images)")
     difference = ours.minus(theirs)
-    return difference, abs(difference.mean) <= CERTAIN * error, notes
+    allowed = CERTAIN * error
+    return difference, abs(difference.mean) <= allowed <= TELLING, [*notes, *_too_few(allowed)]
 
 
 def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | None:

@@ -39,8 +39,12 @@ PAPER_STRUCTURE: dict[str, object] = {
 PUBLISHED: dict[str, object] = {
     "competition": "all", "inverse_temperature": 0.01, "inverse_temperature_rate": 0.95,
     "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005, "centring": False,
+    "primary_pose_sd": 0.5, "primary_activation_sd": 3.0, "primary_bias": -1.0, "weight_decay": 2e-7,
 }  # fmt: skip
-"""Numerics of the authors' published code; the paper gives none of them."""
+"""Numerics of the authors' published code, in which some count otherwise (`layers.m_steps`); the paper gives none."""
+PAPER_MARGINS: dict[str, object] = {"first_margin": 0.2, "last_margin": 0.9}
+PAPER_LIGHT: dict[str, object] = {"brightness": 0.25, "contrast": 0.8}
+"""63 of 255, and factors from 0.2 to 1.8, in the published code."""
 PUBLISHED_STEPS = 200_000
 """After which the margin of the loss is halfway in the published code; the paper does not say how long it trained."""
 PAPER_CNN: dict[str, object] = {"channels": [32, 64], "kernel": 5, "hidden": 1024}
@@ -196,8 +200,10 @@ def of_capsules(
         crop: pixels that its network sees; None where it does not say.
     """
     differences = _differing(run.model, {**sizes, **PAPER_STRUCTURE})
+    if run.model.loss == "spread":
+        differences += _differing(run.model, PAPER_MARGINS)
     if crop is not None:
-        differences += _differing(run.augmentation, {"crop": crop})
+        differences += _differing(run.augmentation, {"crop": crop, **PAPER_LIGHT})
     remarks = _listed(differences, "the paper's")
     remarks += _listed(_differing(run.model, PUBLISHED), "the published code's")
     steps = run.training.epochs * (params.datasets[run.dataset].train // run.training.batch_size)
@@ -211,7 +217,10 @@ def of_capsules(
 
 def of_cnn(run: CNNRun) -> list[str]:
     """In what the convolutional network falls short of the paper's; how long that was trained is not told."""
-    return _listed(_differing(run.model, PAPER_CNN) + _differing(run.augmentation, {"crop": PAPER_CROP}), "the paper's")
+    return _listed(
+        _differing(run.model, PAPER_CNN) + _differing(run.augmentation, {"crop": PAPER_CROP, **PAPER_LIGHT}),
+        "the paper's",
+    )
 
 
 def viewpoint_run(params: Params, study: ViewpointParams) -> MatrixCapsulesRun:

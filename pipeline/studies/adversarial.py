@@ -2,13 +2,18 @@
 
 The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss, or, targeted,
 lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
-[0, 1]; epsilons are in these units. Every model is attacked through its own loss.
+[0, 1]; epsilons are in these units.
+
+Every model is attacked through its own loss, and through cross-entropy of its logits: the spread loss is exactly 0, and
+has no gradient, where a network is sure enough. An image withstands an attack if it withstands both, and falls to a
+targeted one if it falls to either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -25,6 +30,9 @@ from pipeline.studies.summary import nest, spread
 
 _EVALUATED = torch.tensor(torch.inf)
 """The epoch that losses are taken at: schedules are over."""
+Through = Literal["own", "cross-entropy"]
+THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
+SIZES = ("zeros", "median", "without")
 
 
 @dataclass(frozen=True)
@@ -34,23 +42,33 @@ class Attack:
     Attributes:
         steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
         targeted: towards a class, rather than away from the right one.
+        through: the model's own loss, or cross-entropy of its logits.
     """
 
     steps: int
     targeted: bool
+    through: Through = "own"
 
     @property
     def method(self) -> str:
         return "FGSM" if self.steps == 1 else "BIM"
 
 
-def gradient(model: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+SHOWN = Attack(1, targeted=False, through="cross-entropy")
+"""The attack that pictures are of: every image has a gradient."""
+
+
+def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
     """Of each image's loss by its pixels, `[N, C, s, s]`."""
     found = []
     for pixels, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
         leaf = pixels.detach().requires_grad_()
-        loss = model.losses(model.scores(leaf), classes, _EVALUATED.to(pixels.device)).sum()
-        found.append(torch.autograd.grad(loss, leaf)[0])
+        outputs = model.scores(leaf)
+        if through == "own":
+            losses = model.losses(outputs, classes, _EVALUATED.to(pixels.device))
+        else:
+            losses = torch.nn.functional.cross_entropy(model.logits(outputs), classes, reduction="none")
+        found.append(torch.autograd.grad(losses.sum(), leaf)[0])
     return torch.cat(found)
 
 
@@ -63,30 +81,42 @@ def attacked(model: Classifier, images: Tensor, classes: Tensor, epsilon: float,
     """
     changed, sign = images, -1 if attack.targeted else 1
     for _ in range(attack.steps if epsilon else 0):
-        step = sign * epsilon / attack.steps * gradient(model, changed, classes).sign()
+        step = sign * epsilon / attack.steps * gradient(model, changed, classes, attack.through).sign()
         changed = (changed + step).clamp(0, 1)
     return changed
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
-    """Columns method, kind, epsilon, value: accuracy under general attacks; under targeted ones the share of images
-    that end in the class aimed at, over all wrong classes.
+    """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks; under targeted ones the share of
+    images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
+    loss alone.
     """
     count = scores(model, images[:1]).shape[-1]
     rows = []
-    for attack in (Attack(1, False), Attack(steps, False), Attack(1, True), Attack(steps, True)):
+    for number, targeted in ((1, False), (steps, False), (1, True), (steps, True)):
         for epsilon in epsilons:
-            if attack.targeted:
-                hits = []
-                for target in range(count):
-                    others = labels != target
-                    aimed = torch.full_like(labels[others], target)
-                    hits.append(_hits(model, attacked(model, images[others], aimed, epsilon, attack), aimed))
-                value = float(torch.cat(hits).mean())
-            else:
-                value = float(_hits(model, attacked(model, images, labels, epsilon, attack), labels).mean())
-            rows.append((attack.method, "targeted" if attack.targeted else "general", epsilon, value))
-    return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value"])
+            hits: dict[Through, Tensor] = {}
+            for through in THROUGH:
+                attack = Attack(number, targeted, through)
+                if targeted:
+                    hits[through] = _aimed(model, images, labels, count, epsilon, attack)
+                else:
+                    hits[through] = _hits(model, attacked(model, images, labels, epsilon, attack), labels)
+            both = torch.stack(list(hits.values()))
+            value = (both.amax(0) if targeted else both.amin(0)).mean()
+            kind = "targeted" if targeted else "general"
+            rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+    return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
+
+
+def _aimed(model: Classifier, images: Tensor, labels: Tensor, classes: int, epsilon: float, attack: Attack) -> Tensor:
+    """Whether images of other classes end in the one aimed at, one class after the other."""
+    hits = []
+    for target in range(classes):
+        others = labels != target
+        aimed = torch.full_like(labels[others], target)
+        hits.append(_hits(model, attacked(model, images[others], aimed, epsilon, attack), aimed))
+    return torch.cat(hits)
 
 
 def black_box(
@@ -110,15 +140,17 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor) -> dict[str, float]:
-    """Share of the loss's derivatives by pixels that are exactly 0, and the median size of the others (1 / pixel unit).
+    """Of the own loss's derivatives by pixels: the share that is exactly 0, the median size of the others (1 / pixel
+    unit), and the share of images that have none but zeros.
 
     Hard to attack for want of a gradient is not robust: exact zeros would be a sign of it.
     """
-    sizes = gradient(model, images, labels).abs().flatten()
+    sizes = gradient(model, images, labels).abs().flatten(1)
     others = sizes[sizes > 0]
     return {
         "zeros": float((sizes == 0).double().mean()),
         "median": float(np.median(others.cpu().numpy())) if len(others) else 0.0,
+        "without": float((sizes == 0).all(1).double().mean()),
     }
 
 
@@ -155,14 +187,15 @@ def outcome(
     table["at"] = table["epsilon"].map("{:g}".format)
     numbers = {
         "value": nest(table, ["method", "kind", "network", "at"], "value"),
+        "own_loss": nest(table.dropna(), ["method", "kind", "network", "at"], "own_loss"),
         "gradient": {
-            network: {key: spread(size[key] for name, size in sizes if name == network) for key in ("zeros", "median")}
+            network: {key: spread(size[key] for name, size in sizes if name == network) for key in SIZES}
             for network in ("capsules", "cnn")
         },
     }
-    columns = ["network", "replica", "method", "kind", "epsilon", "value"]
+    columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     attacks = {
-        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, Attack(1, False)).cpu().numpy()
+        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, SHOWN).cpu().numpy()
         for network, model in (("capsules", capsules[0]), ("cnn", cnns[0]))
         for epsilon in (0.0, min(attack.epsilons, key=lambda e: abs(e - 0.1)), max(attack.epsilons))
     }

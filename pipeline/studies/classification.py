@@ -28,10 +28,9 @@ VOTED = 500
 def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
     """Upper left corners of 13 crops: the middle first, then a grid of nine that spans the image, and four between."""
     free = side - crop
-    whole = [(round(free * row / 2), round(free * column / 2)) for row in range(3) for column in range(3)]
-    between = [(round(free * row / 4), round(free * column / 4)) for row in (1, 3) for column in (1, 3)]
-    middle = (free // 2, free // 2)
-    return [middle, *(place for place in whole if place != middle), *between]
+    ends, quarters = (0, free // 2, free), (free // 4, free - free // 4)
+    around = [(row, column) for row in ends for column in ends if (row, column) != (free // 2, free // 2)]
+    return [(free // 2, free // 2), *around, *((row, column) for row in quarters for column in quarters)]
 
 
 @torch.no_grad()

@@ -53,7 +53,7 @@ def test_routing_does_what_the_equations_say(
     height: int, kernel: int, stride: int, offsets: bool, activation: str, competition: Competition, iterations: int
 ) -> None:
     inputs = some(height, kernel)
-    how = routing(height, kernel, stride, iterations, competition, activation=activation, activation_scale=2.0)
+    how = routing(height, kernel, stride, iterations, competition, activation=activation)
     if offsets:
         how = replace(how, offsets=torch.randn(kernel**2, 4, dtype=torch.float64))
     poses, activations = route(*inputs, how)
@@ -73,7 +73,6 @@ def test_routing_does_what_the_equations_say(
             damping=0.1,
             inverse_temperature=0.3,
             rate=0.95,
-            scale=2.0,
         )
         # Both add next to nothing to the mass that means are divided by, or do not.
         np.testing.assert_allclose(poses[image], expected, rtol=2e-5, atol=2e-6)
@@ -109,7 +108,7 @@ def test_a_few_images_at_a_time_give_what_all_at_once_give(images: int, monkeypa
     whole = found()
     bytes_of_votes = 4 * 9 * 2 * 3 * 8 * 8
     monkeypatch.setitem(em_routing._BYTES_AT_ONCE, "cpu", images * bytes_of_votes)
-    assert em_routing._images_at_once(*some(4, 3)[::2][:2], how) == images
+    assert em_routing.images_at_once(*some(4, 3)[::2][:2], how) == images
     for one, other in zip(found(), whole, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
@@ -265,7 +264,8 @@ def test_posteriors_of_variational_bayes_by_sampling() -> None:
     torch.manual_seed(0)
     votes, weights = torch.randn(30, 3, dtype=torch.float64) * 0.5 + 1, torch.rand(2, 30, dtype=torch.float64)
     moments = Moments(weights.sum(1)[None], (weights @ votes)[None], (weights @ votes.square())[None])
-    found = MStep("bayes")(moments, None, torch.zeros(2).double(), torch.zeros(2).double(), 0)
+    origin = torch.zeros(1, 2, 3).double()
+    found = MStep("bayes")(moments, None, torch.zeros(2).double(), torch.zeros(2).double(), 0, origin)
     n = 200_000
     mass = moments.mass[0]
     kappa = 1 + mass
@@ -281,15 +281,42 @@ def test_posteriors_of_variational_bayes_by_sampling() -> None:
     assert ((value - expected).abs() < 5 * error).all()
 
 
-def test_single_precision_is_enough_far_from_the_origin() -> None:
-    """Moments are of squares: what rounding does to votes of size 10 stays small beside the variances' floor."""
-    poses, *rest = some(5, 3, P=16)
-    inputs = (poses + 10, rest[0], rest[1] * 0.2, *rest[2:])
-    how = Routing(ReceptiveFields(5, 3, 1), MStep(inverse_temperature=0.1), 3)
-    exact, activations = route(*inputs, how)
-    found, active = route(*(each.float() for each in inputs), how)
-    torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(active.double(), activations, rtol=1e-3, atol=1e-3)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_single_precision_is_enough_for_votes_that_agree_far_from_the_origin(activation: str) -> None:
+    """At the published floor: sds of 0.02 around poses of size 10, what routing is to find among votes that disagree."""
+    torch.manual_seed(0)
+    close = 10 + 0.02 * torch.randn(1, 25, 2, 4, dtype=torch.float64)
+    close[:, ::3] += 0.3 * torch.randn(1, 9, 2, 4, dtype=torch.float64)
+    active = torch.rand(1, 25, 2, dtype=torch.float64)
+    same = torch.eye(4, dtype=torch.float64)[:, None].expand(9, 2, 4, 3, 4).contiguous()
+    same = same + 0.001 * torch.randn(3, 4, dtype=torch.float64)
+    inputs = (close, active, same, torch.zeros(3).double(), torch.zeros(3).double())
+    how = Routing(ReceptiveFields(5, 3, 1), MStep(activation, inverse_temperature=0.1), 3)  # type: ignore[arg-type]
+    for exact, found in zip(history(*inputs, how), history(*(each.float() for each in inputs), how), strict=True):
+        torch.testing.assert_close(found.assignments.double(), exact.assignments, rtol=0, atol=2e-3)
+        torch.testing.assert_close(found.parents.quadratic.double(), exact.parents.quadratic, rtol=2e-3, atol=1e-3)
+        torch.testing.assert_close(found.parents.poses.double(), exact.parents.poses, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found.parents.activations.double(), exact.parents.activations, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("mass", [0.0, 1e-9, 1e-7, 1e-3, 2.0])
+def test_a_parent_that_gets_next_to_nothing_has_moments_by_the_letter(mass: float) -> None:
+    """Sums over votes divided by the mass plus 1e-7; about the mean damped by the pose before."""
+    votes, weights = torch.tensor([0.5, 1.5, 3.0]).double(), mass * torch.tensor([0.2, 0.3, 0.5]).double()
+    moments = Moments(weights.sum().view(1, 1), *((weights * votes**n).sum().view(1, 1, 1) for n in (1, 2)))
+    before, nothing = torch.full((1, 1, 1), 0.8).double(), torch.zeros(1).double()
+    found = MStep(variance_floor=1e-3)(moments, before, nothing, nothing, 1, torch.zeros(1, 1, 1).double())
+    mean = 0.9 * (weights * votes).sum() / (mass + 1e-7) + 0.1 * 0.8
+    variance = 1e-3 + (weights * (votes - mean) ** 2).sum() / (mass + 1e-7)
+    assert found.poses.item() == pytest.approx(mean.item())
+    assert (-0.5 / found.quadratic).item() == pytest.approx(variance.item(), rel=1e-6)
+    assert all(each.isfinite().all() for each in vars(found).values())
+
+
+def test_layers_of_another_size_are_refused() -> None:
+    how = routing(4, 3)
+    with pytest.raises(ValueError, match="25 positions where receptive fields were made for 16"):
+        route(*some(5, 3), how)
 
 
 @pytest.mark.parametrize(("height", "kernel", "stride"), [(14, 3, 2), (6, 3, 1), (4, 4, 1), (5, 1, 2)])

@@ -39,11 +39,14 @@ class Brightness(Classifier):
         return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
 
 
-def test_thirteen_crops_span_the_image_and_begin_in_the_middle() -> None:
-    places = crop_places(48, 32)
+@pytest.mark.parametrize("free", [4, 7, 8, 12, 15, 16])
+def test_thirteen_crops_span_the_image_and_begin_in_the_middle(free: int) -> None:
+    places = crop_places(32 + free, 32)
     assert len(set(places)) == len(places) == 13
-    assert places[0] == (8, 8)
-    assert {(0, 0), (0, 16), (16, 0), (16, 16), (4, 4), (12, 12)} < set(places)
+    assert places[0] == (free // 2, free // 2)
+    assert {(0, 0), (0, free), (free, 0), (free, free)} < set(places)
+    if free == 16:
+        assert {(4, 4), (4, 12), (12, 4), (12, 12), (0, 8), (8, 16)} < set(places)
 
 
 def test_scores_of_crops_are_those_of_the_images_cut() -> None:
@@ -62,6 +65,13 @@ def test_errors_by_crops_and_by_factor_are_counted() -> None:
     images, labels = dataset.part("test")
     right = (images[..., 2:10, 2:10].mean((1, 2, 3)) > 127.5).astype(int) == labels
     assert table["centre"] == pytest.approx(1 - right.mean())
+    each = crop_scores(model, images, CROP)
+    voted = each.softmax(-1).mean(0).argmax(-1).numpy()
+    assert table["crops"] == pytest.approx((voted != labels).mean())
+    model.scores_are_activations = True  # type: ignore[misc]
+    averaged = each.mean(0).argmax(-1).numpy()
+    again = classification_errors(model, dataset, CROP).set_index("metric")["value"]
+    assert again["crops"] == pytest.approx((averaged != labels).mean())
     azimuths = dataset.factors["azimuth"][dataset.split["test"]]
     for azimuth in np.unique(azimuths):
         assert table[f"azimuth-{azimuth}"] == pytest.approx(1 - right[azimuths == azimuth].mean())
@@ -78,6 +88,26 @@ def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:
         torch.testing.assert_close(aimed[0], images[0] + 0.15)
     assert attacked(model, images, labels, 0.7, Attack(1, targeted=False)).aminmax() == (0.0, 1.0)
     assert torch.equal(attacked(model, images, labels, 0.0, Attack(3, targeted=False)), images)
+
+
+class Sure(Brightness):
+    """Has a loss that ends where it is sure, as the spread loss does."""
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        own = scores.gather(1, labels[:, None])[:, 0]
+        return (0.1 - own).clamp_min(0)
+
+
+def test_a_loss_that_ends_protects_nobody() -> None:
+    """Its own gradient is 0 and moves no pixel; through cross-entropy of its logits the network falls all the same."""
+    model, images, labels = Sure(), torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
+    assert torch.equal(attacked(model, images, labels, 0.2, Attack(1, targeted=False)), images)
+    table = white_box(model, images, labels, [0.0, 0.2], 2).set_index(["method", "kind", "epsilon"]).sort_index()
+    for method in ("FGSM", "BIM"):
+        assert table.loc[(method, "general", 0.2), ["value", "own_loss"]].tolist() == [0.0, 1.0]
+        assert table.loc[(method, "general", 0.0), ["value", "own_loss"]].tolist() == [1.0, 1.0]
+    assert gradient_sizes(model, images, labels)["without"] == 1.0
+    assert gradient_sizes(Brightness(), images, labels)["without"] == 0.0
 
 
 def test_gradients_are_those_of_each_image_alone() -> None:
