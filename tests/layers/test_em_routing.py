@@ -283,7 +283,7 @@ def test_posteriors_of_variational_bayes_by_sampling() -> None:
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_single_precision_is_enough_for_votes_that_agree_far_from_the_origin(activation: str) -> None:
-    """At the published floor: sds of 0.02 around poses of size 10, what routing is to find among votes that disagree."""
+    """At the published floor: sds of 0.02 around poses of size 10, which routing is to find among others."""
     torch.manual_seed(0)
     close = 10 + 0.02 * torch.randn(1, 25, 2, 4, dtype=torch.float64)
     close[:, ::3] += 0.3 * torch.randn(1, 9, 2, 4, dtype=torch.float64)

@@ -14,12 +14,13 @@ CAPSULES = {
     "views": 2, "channels": 32, "kernel": 5, "stride": 2, "primary_types": 32, "types": [32, 32], "capsule_kernel": 3,
     "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
     "classes": 5, "iterations": 3, "activation": "mdl", "competition": "all", "inverse_temperature": 0.01,
-    "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005, "centring": False, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5,
-    "primary_activation_sd": 3.0, "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9,
+    "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005,
+    "centring": False, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
+    "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9,
     "margin_epochs": 2.0, "weight_decay": 2e-7,
 }  # fmt: skip
 CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "classes": 5}
-CROPS = {"crop": 32, "brightness": 0.2, "contrast": 0.5}
+CROPS = {"crop": 32, "brightness": 0.25, "contrast": 0.8}
 SMALL = {"channels": 64, "primary_types": 8, "types": [16, 16]}
 QUICK = {"channels": 16, "primary_types": 4, "types": [4, 4]}
 CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
@@ -91,7 +92,7 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
             axis: {"axis": axis, "dataset": "toys", **networks, "epochs": 30, "replicas": 2}
             for axis in ("azimuth", "elevation")
         },
-        "attack": {"toys": {**networks, "images": 200, "epsilons": EPSILONS, "steps": 10}},
+        "attack": {"toys": {**networks, "images": 1500, "epsilons": EPSILONS, "steps": 10}},
     }
 
 
