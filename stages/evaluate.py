@@ -10,6 +10,8 @@ from stages.workspace import stage
 def main(run: str) -> None:
     """Evaluate RUN, an entry of `runs` in params.yaml, from its trained weights."""
     with stage("evaluate", run) as workspace:
+        from dataclasses import replace
+
         import numpy as np
         from tqdm import tqdm
 
@@ -39,8 +41,11 @@ def main(run: str) -> None:
         if isinstance(settings.augmentation, CropParams):
             classifiers = [model for model in models if isinstance(model, Classifier)]
             outcome = classification.evaluate(classifiers, dataset, settings.augmentation)
+            # By the columns that dvc.yaml plots of every evaluation.
+            table = outcome.table.rename(columns={"metric": "test"})
+            table["accuracy"] = 1 - table.pop("value")
             provenance = workspace.provenance(dataset_label=dataset.label, data_sha256=digest, seeds=seeds)
-            workspace.write_outcome(outcome, "classification", provenance)
+            workspace.write_outcome(replace(outcome, table=table), "classification", provenance)
             return
 
         official = None

@@ -65,7 +65,7 @@ def test_digits_go_all_the_way_and_come_out_the_same_again(
 def test_no_network_is_one_message_and_exit_code_1(root: Path) -> None:
     """Every connection goes to a proxy that is not there."""
     values = yaml.safe_load((root / "params.yaml").read_text())
-    (root / "params.yaml").write_text(yaml.safe_dump(values | {"sources": ["digits", "mnist"]}))
+    (root / "params.yaml").write_text(yaml.safe_dump(values | {"sources": ["digits", "mnist", "toys"]}))
     dead = "http://127.0.0.1:9"
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), dead)
     told = run(root, "download", "mnist", **proxies, NO_PROXY="", no_proxy="")
