@@ -296,9 +296,11 @@ class MatrixCapsulesModelParams(Section):
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="share of the mean before in the new mean")
     variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
-    centring: bool = Field(
-        description="before training, beta_u is set so that, on some images, the average capsule neither costs nor "
-        "saves; else it starts as told"
+    saving: float | None = Field(
+        gt=0,
+        le=1e4,
+        description="nats: before training, betas are set so that, on some images, a whole vote assigned to an active "
+        "capsule saves so much, and the average capsule breaks even; null: they start as told",
     )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams

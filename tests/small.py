@@ -62,7 +62,7 @@ SMALL_MATRIX_CAPSULES = {
     "capsule_strides": [1], "pose": "matrix", "pose_side": 2, "coordinate_addition": True, "coordinate_scale": 0.1,
     "classes": 3, "iterations": 2, "activation": "mdl", "competition": "all", "inverse_temperature": 3.0,
     "inverse_temperature_rate": 0.9, "class_inverse_temperature": 1.0, "damping": 0.1, "variance_floor": 0.1,
-    "centring": True, "convolutional": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0},
+    "saving": 8.0, "convolutional": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0},
     "last": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0}, "primary_pose_sd": 0.5, "primary_activation_sd": 1.0,
     "primary_bias": 0.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9, "margin_epochs": 0.2,
     "weight_decay": 2e-7,

@@ -24,8 +24,8 @@ from pipeline.layers.receptive_fields import ReceptiveFields
 from pipeline.models.classifier import Classifier
 from pipeline.params import MatrixCapsulesModelParams, RoutingLayerParams
 
-_CENTRED_ON = 64
-"""Images that betas are centred on."""
+_BALANCED_ON = 64
+"""Images that betas are balanced on."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -116,14 +116,22 @@ class RoutedCapsules(nn.Module):
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
         return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
 
-    def centre(self, capsules: tuple[Tensor, Tensor]) -> None:
-        """Set beta_u so that the mean log sd of each type's votes, on these capsules, costs nothing."""
+    def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
+        """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
+        saves so many nats on average, beta_a so that the average capsule breaks even.
+
+        Activations then grow with what is assigned, not with its tightness alone, which says little before training.
+        """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
-        total = torch.zeros_like(self.beta_u)
+        log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
         for poses, activations in zip(*(each.split(count) for each in capsules), strict=True):
-            quadratic = self.steps((poses, activations))[-1].parents.quadratic  # (B, p, D, P)
-            total += (-0.5 * (-2 * quadratic).log()).mean((1, 3)).sum(0)
-        self.beta_u.copy_(-total / len(capsules[0]))
+            last = self.steps((poses, activations))[-1]
+            each = (-0.5 * (-2 * last.parents.quadratic).log()).sum(-1)  # (B, p, D)
+            for total, values in ((log_sd, each), (mass, last.moments.mass), (product, last.moments.mass * each)):
+                total += values.mean(1).sum(0) / len(capsules[0])
+        size = capsules[0].shape[-1]
+        self.beta_u.copy_((-saving - log_sd) / size)
+        self.beta_a.copy_(mass * size * self.beta_u + product)  # the mean cost
 
     def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
         """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
@@ -198,13 +206,14 @@ class MatrixCapsules(Classifier):
         return found
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Before the first epoch, centre what activations come from, layer after layer, if asked to."""
-        if epoch == 0 and self.params.centring:
+        """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
+        saving = self.params.saving
+        if epoch == 0 and saving is not None:
             with torch.no_grad():
-                capsules = self.primary(self.first(standardise(images[:_CENTRED_ON])).relu())
+                capsules = self.primary(self.first(standardise(images[:_BALANCED_ON])).relu())
                 for layer in self.routed:
                     assert isinstance(layer, RoutedCapsules)
-                    layer.centre(capsules)
+                    layer.balance(capsules, saving)
                     capsules = layer(capsules)
 
     def logits(self, scores: Tensor) -> Tensor:

@@ -131,9 +131,9 @@ def viewpoints(studies: Mapping[str, Matched]) -> Figure:
 def _viewpoint(axis: Axes, study: Matched) -> None:
     errors = 100 * study.table[["familiar", "novel"]]
     at = [familiar.mean for familiar, _ in study.points.values()] or [float(errors["familiar"].min())]
-    right = max(_VIEW * max(at), 1.0)
+    right = min(max(_VIEW * max(at), 1.0), 100.0)
     drawn = errors[errors["familiar"] <= right]
-    top = max([float(drawn["novel"].max()), right, *study.paper.values()]) * 1.05
+    top = min(max([float(drawn["novel"].max()), right, *study.paper.values()]) * 1.05, 100.0)
     axis.plot([0, top], [0, top], color=FAINT, linestyle=":", linewidth=1, label="no worse on novel ones")
     for network, (colour, marker) in _LOOKS.items():
         own = drawn[study.table.loc[drawn.index, "network"] == network]

@@ -38,7 +38,7 @@ PAPER_STRUCTURE: dict[str, object] = {
 }  # fmt: skip
 PUBLISHED: dict[str, object] = {
     "competition": "all", "inverse_temperature": 0.01, "inverse_temperature_rate": 0.95,
-    "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005, "centring": False,
+    "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005, "saving": None,
     "primary_pose_sd": 0.5, "primary_activation_sd": 3.0, "primary_bias": -1.0, "weight_decay": 2e-7,
 }  # fmt: skip
 """Numerics of the authors' published code, in which some count otherwise (`layers.m_steps`); the paper gives none."""

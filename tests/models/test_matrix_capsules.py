@@ -81,18 +81,21 @@ def test_class_capsules_share_transformations_and_see_positions() -> None:
     assert (without.votes(below) == 0).all()
 
 
-def test_centring_leaves_the_average_capsule_without_cost() -> None:
+def test_balanced_betas_leave_the_average_capsule_even_and_reward_what_is_assigned() -> None:
     images = torch.rand(20, 1, 10, 10, generator=torch.Generator().manual_seed(0))
-    for centring in (True, False):
-        model = network(centring=centring)
+    for saving in (8.0, None):
+        model = network(saving=saving)
         model.begin_epoch(0, images)
         below = model.primary(model.first(standardise(images)).relu())
         for layer in model.routed:
             assert isinstance(layer, RoutedCapsules)
-            parents = layer.steps(below)[-1].parents
-            saved = layer.beta_u + (-0.5 * (-2 * parents.quadratic).log()).mean((0, 1, 3))
+            last = layer.steps(below)[-1]
+            log_sd = (-0.5 * (-2 * last.parents.quadratic).log()).sum(-1)
+            each = 4 * layer.beta_u + log_sd  # nats, of a whole vote
+            even = (last.moments.mass * each).mean((0, 1)) - layer.beta_a
             # Nearly: assignments were made with the betas before.
-            assert (saved.abs() < 0.01).all() == centring
+            assert bool((each.mean((0, 1)) + 8).abs().max() < 0.5) == (saving is not None)
+            assert bool(even.mean().abs() < 1) == (saving is not None)
             below = layer(below)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     model = network()

@@ -15,7 +15,7 @@ CAPSULES = {
     "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
     "classes": 5, "iterations": 3, "activation": "mdl", "competition": "all", "inverse_temperature": 0.01,
     "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005,
-    "centring": False, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
+    "saving": None, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
     "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9,
     "margin_epochs": 2.0, "weight_decay": 2e-7,
 }  # fmt: skip
