@@ -125,7 +125,7 @@ def loses_less(method: str) -> _Check:
     """Figure 3: points of accuracy lost, of those at epsilon 0, by the capsules less by the convolutional network; mean
     over epsilons.
 
-    It holds where that is fewer by more than two standard errors, and what is left is no less: a network near chance
+    It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
     has nothing to lose.
     """
 
@@ -151,7 +151,8 @@ def loses_less(method: str) -> _Check:
             f"difference {error:.1f} points"
         )
         less = lost[0].mean < lost[1].mean - CERTAIN * error
-        return lost[0].minus(lost[1]), less and left[0].mean >= left[1].mean, [*notes, *_masked(found)]
+        more = left[0].mean > left[1].mean + CERTAIN * error
+        return lost[0].minus(lost[1]), less and more, [*notes, *_masked(found)]
 
     return check
 
