@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import stage
+from stages.workspace import of_kind, stage
 
 
 def main(condition: str) -> None:
     """Train and test CONDITION, an entry of `ablation` in params.yaml."""
     with stage("ablation", condition) as workspace:
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256
-        from pipeline.learning.runs import ablated, train_run, trained_models
+        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.learning.variation import ablated
         from pipeline.models.matrix_capsules import MatrixCapsules
         from pipeline.params import MatrixCapsulesRun
         from pipeline.studies.ablation import outcome
@@ -24,12 +23,11 @@ def main(condition: str) -> None:
         assert isinstance(run, MatrixCapsulesRun)  # params.yaml was checked
         settings = ablated(run, study)
         device = choose_device(workspace.params.device)
-        path = workspace.dataset_path(run.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(run.dataset)
         part = Part(workspace.run, condition)
         trained = train_run(settings, dataset, digest, device, workspace.resume_folder(), part, condition)
-        models = trained_models(settings, dataset.images.shape[-1], trained, device)
-        found = outcome([m for m in models if isinstance(m, MatrixCapsules)], trained, dataset, settings.augmentation)
+        models = of_kind(MatrixCapsules, trained_models(settings, dataset.images.shape[-1], trained, device))
+        found = outcome(models, trained, dataset, settings.augmentation)
         provenance = workspace.provenance(
             dataset_label=dataset.label,
             data_sha256=digest,

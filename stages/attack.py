@@ -11,10 +11,7 @@ def main(study: str) -> None:
     """Attack the trained networks of STUDY, an entry of `attack` in params.yaml."""
     with stage("attack", study) as workspace:
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
         from pipeline.errors import UserError
-        from pipeline.files import sha256
-        from pipeline.learning.runs import load_run
         from pipeline.models.classifier import Classifier
         from pipeline.params import CropParams
         from pipeline.studies.adversarial import outcome
@@ -25,20 +22,13 @@ def main(study: str) -> None:
         if capsules.dataset != cnn.dataset or capsules.augmentation != cnn.augmentation:
             raise UserError(f"attack.{study}: both networks must see the same images (dataset, augmentation)")
         device = choose_device(params.device)
-        path = workspace.dataset_path(capsules.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(capsules.dataset)
         workspace.run.log_dataset(capsules.dataset, dataset.label, digest)
-        models = {
-            name: [
-                model
-                for model in load_run(workspace.model_folder(name), name, run, dataset.images.shape[-1], device)
-                if isinstance(model, Classifier)
-            ]
-            for name, run in ((settings.capsules, capsules), (settings.cnn, cnn))
-        }
-        found = outcome(
-            models[settings.capsules], models[settings.cnn], dataset, settings, capsules.augmentation, workspace.label
+        size = dataset.images.shape[-1]
+        attacked, beside = (
+            workspace.trained_models(name, Classifier, size, device) for name in (settings.capsules, settings.cnn)
         )
+        found = outcome(attacked, beside, dataset, settings, capsules.augmentation, workspace.label)
         provenance = workspace.provenance(
             dataset_label=dataset.label,
             data_sha256=digest,

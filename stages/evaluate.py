@@ -16,9 +16,9 @@ def main(run: str) -> None:
         from tqdm import tqdm
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import build_affnist, load_dataset
+        from pipeline.data.datasets import build_affnist
         from pipeline.data.formats import AFFNIST_SIZE
-        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.files import write_arrays, write_json, write_text
         from pipeline.learning.runs import load_run
         from pipeline.models.classifier import Classifier
         from pipeline.models.generative import GenerativeModel
@@ -33,13 +33,12 @@ def main(run: str) -> None:
 
         settings, evaluate = workspace.params.runs[run], workspace.params.evaluate
         device = choose_device(workspace.params.device)
-        path = workspace.dataset_path(settings.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(settings.dataset)
         workspace.run.log_dataset(settings.dataset, dataset.label, digest)
-        models = load_run(workspace.model_folder(run), run, settings, dataset.images.shape[-1], device)
+        size = dataset.images.shape[-1]
         seeds = range(settings.seed, settings.seed + settings.replicas)
         if isinstance(settings.augmentation, CropParams):
-            classifiers = [model for model in models if isinstance(model, Classifier)]
+            classifiers = workspace.trained_models(run, Classifier, size, device)
             outcome = classification.evaluate(classifiers, dataset, settings.augmentation)
             # By the columns that dvc.yaml plots of every evaluation.
             table = outcome.table.rename(columns={"metric": "test"})
@@ -48,8 +47,9 @@ def main(run: str) -> None:
             workspace.write_outcome(replace(outcome, table=table), "classification", provenance)
             return
 
+        models = load_run(workspace.model_folder(run), run, settings, size, device)
         official = None
-        if evaluate.official_affnist and dataset.images.shape[-1] == AFFNIST_SIZE:
+        if evaluate.official_affnist and size == AFFNIST_SIZE:
             official = build_affnist(workspace.raw_folder("affnist"), evaluate.affine_versions)
         bar = tqdm(models, desc=workspace.label, unit="seed")
         table = stack_replicas([probe_accuracies(model, dataset, evaluate, device, official) for model in bar])

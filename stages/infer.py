@@ -13,23 +13,16 @@ def main(study: str) -> None:
         from tqdm import tqdm
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
         from pipeline.errors import UserError
-        from pipeline.files import sha256
-        from pipeline.learning.runs import load_run
         from pipeline.models.capsnet import CapsNet
         from pipeline.studies.iterative_inference import sparsity_of_inference
 
         settings = workspace.params.infer[study]
         trained = workspace.params.runs[settings.run]
         device = choose_device(workspace.params.device)
-        path = workspace.dataset_path(trained.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(trained.dataset)
         workspace.run.log_dataset(trained.dataset, dataset.label, digest)
-        folder, size = workspace.model_folder(settings.run), dataset.images.shape[-1]
-        models = [
-            model for model in load_run(folder, settings.run, trained, size, device) if isinstance(model, CapsNet)
-        ]
+        models = workspace.trained_models(settings.run, CapsNet, dataset.images.shape[-1], device)
 
         def bar(steps: range) -> range:
             return tqdm(steps, desc=workspace.label, unit="step", leave=False)  # type: ignore[return-value]

@@ -15,10 +15,8 @@ def main(study: str) -> None:
         from tqdm import tqdm
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256, write_arrays, write_json, write_text
+        from pipeline.files import write_arrays, write_json, write_text
         from pipeline.learning.gradient import DivergedError
-        from pipeline.learning.runs import load_run
         from pipeline.models.generative import GenerativeModel
         from pipeline.studies.summary import flat, nest, stack_replicas
         from pipeline.studies.test_time_inference import example_gains, optimisation_gains
@@ -26,15 +24,9 @@ def main(study: str) -> None:
         settings = workspace.params.optimise[study]
         trained = workspace.params.runs[settings.run]
         device = choose_device(workspace.params.device)
-        path = workspace.dataset_path(trained.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(trained.dataset)
         workspace.run.log_dataset(trained.dataset, dataset.label, digest)
-        folder, size = workspace.model_folder(settings.run), dataset.images.shape[-1]
-        models = [
-            model
-            for model in load_run(folder, settings.run, trained, size, device)
-            if isinstance(model, GenerativeModel)
-        ]
+        models = workspace.trained_models(settings.run, GenerativeModel, dataset.images.shape[-1], device)
         start = time.monotonic()
         bar = tqdm(models, desc=workspace.label, unit="seed")
         gains = [optimisation_gains(model, dataset, settings, workspace.params.evaluate, device) for model in bar]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import stage
+from stages.workspace import of_kind, stage
 
 
 def main(study: str) -> None:
@@ -15,11 +15,9 @@ def main(study: str) -> None:
         import pandas as pd
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256, write_json, write_text
-        from pipeline.learning.replicas import Stacked, load_replica
-        from pipeline.learning.runs import load_run, train_run
-        from pipeline.models import build_model
+        from pipeline.files import write_json, write_text
+        from pipeline.learning.replicas import Stacked
+        from pipeline.learning.runs import train_run, trained_models
         from pipeline.models.generative import GenerativeModel
         from pipeline.params import GenerativeRun, Run
         from pipeline.studies import posteriors
@@ -31,22 +29,16 @@ def main(study: str) -> None:
         run = params.runs[settings.run]
         assert isinstance(run, GenerativeRun)  # other parameters are refused
         device = choose_device(params.device)
-        path = workspace.dataset_path(run.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(run.dataset)
         size = dataset.images.shape[-1]
-        folder = workspace.model_folder(settings.run)
-        delta = [
-            model for model in load_run(folder, settings.run, run, size, device) if isinstance(model, GenerativeModel)
-        ][: settings.replicas]
+        delta = workspace.trained_models(settings.run, GenerativeModel, size, device)[: settings.replicas]
         sds = [posteriors.choose_sds(model, dataset.part("validation")[0], settings, device) for model in delta]
         begin = [posteriors.with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
 
         def trained(guide: str, changed: Run, start: Stacked | None, frozen: Collection[str]) -> list[GenerativeModel]:
             title, resume, part = f"{workspace.label}, {guide}", workspace.resume_folder(), Part(workspace.run, guide)
             found = train_run(changed, dataset, digest, device, resume, part, title, start, frozen)
-            skeleton = build_model(changed, size).to(device)
-            replicas = [load_replica(skeleton, found.parameters, index) for index in range(settings.replicas)]
-            return [model for model in replicas if isinstance(model, GenerativeModel)]
+            return of_kind(GenerativeModel, trained_models(changed, size, found, device))
 
         refined, scratch = posteriors.refined(run, settings), posteriors.scratch(run, settings)
         models = {

@@ -13,11 +13,9 @@ def main(hyperparameter: str) -> None:
         import pandas as pd
 
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256, write_json, write_text
-        from pipeline.learning.replicas import load_replica
-        from pipeline.learning.runs import train_run, varied
-        from pipeline.models import build_model
+        from pipeline.files import write_json, write_text
+        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.learning.variation import varied
         from pipeline.params import GenerativeRun
         from pipeline.studies.sensitivity import ordered_values, outcome
         from pipeline.studies.summary import flat, nest, stack_replicas
@@ -27,8 +25,7 @@ def main(hyperparameter: str) -> None:
         study, run = params.sensitivity, params.runs[params.sensitivity.run]
         assert isinstance(run, GenerativeRun)  # params.yaml was checked
         device = choose_device(params.device)
-        path = workspace.dataset_path(run.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(run.dataset)
         own = getattr(run.model, hyperparameter)
         tables = []
         for value in ordered_values(getattr(study.hyperparameters, hyperparameter), own):
@@ -36,8 +33,7 @@ def main(hyperparameter: str) -> None:
             name = f"{hyperparameter}={value:g}"
             part = Part(workspace.run, name)
             trained = train_run(settings, dataset, digest, device, workspace.resume_folder(), part, name)
-            skeleton = build_model(settings, dataset.images.shape[-1]).to(device)
-            models = [load_replica(skeleton, trained.parameters, index) for index in range(settings.replicas)]
+            models = trained_models(settings, dataset.images.shape[-1], trained, device)
             outcomes = [outcome(model, dataset, params.evaluate, device) for model in models]
             tables.append(stack_replicas(outcomes).assign(value=f"{value:g}"))
         table = pd.concat(tables, ignore_index=True)

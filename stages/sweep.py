@@ -11,12 +11,10 @@ def main(run: str, angle: float) -> None:
     """Train RUN, an entry of `runs` in params.yaml, on images turned within +-ANGLE degrees; probe it on the like."""
     with stage("sweep", f"{run}-{angle:g}") as workspace:
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256, write_arrays, write_json, write_text
-        from pipeline.learning.replicas import load_replica
-        from pipeline.learning.runs import swept, train_run
+        from pipeline.files import write_arrays, write_json, write_text
+        from pipeline.learning.runs import train_run, trained_models
         from pipeline.learning.summary import best_validation
-        from pipeline.models import build_model
+        from pipeline.learning.variation import swept
         from pipeline.studies.failures import part_use_analysis
         from pipeline.studies.generalisation import rotation_probes
         from pipeline.studies.summary import flat, nest, stack_replicas
@@ -24,13 +22,11 @@ def main(run: str, angle: float) -> None:
         params = workspace.params
         settings = swept(params.runs[run], angle, params.sweep)
         device = choose_device(params.device)
-        path = workspace.dataset_path(settings.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(settings.dataset)
 
         folder = workspace.resume_folder()
         trained = train_run(settings, dataset, digest, device, folder, workspace.run, workspace.label)
-        skeleton = build_model(settings, dataset.images.shape[-1]).to(device)
-        models = [load_replica(skeleton, trained.parameters, index) for index in range(settings.replicas)]
+        models = trained_models(settings, dataset.images.shape[-1], trained, device)
         table = stack_replicas([rotation_probes(model, dataset, angle, params.evaluate, device) for model in models])
         part_use, examples = part_use_analysis(models, dataset, angle, params.failures, device)
         last = trained.history.groupby("replica")["epoch"].max()

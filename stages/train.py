@@ -11,14 +11,12 @@ def main(run: str) -> None:
     """Train RUN, an entry of `runs` in params.yaml, from its preprocessed data set."""
     with stage("train", run) as workspace:
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256, write_json
+        from pipeline.files import write_json
         from pipeline.learning.runs import WEIGHTS, save_run, train_run
         from pipeline.learning.summary import summarise, write_history
 
         settings = workspace.params.runs[run]
-        path = workspace.dataset_path(settings.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(settings.dataset)
 
         trained = train_run(
             settings,

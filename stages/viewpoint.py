@@ -11,26 +11,19 @@ def main(study: str) -> None:
     """Train both networks of STUDY, an entry of `viewpoint` in params.yaml, on familiar viewpoints and match them."""
     with stage("viewpoint", study) as workspace:
         from pipeline.compute import choose_device
-        from pipeline.data.datasets import load_dataset
-        from pipeline.files import sha256
         from pipeline.learning.runs import train_run
-        from pipeline.learning.variation import with_epochs
+        from pipeline.learning.variation import viewed
         from pipeline.studies.viewpoint_matching import errors, familiar_views, outcome
         from pipeline.tracking import Part
 
         params, settings = workspace.params, workspace.params.viewpoint[study]
         device = choose_device(params.device)
-        path = workspace.dataset_path(settings.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(settings.dataset)
         views = familiar_views(dataset, settings.axis)
         curves = {}
         for network, name in (("capsules", settings.capsules), ("cnn", settings.cnn)):
-            changes = {"dataset": settings.dataset, "replicas": settings.replicas}
-            run = with_epochs(params.runs[name], settings.epochs).model_copy(update=changes)
-            # Where both networks are read is found afterwards: none may stop before.
-            run = run.model_copy(update={"training": run.training.model_copy(update={"patience": settings.epochs})})
             trained = train_run(
-                run,
+                viewed(params.runs[name], settings),
                 views.dataset,
                 f"{digest} {settings.axis}",
                 device,

@@ -15,12 +15,12 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
@@ -29,7 +29,13 @@ from pipeline.tracking import Group, Store, TrackedRun
 from stages.guards import dying_with, only_copy, starters
 
 if TYPE_CHECKING:
+    import torch
+
+    from pipeline.data.datasets import Dataset
+    from pipeline.models import Model
     from pipeline.outcome import Outcome
+
+AnyModel = TypeVar("AnyModel", bound="Model")
 
 HASH_LENGTH = 12
 
@@ -197,6 +203,29 @@ class Workspace:
         """The stage as DVC writes it: `train@capsules-digits`."""
         return _label(self.name, self.item)
 
+    def open_dataset(self, name: str) -> tuple[Dataset, str]:
+        """A data set and its file's SHA-256.
+
+        Raises:
+            DatasetError: the file is missing or damaged.
+        """
+        from pipeline.data.datasets import load_dataset
+        from pipeline.files import sha256
+
+        path = self.dataset_path(name)
+        return load_dataset(path), sha256(path)
+
+    def trained_models(self, run: str, kind: type[AnyModel], image_size: int, device: torch.device) -> list[AnyModel]:
+        """The models of a trained run, one per replica, all of one kind.
+
+        Raises:
+            CheckpointError: the weights are missing, damaged, or those of another run or model.
+            TypeError: they are of another kind; checked parameters rule that out.
+        """
+        from pipeline.learning.runs import load_run
+
+        return of_kind(kind, load_run(self.model_folder(run), run, self.params.runs[run], image_size, device))
+
     # Where files lie. Folders are made by whoever writes into them.
 
     def raw_folder(self, source: str) -> Path:
@@ -315,6 +344,20 @@ class Workspace:
         from pipeline.compute import describe
 
         return describe(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
+
+
+def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
+    """The models, as what they all are.
+
+    Raises:
+        TypeError: one of them is not.
+    """
+    found = []
+    for model in models:
+        if not isinstance(model, kind):
+            raise TypeError(f"a {type(model).__name__} where a {kind.__name__} is needed")
+        found.append(model)
+    return found
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,8 @@ from pipeline.errors import UserError
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.gradient import Labelled, Trained, group_replicas, train
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
-from pipeline.learning.variation import changed_model, varied_model, with_epochs
 from pipeline.models import Model, build_model
-from pipeline.params import (
-    AblationParams,
-    CapsNetRun,
-    CNNRun,
-    CropParams,
-    GenerativeRun,
-    MatrixCapsulesRun,
-    Run,
-    SensitivityParams,
-    SweepParams,
-)
+from pipeline.params import CapsNetRun, CNNRun, CropParams, MatrixCapsulesRun, Run
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import Part, TrackedRun
@@ -138,33 +126,11 @@ def _build(run: Run, image_size: int) -> Model:
 
 def trained_models(run: Run, image_size: int, trained: Trained, device: torch.device) -> list[Model]:
     """The models of a training that just ended, one per replica, ready for evaluation."""
-    skeleton = _build(run, image_size).to(device)
-    return [load_replica(skeleton, trained.parameters, index) for index in range(run.replicas)]
+    return _replicas(run, _build(run, image_size).to(device), trained.parameters)
 
 
-def swept(run: Run, angle: float, sweep: SweepParams) -> Run:
-    """A run as the sweep trains it: on rotations within +-`angle` degrees, with the sweep's replicas and its share of
-    the run's own epochs: systems differ in how long they have to learn.
-    """
-    augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
-    changes = {"replicas": sweep.replicas, "augmentation": augmentation}
-    return with_epochs(run, math.ceil(run.training.epochs * sweep.training_share)).model_copy(update=changes)
-
-
-def varied(run: GenerativeRun, name: str, value: float, sensitivity: SensitivityParams) -> GenerativeRun:
-    """A run with one hyperparameter set to `value`, with the sensitivity study's replicas and epochs."""
-    shorter = with_epochs(run, sensitivity.epochs)
-    assert isinstance(shorter, GenerativeRun)
-    model = varied_model(shorter.model, name, value)
-    return shorter.model_copy(update={"replicas": sensitivity.replicas, "model": model})
-
-
-def ablated(run: MatrixCapsulesRun, ablation: AblationParams) -> MatrixCapsulesRun:
-    """A run with the settings, replicas and epochs of an ablation."""
-    shorter = with_epochs(run, ablation.epochs)
-    assert isinstance(shorter, MatrixCapsulesRun)
-    model = changed_model(shorter.model, ablation.model)
-    return shorter.model_copy(update={"replicas": ablation.replicas, "model": model})
+def _replicas(run: Run, skeleton: Model, parameters: Stacked) -> list[Model]:
+    return [load_replica(skeleton, parameters, index) for index in range(run.replicas)]
 
 
 def _seeds(run: Run) -> list[int]:
@@ -210,4 +176,4 @@ def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.d
     expected = {key: value.shape for key, value in skeleton.named_parameters()}
     if expected != {key: value.shape[1:] for key, value in parameters.items()}:
         raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
-    return [load_replica(skeleton, parameters, index) for index in range(run.replicas)]
+    return _replicas(run, skeleton, parameters)

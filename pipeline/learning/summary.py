@@ -18,11 +18,7 @@ from pipeline.studies.summary import spread
 
 def summarise(trained: Trained, run: Run, image_size: int, provenance: dict[str, Any]) -> dict[str, Any]:
     """The metrics file of a training: validation metrics at each replica's best epoch, speed, sizes."""
-    history = trained.history
-    best = [
-        history[(history.replica == replica) & (history.epoch == epoch)].iloc[0]
-        for replica, epoch in enumerate(trained.best_epoch)
-    ]
+    history, best = trained.history, best_rows(trained)
     names = [column for column in history.columns if column.startswith("validation_")]
     model = build_model(run, seen_size(run, image_size))
     return {
@@ -34,6 +30,15 @@ def summarise(trained: Trained, run: Run, image_size: int, provenance: dict[str,
         "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
         "provenance": [provenance],
     }
+
+
+def best_rows(trained: Trained) -> list[pd.Series[float]]:
+    """The history's row of each replica's best epoch."""
+    history = trained.history
+    return [
+        history[(history.replica == replica) & (history.epoch == epoch)].iloc[0]
+        for replica, epoch in enumerate(trained.best_epoch)
+    ]
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from pipeline.learning.variation import viewed
 from pipeline.reports.attacks_004 import CERTAIN
 from pipeline.reports.attacks_004 import MEASURES as OF_ATTACKS
 from pipeline.reports.findings import Evidence, Finding, Measure
@@ -26,7 +27,6 @@ from pipeline.reports.settings_004 import (
     preference,
     trials,
     unchanged,
-    viewpoint_run,
     viewpoints,
 )
 
@@ -54,8 +54,6 @@ VIEWPOINTS = {
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
 """Percent: error on familiar viewpoints at which the paper compares its networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-VOTED = 500
-"""Test images whose votes are looked at, where there are so many."""
 MNIST, CIFAR = (("mnist", "digits"), "MNIST"), (("cifar10",), "CIFAR-10")
 """Sources that a claim may be answered from, the paper's first, and what the paper calls its own."""
 
@@ -143,7 +141,8 @@ def _novel(axis: str, network: str) -> Measure:
             if numbers is None or novel is None:
                 continue
             study = params.viewpoint[name]
-            capsules, cnn = viewpoint_run(params, study), cnn_runs(params)[study.cnn]
+            capsules = viewed(capsule_runs(params)[study.capsules], study)
+            cnn = viewed(cnn_runs(params)[study.cnn], study)
             own = of_capsules(params, capsules) if network == "capsules" else of_cnn(cnn)
             remarks = [*of_data(params, study.dataset), *own]
             notes = _matching(numbers, axis, network, study.epochs)
@@ -188,7 +187,8 @@ def votes_concentrate(evidence: Evidence) -> Finding | None:
         steps = [str(t + 1) for t in range(run.model.iterations)]
         shares = {each: [numbers.measured("votes", each, t) for t in steps] for each in ("near", "all")}
         near, whole = ([share for share in found if share] for found in shares.values())
-        if len(near) < len(steps) or len(whole) < len(steps):
+        images = numbers.number("voted_images")
+        if len(near) < len(steps) or len(whole) < len(steps) or images is None:
             continue
         notes = [
             f"to the right class, of what is assigned {words}: "
@@ -196,7 +196,6 @@ def votes_concentrate(evidence: Evidence) -> Finding | None:
             for words, found in (("near a mean", near), ("at all", whole))
         ]
         notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
-        images = min(VOTED, params.datasets[run.dataset].test)
         errors = [math.sqrt(found[-1].mean * (1 - found[-1].mean) / images) for found in (near, whole)]
         gains = [found[-1].mean - found[0].mean for found in (near, whole)]
         holds = all(gain > CERTAIN * error for gain, error in zip(gains, errors, strict=True))

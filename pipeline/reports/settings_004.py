@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from pipeline.learning.variation import changed_model, with_epochs
-from pipeline.params import AttackParams, CNNRun, MatrixCapsulesRun, Params, ViewpointParams
+from pipeline.learning.variation import ablated
+from pipeline.params import AttackParams, CNNRun, MatrixCapsulesRun, Params
 from pipeline.reports.findings import NOT_THE_PAPERS_DATA, Evidence
 from pipeline.reports.results import Numbers
 
@@ -74,12 +74,10 @@ def cnn_runs(params: Params) -> dict[str, CNNRun]:
     return {name: run for name, run in params.runs.items() if isinstance(run, CNNRun)}
 
 
-def ablated(params: Params, condition: str) -> MatrixCapsulesRun:
+def _ablated(params: Params, condition: str) -> MatrixCapsulesRun:
     """All settings of an entry of `ablation`."""
     study = params.ablation[condition]
-    run = with_epochs(capsule_runs(params)[study.run], study.epochs)
-    assert isinstance(run, MatrixCapsulesRun)
-    return run.model_copy(update={"replicas": study.replicas, "model": changed_model(run.model, study.model)})
+    return ablated(capsule_runs(params)[study.run], study)
 
 
 def _trials(params: Params) -> Iterator[Trial]:
@@ -87,7 +85,7 @@ def _trials(params: Params) -> Iterator[Trial]:
         yield Trial("evaluate", name, run)
     for name in params.ablation:
         if params.ablation[name].model.keys() <= PAPER_CONDITION.keys() | PAPER_SIZES.keys():
-            yield Trial("ablation", name, ablated(params, name))
+            yield Trial("ablation", name, _ablated(params, name))
 
 
 def condition_of(run: MatrixCapsulesRun) -> dict[str, object]:
@@ -98,7 +96,7 @@ def condition_of(run: MatrixCapsulesRun) -> dict[str, object]:
 def stands_for(params: Params, condition: str, rows: Mapping[str, Mapping[str, object]]) -> str | None:
     """The row that an entry of `ablation` stands for, of `rows` by what they change; None where it stands for none."""
     known = any(trial.stage == "ablation" and trial.item == condition for trial in _trials(params))
-    model = condition_of(ablated(params, condition))
+    model = condition_of(_ablated(params, condition))
     return next((row for row, changes in rows.items() if known and model == {**PAPER_CONDITION, **changes}), None)
 
 
@@ -221,13 +219,6 @@ def of_cnn(run: CNNRun) -> list[str]:
         _differing(run.model, PAPER_CNN) + _differing(run.augmentation, {"crop": PAPER_CROP, **PAPER_LIGHT}),
         "the paper's",
     )
-
-
-def viewpoint_run(params: Params, study: ViewpointParams) -> MatrixCapsulesRun:
-    """The capsules as a study of viewpoints trains them: on its own data set, for its own epochs."""
-    run = with_epochs(capsule_runs(params)[study.capsules], study.epochs)
-    assert isinstance(run, MatrixCapsulesRun)
-    return run.model_copy(update={"dataset": study.dataset, "replicas": study.replicas})
 
 
 def viewpoints(params: Params, axis: str) -> list[str]:

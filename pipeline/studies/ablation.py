@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pipeline.data.datasets import Dataset
 from pipeline.learning.gradient import Trained
 from pipeline.learning.replicas import count_parameters
+from pipeline.learning.summary import best_rows
 from pipeline.models.classifier import Classifier
 from pipeline.outcome import Outcome
 from pipeline.params import CropParams
@@ -17,11 +18,7 @@ from pipeline.studies.summary import nest, spread, stack_replicas
 def outcome(models: Sequence[Classifier], trained: Trained, dataset: Dataset, augmentation: CropParams) -> Outcome:
     """Test errors of all replicas, their best validation accuracies, and how long it took."""
     errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in models])
-    history = trained.history
-    best = [
-        history[(history["replica"] == replica) & (history["epoch"] == epoch)].iloc[0]
-        for replica, epoch in enumerate(trained.best_epoch)
-    ]
+    best = best_rows(trained)
     numbers = {
         "test": nest(errors, ["metric"], "value"),
         "validation": {"accuracy": spread(row["validation_accuracy"] for row in best)},

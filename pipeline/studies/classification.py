@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.data.datasets import Dataset
-from pipeline.layers.images import centre_crop, crops
+from pipeline.layers.images import centre_crop
 from pipeline.models.classifier import Classifier
 from pipeline.models.matrix_capsules import MatrixCapsules
 from pipeline.outcome import Outcome
@@ -48,15 +48,8 @@ def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
 def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
     """Scores of each of the crops, `[crops, N, n]`."""
     pixels, size = torch.from_numpy(images), augmentation.crop
-    found = []
-    for place in crop_places(images.shape[-1], size):
-        where = torch.tensor(place).expand(len(pixels), 2)
-        found.append(torch.cat([scores(model, part.float() / 255) for part in _cut(pixels, size, where)]))
-    return torch.stack(found)
-
-
-def _cut(pixels: Tensor, size: int, places: Tensor) -> list[Tensor]:
-    return [crops(part, size, place) for part, place in zip(pixels.split(512), places.split(512), strict=True)]
+    places = crop_places(images.shape[-1], size)
+    return torch.stack([scores(model, pixels[..., y : y + size, x : x + size].float() / 255) for y, x in places])
 
 
 def evaluate(models: Sequence[Classifier], dataset: Dataset, augmentation: CropParams) -> Outcome:
@@ -71,6 +64,7 @@ def evaluate(models: Sequence[Classifier], dataset: Dataset, augmentation: CropP
         pixels = seen(images, augmentation)
         found = [vote_distances.distances(model, pixels) for model in capsules]
         rows = [vote_distances.concentration(*each, labels) for each in found]
+        numbers["voted_images"] = len(images)
         numbers["votes"] = {
             name: {str(t + 1): spread(row[name][t] for row in rows) for t in range(len(rows[0][name]))}
             for name in rows[0]

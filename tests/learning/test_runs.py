@@ -17,11 +17,10 @@ from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.gradient import Trained, train
-from pipeline.learning.runs import WEIGHTS, load_run, save_run, swept, train_run, varied
+from pipeline.learning.runs import WEIGHTS, load_run, save_run, train_run
 from pipeline.learning.summary import summarise, write_history
-from pipeline.learning.variation import SCHEDULE, with_epochs
 from pipeline.models import build_model
-from pipeline.params import GenerativeRun, Run, SweepParams, parse_params
+from pipeline.params import Run
 from pipeline.resume import Checkpoint
 from pipeline.tensors import CheckpointError
 from pipeline.tracking import TrackedRun
@@ -57,16 +56,6 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, varia
     assert {name: [2, *shape] for name, shape in summary["shapes"].items()} == {
         name: list(value.shape) for name, value in load_file(tmp_path / "model" / WEIGHTS).items()
     }
-
-
-@pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])
-def test_a_sweep_trains_for_its_share_of_the_runs_own_epochs(share: float, epochs: int) -> None:
-    run = small_run("scae", training=training(epochs=7).model_dump())
-    sweep = SweepParams(angles=[0.0, 45.0], runs=["a"], replicas=5, training_share=share)
-    found = swept(run, 45, sweep)
-    assert found.training.epochs == epochs
-    assert (found.replicas, found.augmentation.rotation, found.augmentation.shift) == (5, 45.0, 0.0)
-    assert found.model == run.model
 
 
 class TestForeignWeights:
@@ -206,31 +195,6 @@ def test_a_damaged_checkpoint_stops_a_run_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"nothing of use")
     with pytest.raises(CheckpointError, match=r"checkpoint\.safetensors is damaged"):
         trained(tmp_path, run)
-
-
-def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> None:
-    params = parse_params(small_params())
-    run, study = params.runs["capsules"], params.sensitivity.model_copy(update={"epochs": 7, "replicas": 3})
-    assert isinstance(run, GenerativeRun)
-    changed = varied(run, "pixel_sd", 0.4, study)
-    assert (changed.replicas, changed.training.epochs, changed.model.pixel_sd) == (3, 7, 0.4)
-    same = {"replicas": run.replicas, "training": run.training, "model": run.model}
-    assert changed.model_copy(update=same) == run
-    times = {name: getattr(run.model, name) for name in SCHEDULE}
-    assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd, **times}) == run.model
-
-
-def test_a_shorter_training_has_its_schedule_shortened() -> None:
-    run = small_run("generative", training=training(epochs=40).model_dump())
-    times = {"temperature_epochs": 0, "seeding_epoch": 2, "early_epochs": 6, "ramp_epochs": 12}
-    run = run.model_copy(update={"model": run.model.model_copy(update=times)})
-    half, eighth = (with_epochs(run, epochs).model for epochs in (20, 5))
-    assert [getattr(half, name) for name in SCHEDULE] == [0, 1, 3, 6]
-    assert [getattr(eighth, name) for name in SCHEDULE] == [0, 1, 1, 2], "what happens at all still does"
-    sweep = SweepParams(angles=[0], runs=["a"], replicas=1, training_share=0.5)
-    assert swept(run, 0.0, sweep).model == half
-    vae = small_run("vae")
-    assert with_epochs(vae, 3) == vae.model_copy(update={"training": vae.training.model_copy(update={"epochs": 3})})
 
 
 def test_every_epoch_of_every_replica_is_tracked(tmp_path: Path) -> None:

@@ -97,9 +97,11 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
 
 
 def evaluated(writer: Writer, name: str, centre: float, crops: float, **more: Any) -> None:
-    """Test errors of a run."""
+    """Test errors of a run; with `votes`, of 400 images."""
     factors = {f"elevation-{value}": spread(centre + 0.01 * value, 0.01) for value in range(3)}
     test = {"centre": spread(centre, 0.01), "crops": spread(crops, 0.01), **factors}
+    if "votes" in more:
+        more["voted_images"] = 400
     writer.numbers("evaluate", name, {"study": "classification", "test": test, **more}, dataset=DATASET)
 
 

@@ -118,6 +118,7 @@ def test_classifiers_are_evaluated_by_their_errors(done: Path) -> None:
     assert any(name.startswith("azimuth-") for name in matrix["test"])
     assert all(0 <= each["mean"] <= 1 and each["n"] == 2 for each in spreads(matrix["test"]))
     assert matrix["votes"].keys() == {"all", "near"}
+    assert matrix["voted_images"] == 12
     assert matrix["votes"]["all"].keys() == {"1", "2"}
     assert "votes" not in cnn
     with np.load(done / "results/small/evaluate/matrix/examples.npz") as arrays:
