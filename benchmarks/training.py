@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from pipeline.learning.optimisers import build_optimiser
+from pipeline.learning.recording import Recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.models import Model, build_model
 from pipeline.params import Run
@@ -34,6 +35,8 @@ class Step:
 
     def __post_init__(self) -> None:
         self.replicas = Replicas(lambda: build_model(self.run, self.size), [0], self.device)
+        on_gpu = self.device.type == "cuda"
+        self.gradients = Recorded(self.replicas.gradients) if on_gpu else self.replicas.gradients
         self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
         generator = torch.Generator(self.device).manual_seed(0)
         self.images = torch.rand(
@@ -44,7 +47,7 @@ class Step:
         self.epoch = torch.tensor(0.0, device=self.device)
 
     def __call__(self) -> None:
-        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
+        gradients, _ = self.gradients(self.images, self.noise, self.epoch, self.labels)
         clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
         for name, parameter in self.replicas.parameters.items():
             parameter.grad = gradients[name]
