@@ -7,14 +7,18 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
 from pipeline.tracking import Store
 from pipeline.tracking.store import SQLITE, Connection, UnreachableError
+
+if TYPE_CHECKING:
+    from pipeline.data.sources import Source
 
 NEEDED_GIB = 5.0
 NETWORK_SECONDS = 5.0
@@ -86,7 +90,12 @@ def _downloads(root: Path) -> Finding:
     if mirror and "://" not in mirror:
         there = Path(mirror).is_dir()
         return Finding("downloads", there, f"mirror {mirror}", "CAPSULES_MIRROR names a folder that is not there")
-    address = mirror or _first_address(root)
+    wanted = _wanted(root)
+    unserved = [name for name, source in wanted.items() if source.files and not source.mirrors]
+    if unserved and not mirror:
+        found = f"{', '.join(unserved)}: on no public server"
+        return Finding("downloads", False, found, "CAPSULES_MIRROR names a folder or a URL that holds them")
+    address = mirror or _first_address(wanted.values())
     if address is None:
         return Finding("downloads", True, "this profile needs no network")
     import requests
@@ -99,13 +108,18 @@ def _downloads(root: Path) -> Finding:
     return Finding("downloads", True, f"{address} answers")
 
 
-def _first_address(root: Path) -> str | None:
-    """A server that the current profile's data comes from; None where nothing comes over the network."""
+def _wanted(root: Path) -> dict[str, Source]:
+    """Where the current profile's data come from, by name."""
     from pipeline.data.sources import SOURCES
     from pipeline.params import load_params
 
-    wanted = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
-    mirrors = [mirror for source in sorted(wanted) for mirror in SOURCES[source].mirrors]
+    names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
+    return {name: SOURCES[name] for name in sorted(names)}
+
+
+def _first_address(sources: Iterable[Source]) -> str | None:
+    """A server that serves some of them; None where nothing comes over the network."""
+    mirrors = [mirror for source in sources for mirror in source.mirrors]
     return next((mirror for mirror in mirrors if mirror.startswith(("http://", "https://"))), None)
 
 

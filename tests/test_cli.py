@@ -161,6 +161,22 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert any("CAPSULES_MIRROR names a folder that is not there" in line for line in lines)
 
 
+def test_doctor_names_data_that_no_public_server_has(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CAPSULES_MIRROR", raising=False)
+    values = yaml.safe_load((ROOT / "profiles" / "quick" / "params.yaml").read_text())
+    values["sources"].append("smallnorb48")
+    values["datasets"]["toys"] |= {"source": "smallnorb48", "train": 100, "validation": 50, "test": 100}
+    (root / "params.yaml").write_text(yaml.safe_dump(values))
+    pipeline(monkeypatch, "doctor")
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if line.split()[1:2] == ["downloads"])
+    assert line.startswith("problem")
+    assert "smallnorb48: on no public server" in line
+    assert any("CAPSULES_MIRROR names a folder or a URL that holds them" in line for line in lines)
+
+
 def test_help_answers_in_under_a_second() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "pipeline", "--help"]
