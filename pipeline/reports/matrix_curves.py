@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -28,10 +28,32 @@ from pipeline.reports.style import (
     panels,
 )
 
+
+class _Factor(NamedTuple):
+    """How errors by a factor are drawn.
+
+    Attributes:
+        words: what its values are.
+        ticks: along the axis; all values where empty.
+        ordered: whether a line through them has a meaning.
+    """
+
+    words: str
+    ticks: Sequence[int]
+    ordered: bool
+
+
 _LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
 """Colour and marker of either network."""
 _CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, PURPLE), (VERMILLION, ORANGE)
 _DASHES = ("-", "--", ":", "-.")
+_FACTORS = {
+    "elevation": _Factor("degrees above the table", (30, 40, 50, 60, 70), True),
+    "azimuth": _Factor("degrees around", (0, 90, 180, 270), True),
+    "lighting": _Factor("condition", (), False),
+    "instance": _Factor("object of its class", (), False),
+}
+"""What images are known by beside their class."""
 _KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
@@ -67,6 +89,16 @@ class Matched:
     paper: dict[str, float]
 
 
+def _looks(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each run with the colour and dashes of its line."""
+    counts = [0, 0]
+    for name, (is_cnn, _) in tables.items():
+        palette, place = (_CNN_COLOURS if is_cnn else _CAPSULE_COLOURS), counts[is_cnn]
+        counts[is_cnn] += 1
+        dashes = _DASHES[place // len(palette) % len(_DASHES)]
+        yield name, {"color": palette[place % len(palette)], "linestyle": dashes, "label": name}
+
+
 @in_house_style
 def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
     """Errors over epochs, means over replicas, of training and of validation images.
@@ -75,15 +107,8 @@ def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
         tables: by run, whether it is of the convolutional network, and its history.
     """
     figure, axes = panels(2, 2.4, sharey=True)
-    counts = [0, 0]
-    for name, (is_cnn, table) in tables.items():
-        palette, place = (_CNN_COLOURS if is_cnn else _CAPSULE_COLOURS), counts[is_cnn]
-        counts[is_cnn] += 1
-        look: Any = {
-            "color": palette[place % len(palette)],
-            "linestyle": _DASHES[place // len(palette) % len(_DASHES)],
-            "label": name,
-        }
+    for name, look in _looks(tables):
+        table = tables[name][1]
         means = 100 * (1 - table.groupby("epoch")[["train_accuracy", "validation_accuracy"]].mean())
         for axis, column in zip(axes, means, strict=True):
             axis.plot(means.index, means[column], **look)
@@ -92,6 +117,43 @@ def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("error (%)")
+    axes[0].set_ylim(0, None)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def by_factor(table: pd.DataFrame) -> pd.DataFrame:
+    """Errors by factor from an evaluation's table: columns factor, value, error (percent), means over replicas; no
+    rows where nothing but the class is known of the images.
+    """
+    parts = table["test"].str.extract(rf"^(?P<factor>{'|'.join(_FACTORS)})-(?P<value>\d+)$")
+    found = parts.assign(error=100 * (1 - table["accuracy"])).dropna()
+    found["value"] = found["value"].astype(int)
+    return found.groupby(["factor", "value"])[["error"]].mean().reset_index()
+
+
+@in_house_style
+def factors(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
+    """Test errors by the values of each factor.
+
+    Args:
+        tables: by run, whether it is of the convolutional network, and what `by_factor` gives.
+    """
+    known = {factor for _, table in tables.values() for factor in table["factor"]}
+    shown = {factor: look for factor, look in _FACTORS.items() if factor in known}
+    figure, axes = panels(len(shown), 2.3, sharey=True)
+    for axis, (factor, look) in zip(axes, shown.items(), strict=True):
+        values: set[int] = set()
+        for name, line in _looks(tables):
+            table = tables[name][1]
+            own = table[table["factor"] == factor].sort_values("value")
+            values |= set(own["value"])
+            dashes = line["linestyle"] if look.ordered else ""
+            axis.plot(own["value"], own["error"], **line | {"marker": "o", "markersize": 3, "linestyle": dashes})
+        axis.set_title(factor)
+        axis.set_xlabel(look.words)
+        axis.set_xticks(look.ticks or sorted(values))
+    axes[0].set_ylabel("test error (%)")
     axes[0].set_ylim(0, None)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

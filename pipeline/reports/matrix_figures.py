@@ -18,12 +18,14 @@ from pipeline.reports.matrix_curves import Dot, Matched
 from pipeline.reports.results import Numbers, Record, Results, dataset_label
 from pipeline.reports.settings_004 import PAPER_DATASET, SOURCES, capsule_runs, cnn_runs, stands_for
 
+_TESTS = ("replica", "test", "accuracy")
 _ACCURACIES = ("replica", "epoch", "train_accuracy", "validation_accuracy")
 
 
 def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     """Every figure of matrix capsules and of the convolutional network beside them."""
     yield from _trained(results, params, written)
+    yield from _factors(results, params, written)
     yield from _conditions(results, params, written)
     yield from _votes(results, params, written)
     yield from _viewpoints(results, params, written)
@@ -52,6 +54,35 @@ def _trained(results: Results, params: Params, written: Written) -> Iterator[Dra
             "How fast either network learns and how far training and validation part; training images are cropped at "
             "random places in random light, validation images in the middle. Lines are means over seeds.",
             "Two line plots of error over epochs, training and validation, a line for each run.",
+            records[dataset],
+        )
+
+
+def _factors(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """Of all runs on a data set whose images are known by more than their class."""
+    tables: dict[str, dict[str, tuple[bool, pd.DataFrame]]] = {}
+    records: dict[str, list[Record]] = {}
+    for name, run in params.runs.items():
+        if not isinstance(run, MatrixCapsulesRun | CNNRun):
+            continue
+        table, numbers = results.table("evaluate", name, _TESTS), results.numbers("evaluate", name)
+        if table is None or numbers is None:
+            written.miss(f"evaluate/{name}")
+            continue
+        of_values = matrix_curves.by_factor(table)
+        if len(of_values):
+            tables.setdefault(run.dataset, {})[name] = (isinstance(run, CNNRun), of_values)
+            records.setdefault(run.dataset, []).extend(numbers.records)
+    for dataset, of_dataset in tables.items():
+        label = dataset_label(records[dataset])
+        yield Drawing(
+            f"matrix-factors-{dataset}",
+            "svg",
+            partial(matrix_curves.factors, of_dataset),
+            f"Which images matrix capsules and the CNN misread, {dataset}",
+            "Whether errors depend on where the camera stands, on the light and on the object; means over seeds, of "
+            f"{params.datasets[dataset].test:,} test images in all, in equal parts or nearly ({label}).",
+            "A panel for each factor: test error by its value, a line for each run.",
             records[dataset],
         )
 

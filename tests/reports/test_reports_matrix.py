@@ -6,6 +6,7 @@ from typing import Any
 
 import made_up_matrix
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import Writer
 from made_up_matrix import CONDITIONS, with_matrix
@@ -13,6 +14,7 @@ from made_up_report import write_page
 
 from pipeline.params import Params, parse_params
 from pipeline.reports.drawings import Written
+from pipeline.reports.matrix_curves import by_factor, factors
 from pipeline.reports.matrix_figures import draw
 from pipeline.reports.matrix_pictures import attacked
 from pipeline.reports.matrix_pictures import votes as drawn_votes
@@ -37,6 +39,7 @@ def test_figures(studied: Writer, params: Params) -> None:
     drawings = {drawing.name: drawing for drawing in draw(studied.results, params, written)}
     assert list(drawings) == [
         "matrix-learning-toys",
+        "matrix-factors-toys",
         "matrix-conditions-matrix-toys",
         "matrix-votes-matrix-toys",
         "matrix-viewpoints-toys",
@@ -66,8 +69,20 @@ def test_what_is_drawn_is_what_was_measured(studied: Writer, params: Params) -> 
     np.testing.assert_allclose(lines["CNN, BIM"], [88, 42, 18, 4, 2])
     np.testing.assert_allclose(lines["chance"], 20)
     assert "chance" not in {line.get_label() for line in targeted.get_lines()}
+    (elevation,) = figures["matrix-factors-toys"].axes
+    np.testing.assert_allclose(elevation.get_lines()[1].get_ydata(), [12, 13, 14])
     learning = figures["matrix-learning-toys"].axes[1].get_lines()[0]
     assert float(learning.get_ydata()[-1]) == pytest.approx(100 * (1 - 0.85 + 0.6 * np.exp(-4) + 0.01))
+
+
+def test_errors_by_factor_are_means_over_seeds() -> None:
+    rows = [(0, "centre", 0.5), (0, "lighting-1", 0.5), (1, "lighting-1", 0.7), (0, "azimuth-340", 0.9)]
+    found = by_factor(pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
+    assert found[["factor", "value"]].to_numpy().tolist() == [["azimuth", 340], ["lighting", 1]]
+    np.testing.assert_allclose(found["error"], [10, 40])
+    figure = factors({"a": (False, found), "b": (True, found)})
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["azimuth", "lighting"]
+    assert figure.axes[1].get_xticks().tolist() == [1]
 
 
 def test_votes_mark_the_right_class_and_the_one_taken_for_it(studied: Writer) -> None:
@@ -156,7 +171,8 @@ def test_lost_pictures_are_named_and_the_rest_is_drawn(studied: Writer, params: 
     written = Written()
     names = [drawing.name for drawing in draw(studied.results, params, written)]
     assert names == [
-        "matrix-learning-toys", "matrix-conditions-matrix-toys", "matrix-viewpoints-toys", "matrix-attacks-toys",
+        "matrix-learning-toys", "matrix-factors-toys", "matrix-conditions-matrix-toys", "matrix-viewpoints-toys",
+        "matrix-attacks-toys",
     ]  # fmt: skip
     assert written.missing == [
         "evaluate/matrix-toys (its examples)", "viewpoint/azimuth (its table)", "attack/toys (its examples)",
