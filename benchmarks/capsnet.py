@@ -13,6 +13,7 @@ from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
 from benchmarks.training import Step
 from pipeline.inference.predictive_coding import Objective, forward_pass, step
+from pipeline.learning.recording import recorded
 from pipeline.models.capsnet import CapsNet
 from pipeline.params import CapsNetRun, load_params
 
@@ -44,7 +45,13 @@ def convolutions(step: Step) -> Callable[[], object]:
     outputs = net.second(net.features(images))
     gradient = torch.randn_like(outputs)
     parameters = [*net.first.parameters(), *net.second.parameters()]
-    return lambda: torch.autograd.grad(net.second(net.features(images)), parameters, gradient)
+
+    def take(pixels: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        found = torch.autograd.grad(net.second(net.features(pixels)), parameters, gradient)
+        return {str(place): each for place, each in enumerate(found)}, {}
+
+    launched = recorded(take, step.device)  # as the step that is compared with it
+    return lambda: launched(images)
 
 
 def inference_step(net: CapsNet, images: Tensor) -> Callable[[], object]:
@@ -97,7 +104,7 @@ def _training(
         samples = found[f"{iterations} iterations"]
         ratio = paired_ratio(samples, found["convolutions"])
         note = f"{ratio:.2f} times the convolutions (median of {len(samples)} rounds), batch {batch}, "
-        note += f"{1e3 / (ratio * alone):.0f} images/s"
+        note += f"{1e3 / (ratio * alone):.0f} images/s{steps[iterations].how}"
         name = f"capsnet: training step, {iterations} iterations{where}"
         rows.append(duration(name, ratio * alone, "ms/image", least, peer, note))
     return rows

@@ -18,6 +18,7 @@ from benchmarks.renderer import Renderer, by_operator, largest_made, render_plai
 from benchmarks.rows import Mark, Row, allowance, duration, rate
 from pipeline.layers.hierarchy import join
 from pipeline.layers.rendering import render
+from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.models.generative import Capsules, GenerativeModel
 from pipeline.params import GenerativeModelParams, GenerativeRun, load_params
@@ -64,6 +65,7 @@ class Step:
     def __post_init__(self) -> None:
         count = self.seeds
         self.replicas = Replicas(lambda: GenerativeModel(self.params, IMAGE), range(count), self.device)
+        self.gradients = recorded(self.replicas.gradients, self.device)
         self.optimiser = torch.optim.Adam(list(self.replicas.parameters.values()), lr=1e-3)
         generator = torch.Generator(self.device).manual_seed(0)
         shape = (count, self.batch)
@@ -73,7 +75,7 @@ class Step:
         self.labels = torch.zeros(shape, dtype=torch.long, device=self.device)
 
     def __call__(self) -> None:
-        gradients, _ = self.replicas.gradients(self.images, self.noise, self.epoch, self.labels)
+        gradients, _ = self.gradients(self.images, self.noise, self.epoch, self.labels)
         self.update(gradients)
 
     def update(self, gradients: dict[str, Tensor]) -> None:

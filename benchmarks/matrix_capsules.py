@@ -74,7 +74,7 @@ def measure(device: torch.device, copied: float, limit: float, budget: Budget, q
         peer = Mark(PEER_MS[n], f"public PyTorch code, a thread of another CPU; target: {LEAST:g} times as fast")
         where = ", one CPU thread" if device.type == "cpu" else ""
         note = f"median of {len(samples)} rounds, batch {batch}, {1e3 / each:.0f} images/s, "
-        note += f"{moved / each / 1e6:.1f} GB/s of votes"
+        note += f"{moved / each / 1e6:.1f} GB/s of votes{step.how}"
         name = f"matrix capsules: training step, {n} iterations{where}"
         rows.append(duration(name, each, "ms/image", least, peer if device.type == "cpu" else None, note))
     return rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.recording import Recorded
+from pipeline.learning.recording import Recorded, recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.models import Model, build_model
 from pipeline.params import Run
@@ -35,8 +35,7 @@ class Step:
 
     def __post_init__(self) -> None:
         self.replicas = Replicas(lambda: build_model(self.run, self.size), [0], self.device)
-        on_gpu = self.device.type == "cuda"
-        self.gradients = Recorded(self.replicas.gradients) if on_gpu else self.replicas.gradients
+        self.gradients = recorded(self.replicas.gradients, self.device)
         self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
         generator = torch.Generator(self.device).manual_seed(0)
         self.images = torch.rand(
@@ -54,6 +53,18 @@ class Step:
         self.optimiser.step()
 
     @property
+    def how(self) -> str:
+        """How a step is launched, for a benchmark's note; nothing to say on a CPU."""
+        return launched(self.gradients)
+
+    @property
     def model(self) -> Model:
         """The network as a module of its own."""
         return self.replicas.model(0)
+
+
+def launched(gradients: object) -> str:
+    """Whether a step that was taken is replayed, or launched kernel by kernel; empty where it never is recorded."""
+    if not isinstance(gradients, Recorded):
+        return ""
+    return ", replayed" if gradients.recording else ", NOT recorded: launched kernel by kernel"

@@ -90,14 +90,16 @@ def _downloads(root: Path) -> Finding:
     if mirror and "://" not in mirror:
         there = Path(mirror).is_dir()
         return Finding("downloads", there, f"mirror {mirror}", "CAPSULES_MIRROR names a folder that is not there")
-    wanted = _wanted(root)
-    unserved = [name for name, source in wanted.items() if source.files and not source.mirrors]
-    if unserved and not mirror:
-        found = f"{', '.join(unserved)}: on no public server"
-        return Finding("downloads", False, found, "CAPSULES_MIRROR names a folder or a URL that holds them")
-    address = mirror or _first_address(wanted.values())
+    address = mirror
     if address is None:
-        return Finding("downloads", True, "this profile needs no network")
+        wanted = _wanted(root)
+        unserved = [name for name, source in wanted.items() if source.files and not source.mirrors]
+        if unserved:
+            found = f"{', '.join(unserved)}: on no public server"
+            return Finding("downloads", False, found, "set CAPSULES_MIRROR to a folder or a URL that holds them")
+        address = _first_address(wanted.values())
+    if address is None:
+        return Finding("downloads", True, "nothing comes over the network")
     import requests
 
     try:
@@ -109,12 +111,14 @@ def _downloads(root: Path) -> Finding:
 
 
 def _wanted(root: Path) -> dict[str, Source]:
-    """Where the current profile's data come from, by name."""
+    """Where those of the current profile's data come from that are not there yet, by name."""
     from pipeline.data.sources import SOURCES
     from pipeline.params import load_params
 
     names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
-    return {name: SOURCES[name] for name in sorted(names)}
+    raw = root / "data" / "raw"
+    missing = [name for name in names if any(not (raw / name / file).exists() for file in SOURCES[name].files)]
+    return {name: SOURCES[name] for name in sorted(missing)}
 
 
 def _first_address(sources: Iterable[Source]) -> str | None:

@@ -121,7 +121,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
             "gpu-tests",
             "the tests that need a GPU",
             [f"python3 -m pytest -m gpu -q -p no:cacheprovider -W default {' '.join(gpu_tests())}"],
-            STARTING + 1,
+            STARTING + 2,
             {},
         ),
         Entry(

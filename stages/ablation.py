@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import of_kind, stage
+from stages.workspace import stage
 
 
 def main(condition: str) -> None:
     """Train and test CONDITION, an entry of `ablation` in params.yaml."""
     with stage("ablation", condition) as workspace:
         from pipeline.compute import choose_device
-        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.learning.runs import of_kind, train_run, trained_models
         from pipeline.learning.variation import ablated
         from pipeline.models.matrix_capsules import MatrixCapsules
         from pipeline.params import MatrixCapsulesRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import of_kind, stage
+from stages.workspace import stage
 
 
 def main(study: str) -> None:
@@ -17,7 +17,7 @@ def main(study: str) -> None:
         from pipeline.compute import choose_device
         from pipeline.files import write_json, write_text
         from pipeline.learning.replicas import Stacked
-        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.learning.runs import of_kind, train_run, trained_models
         from pipeline.models.generative import GenerativeModel
         from pipeline.params import GenerativeRun, Run
         from pipeline.studies import posteriors

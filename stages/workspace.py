@@ -15,7 +15,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -222,7 +222,7 @@ class Workspace:
             CheckpointError: the weights are missing, damaged, or those of another run or model.
             TypeError: they are of another kind; checked parameters rule that out.
         """
-        from pipeline.learning.runs import load_run
+        from pipeline.learning.runs import load_run, of_kind
 
         return of_kind(kind, load_run(self.model_folder(run), run, self.params.runs[run], image_size, device))
 
@@ -344,20 +344,6 @@ class Workspace:
         from pipeline.compute import describe
 
         return describe(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
-
-
-def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
-    """The models, as what they all are.
-
-    Raises:
-        TypeError: one of them is not.
-    """
-    found = []
-    for model in models:
-        if not isinstance(model, kind):
-            raise TypeError(f"a {type(model).__name__} where a {kind.__name__} is needed")
-        found.append(model)
-    return found
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.data.sources import SOURCES
 from pipeline.errors import UserError
 from pipeline.profiles import ProfileError, Profiles
 from pipeline.tracking import TrackedRun
@@ -169,12 +170,23 @@ def test_doctor_names_data_that_no_public_server_has(
     values["sources"].append("smallnorb48")
     values["datasets"]["toys"] |= {"source": "smallnorb48", "train": 100, "validation": 50, "test": 100}
     (root / "params.yaml").write_text(yaml.safe_dump(values))
-    pipeline(monkeypatch, "doctor")
-    lines = capsys.readouterr().out.splitlines()
+
+    def found() -> list[str]:
+        pipeline(monkeypatch, "doctor")
+        lines = capsys.readouterr().out.splitlines()
+        assert sum(line.split()[1:2] == ["downloads"] for line in lines) == 1
+        return lines
+
+    lines = found()
     (line,) = (line for line in lines if line.split()[1:2] == ["downloads"])
     assert line.startswith("problem")
     assert "smallnorb48: on no public server" in line
-    assert any("CAPSULES_MIRROR names a folder or a URL that holds them" in line for line in lines)
+    assert any("set CAPSULES_MIRROR to a folder or a URL that holds them" in line for line in lines)
+    for file in SOURCES["smallnorb48"].files:
+        path = root / "data" / "raw" / "smallnorb48" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert not any("on no public server" in line for line in found()), "what is there already is asked of nobody"
 
 
 def test_help_answers_in_under_a_second() -> None:

@@ -148,7 +148,7 @@ class ChildrenGivenParents(TorchDistribution):
         to_votes = _squared_distances(A, self.votes.flatten(-3, -2)).unflatten(-1, (m, n))  # (..., m, m, 1 + n)
         to_centres = _squared_distances(A, self.inactive_pose).unsqueeze(-1)  # (..., m, m, 1)
         active = gaussian_log_density(to_votes, self.c)
-        inactive = gaussian_log_density(to_centres, to_centres.new_tensor(self.inactive_sd))
+        inactive = gaussian_log_density(to_centres, to_centres.new_full((), self.inactive_sd))
         present = presence_log_prob(y[..., None, None], self.gamma, self.temperature)
         return self.log_pi.unsqueeze(-3) - math.log(m) + present + t * active + (1 - t) * inactive
 

@@ -24,7 +24,7 @@ from pipeline.data import warps
 from pipeline.errors import UserError
 from pipeline.layers.images import centre_crop, crops
 from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.recording import Recorded
+from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
 from pipeline.models import Model
 from pipeline.params import AugmentationParams, CropParams, TrainingParams
@@ -203,7 +203,7 @@ class _Loop:
         self.measured_sets = measured_sets
         self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         n = len(replicas)
-        self.gradients = Recorded(replicas.gradients) if replicas.device.type == "cuda" else replicas.gradients
+        self.gradients = recorded(replicas.gradients, replicas.device)
         self.optimiser = build_optimiser(training, list(replicas.trained.values()))
         self.best = {name: value.clone() for name, value in replicas.parameters.items()}
         self.best_loss = [math.inf] * n

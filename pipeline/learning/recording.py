@@ -21,7 +21,7 @@ changed in place, and waits for nothing."""
 WARM_UP = 3
 """Calls before the recording, in which libraries choose their kernels and allocate."""
 CLOSE = 0.01
-"""How far replayed gradients may be from computed ones, as a share of their norm: sums in another order."""
+"""How far what is replayed may be from what is computed, as a share of its norm: sums are taken in another order."""
 
 _logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Recording(NamedTuple):
 class Recorded:
     """A step that is recorded at its first call, and replayed at all later ones on inputs of the same shapes.
 
-    The results of a replay are overwritten by the next one. A step that cannot be recorded, or whose replay does not
+    The tensors of a replay are overwritten by the next one. A step that cannot be recorded, or whose replay does not
     give what the step gives, is computed as it stands, with a warning.
 
     Args:
@@ -54,8 +54,8 @@ class Recorded:
 
     def __init__(self, step: Step, record: Callable[[Step, Sequence[Tensor]], Recording] | None = None) -> None:
         self.step, self.record = step, record or record_on_gpu
-        self._inputs: list[Tensor] = []
         self.recording: Recording | None = None
+        self._inputs: list[Tensor] = []
         self._tried = False
 
     def __call__(self, *inputs: Tensor) -> tuple[Named, Named]:
@@ -63,7 +63,7 @@ class Recorded:
         if not self._tried:
             self._tried = True
             self._try(inputs)
-        if self.recording is None or [each.shape for each in inputs] != [each.shape for each in self._inputs]:
+        if self.recording is None or not all(map(_alike, self._inputs, inputs)):
             return self.step(*inputs)
         return self._again(self.recording, inputs)
 
@@ -71,26 +71,32 @@ class Recorded:
         for held, given in zip(self._inputs, inputs, strict=True):
             held.copy_(given)
         recording.replay()
-        return recording.outputs
+        gradients, metrics = recording.outputs
+        return dict(gradients), dict(metrics)
 
     def _try(self, inputs: Sequence[Tensor]) -> None:
-        """Record on zeros in place of the inputs, so that a replay that ignored what it is given would not pass."""
-        self._inputs = [torch.zeros_like(each) for each in inputs]
+        """Record on other numbers than the inputs', so that a replay that ignored what it is given would not pass."""
+        expected = self.step(*inputs)  # before the recording holds as much memory again
+        self._inputs = [each + 1 if each.is_floating_point() else torch.zeros_like(each) for each in inputs]
         try:
             recording = self.record(self.step, self._inputs)
-        except RuntimeError as error:  # what CUDA raises while it records
-            _logger.warning("a training step cannot be recorded, and is launched kernel by kernel: %s", error)
+            found = self._again(recording, inputs)
+        except RuntimeError as error:  # what CUDA raises, in its own words and in those of what it met before
+            cause = error.__context__ or error
+            _logger.warning("a training step cannot be recorded, and is launched kernel by kernel: %s", cause)
             return
-        expected, _ = self.step(*inputs)
-        found, _ = self._again(recording, inputs)
-        if not _close(found, expected):
-            _logger.warning("a recorded training step gives other gradients, and is launched kernel by kernel")
+        if not all(map(_close, found, expected)):
+            _logger.warning("a recorded training step gives something else, and is launched kernel by kernel")
             return
         self.recording = recording
 
 
+def _alike(held: Tensor, given: Tensor) -> bool:
+    return held.shape == given.shape and held.dtype == given.dtype
+
+
 def _close(found: Named, expected: Named) -> bool:
-    """Whether all gradients together differ by little."""
+    """Whether all values together differ by little."""
     apart = sum((found[name] - value).double().square().sum() for name, value in expected.items())
     whole = sum(value.double().square().sum() for value in expected.values())
     return bool(apart <= CLOSE**2 * whole)
@@ -104,11 +110,25 @@ def record_on_gpu(step: Step, inputs: Sequence[Tensor]) -> Recording:
     """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
+    mode = torch.cuda.get_sync_debug_mode()
     with torch.cuda.stream(aside):
         for _ in range(WARM_UP):
             step(*inputs)
+        # A step that waits is found out before CUDA meets it in a recording, which leaves a process in disorder.
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            step(*inputs)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # The outer stream brings the current one back also where the recording fails.
+    with torch.cuda.stream(aside), torch.cuda.graph(graph, stream=aside):
         outputs = step(*inputs)
+    torch.cuda.empty_cache()  # of what the first calls took
     return Recording(graph.replay, outputs)
+
+
+def recorded(step: Step, device: torch.device) -> Step:
+    """The step as it is best taken on a device: recorded on a GPU, as it stands on a CPU."""
+    return Recorded(step) if device.type == "cuda" else step

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,6 +19,8 @@ from pipeline.params import CapsNetRun, CNNRun, CropParams, MatrixCapsulesRun, R
 from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
 from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import Part, TrackedRun
+
+AnyModel = TypeVar("AnyModel", bound=Model)
 
 WEIGHTS = "weights.safetensors"
 
@@ -127,6 +129,20 @@ def _build(run: Run, image_size: int) -> Model:
 def trained_models(run: Run, image_size: int, trained: Trained, device: torch.device) -> list[Model]:
     """The models of a training that just ended, one per replica, ready for evaluation."""
     return _replicas(run, _build(run, image_size).to(device), trained.parameters)
+
+
+def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
+    """The models, as what they all are.
+
+    Raises:
+        TypeError: one of them is not.
+    """
+    found = []
+    for model in models:
+        if not isinstance(model, kind):
+            raise TypeError(f"a {type(model).__name__} where a {kind.__name__} is needed")
+        found.append(model)
+    return found
 
 
 def _replicas(run: Run, skeleton: Model, parameters: Stacked) -> list[Model]:

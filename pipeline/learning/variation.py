@@ -35,7 +35,7 @@ def with_epochs(run: AnyRun, epochs: int) -> AnyRun:
 
     A schedule left as it was would end after a short training: its model would never have been coupled in full.
     """
-    times = _rescheduled(run, epochs / run.training.epochs)
+    times = _rescheduled(run, epochs)
     changes = {
         "training": run.training.model_copy(update={"epochs": epochs}),
         "model": run.model.model_copy(update=times),
@@ -43,14 +43,15 @@ def with_epochs(run: AnyRun, epochs: int) -> AnyRun:
     return cast("AnyRun", run.model_copy(update=changes))
 
 
-def _rescheduled(run: Run, share: float) -> dict[str, float]:
-    """The times among a model's settings, in epochs, of a training of `share` of its epochs."""
+def _rescheduled(run: Run, epochs: int) -> dict[str, float]:
+    """The times among a model's settings, in epochs, of a training of so many epochs."""
     if run.variant == "generative":
+        share = epochs / run.training.epochs
         # What is to happen at all happens at the end of the first epoch or later.
         times = {name: getattr(run.model, name) for name in SCHEDULE}
         return {name: max(round(time * share), min(time, 1)) for name, time in times.items()}
     if run.variant == "matrix_capsules":
-        return {"margin_epochs": run.model.margin_epochs * share}
+        return {"margin_epochs": run.model.margin_epochs * epochs / run.training.epochs}
     return {}
 
 

@@ -226,11 +226,13 @@ class GenerativeModel(Model):
         with pyro.plate("images", count):
             p = torch.full((count, O), self.params.object_presence, dtype=like.dtype, device=like.device).logit()
             y0 = pyro.sample("y0", RelaxedPresence(p, temperature).to_event(1))
-            A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), 1.0).to_event(2))
+            A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), like.new_ones(())).to_event(2))
             parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
             mean = self.draw(parts)
             observed = None if images is None else images[:, 0]
-            pyro.sample("pixels", dist.Normal(mean, self.params.pixel_sd).to_event(2), obs=observed)
+            # A plain number would be copied from the CPU, at every step.
+            pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
 
     # ---- the guide

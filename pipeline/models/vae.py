@@ -61,10 +61,12 @@ class VAE(Model):
         """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
         like = next(self.decoder.parameters())
         with pyro.plate("images", count):
-            z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), 1.0).to_event(1))
+            # Plain numbers would be copied from the CPU, at every step.
+            z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
             mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
             observed = None if images is None else images[:, 0]
-            pyro.sample("pixels", dist.Normal(mean, self.params.pixel_sd).to_event(2), obs=observed)
+            pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
 
     def guide(self, images: Tensor, noise: Tensor | None = None) -> None:

@@ -72,7 +72,7 @@ def _error(changes: Mapping[str, object], sizes: Mapping[str, object] | None = N
     """
 
     def measure(evidence: Evidence) -> Finding | None:
-        found = first_executed(evidence, trials(evidence.params, changes, sizes))
+        found = first_executed(evidence, trials(evidence.params, changes, sizes), "crops" if crops else "centre")
         return _answer(evidence, *found, sizes or PAPER_SIZES, crops) if found else None
 
     return measure

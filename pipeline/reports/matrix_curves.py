@@ -46,7 +46,7 @@ class _Factor(NamedTuple):
 _LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
 """Colour and marker of either network."""
 _CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, PURPLE), (VERMILLION, ORANGE)
-_DASHES = ("-", "--", ":", "-.")
+_DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "D", "^", "v")
 _FACTORS = {
     "elevation": _Factor("degrees above the table", (30, 40, 50, 60, 70), True),
     "azimuth": _Factor("degrees around", (0, 90, 180, 270), True),
@@ -89,14 +89,17 @@ class Matched:
     paper: dict[str, float]
 
 
-def _looks(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each run with the colour and dashes of its line."""
+def _looks(
+    tables: Mapping[str, tuple[bool, pd.DataFrame]], marked: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each run with the look of its line."""
     counts = [0, 0]
     for name, (is_cnn, _) in tables.items():
         palette, place = (_CNN_COLOURS if is_cnn else _CAPSULE_COLOURS), counts[is_cnn]
         counts[is_cnn] += 1
-        dashes = _DASHES[place // len(palette) % len(_DASHES)]
-        yield name, {"color": palette[place % len(palette)], "linestyle": dashes, "label": name}
+        turn = place // len(palette) % len(_DASHES)
+        look = {"linestyle": _DASHES[turn], "marker": _MARKERS[turn], "markersize": 3 if marked else 0}
+        yield name, {"color": palette[place % len(palette)], "label": name, **look}
 
 
 @in_house_style
@@ -144,12 +147,11 @@ def factors(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
     figure, axes = panels(len(shown), 2.3, sharey=True)
     for axis, (factor, look) in zip(axes, shown.items(), strict=True):
         values: set[int] = set()
-        for name, line in _looks(tables):
+        for name, line in _looks(tables, marked=True):
             table = tables[name][1]
             own = table[table["factor"] == factor].sort_values("value")
             values |= set(own["value"])
-            dashes = line["linestyle"] if look.ordered else ""
-            axis.plot(own["value"], own["error"], **line | {"marker": "o", "markersize": 3, "linestyle": dashes})
+            axis.plot(own["value"], own["error"], **line | ({} if look.ordered else {"linestyle": ""}))
         axis.set_title(factor)
         axis.set_xlabel(look.words)
         axis.set_xticks(look.ticks or sorted(values))

@@ -80,8 +80,8 @@ def _factors(results: Results, params: Params, written: Written) -> Iterator[Dra
             "svg",
             partial(matrix_curves.factors, of_dataset),
             f"Which images matrix capsules and the CNN misread, {dataset}",
-            "Whether errors depend on where the camera stands, on the light and on the object; means over seeds, of "
-            f"{params.datasets[dataset].test:,} test images in all, in equal parts or nearly ({label}).",
+            "Whether errors depend on where the camera stands, on the light and on the object; means over seeds. The "
+            f"{params.datasets[dataset].test:,} test images of {label} are shared among a panel's points.",
             "A panel for each factor: test error by its value, a line for each run.",
             records[dataset],
         )

@@ -140,11 +140,16 @@ def trials(
     return sorted(found, key=rank)
 
 
-def first_executed(evidence: Evidence, candidates: Sequence[Trial]) -> tuple[Trial, Numbers] | None:
-    """The first of some trials whose test error on the middle of images is known, and its numbers."""
+def first_executed(
+    evidence: Evidence, candidates: Sequence[Trial], error: Literal["centre", "crops"] = "centre"
+) -> tuple[Trial, Numbers] | None:
+    """The first of some trials whose test error is known, on the middle of images or by several crops, and its numbers.
+
+    Runs are tested both ways, ablations on the middle alone.
+    """
     for trial in candidates:
         numbers = evidence.results.numbers(trial.stage, trial.item)
-        if numbers is not None and numbers.measured("test", "centre") is not None:
+        if numbers is not None and numbers.measured("test", error) is not None:
             return trial, numbers
     return None
 

@@ -16,15 +16,16 @@ from pipeline.studies.summary import nest, spread, stack_replicas
 
 
 def outcome(models: Sequence[Classifier], trained: Trained, dataset: Dataset, augmentation: CropParams) -> Outcome:
-    """Test errors of all replicas, their best validation accuracies, and how long it took."""
-    errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in models])
+    """Test errors of all replicas by the middle crop, their best validation accuracies, and how long it took."""
+    errors = [classification_errors(model, dataset, augmentation, many_crops=False) for model in models]
+    table = stack_replicas(errors)
     best = best_rows(trained)
     numbers = {
-        "test": nest(errors, ["metric"], "value"),
+        "test": nest(table, ["metric"], "value"),
         "validation": {"accuracy": spread(row["validation_accuracy"] for row in best)},
         "train": {"accuracy": spread(row["train_accuracy"] for row in best)},
         "best_epoch": spread(trained.best_epoch),
         "parameters": count_parameters(models[0]),
         "seconds": round(trained.seconds, 2),
     }
-    return Outcome(errors, numbers)
+    return Outcome(table, numbers)

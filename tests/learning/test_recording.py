@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
-from small import SCAE_SIZE, SIZE, small_run
+from small import SCAE_SIZE, SIZE, small_run, squares, training
 from torch import Tensor
 
+from pipeline.learning import gradient
+from pipeline.learning.gradient import Trained, train
 from pipeline.learning.recording import Named, Recorded, Recording, Step
 from pipeline.learning.replicas import Replicas
 from pipeline.models import build_model
 
-VARIANTS = ["generative", "vae", "scae", "capsnet", "matrix_capsules", "cnn"]
+VARIANTS = ["generative", "generative, any slot", "vae", "scae", "capsnet", "matrix_capsules", "cnn"]
 CROP = 10
 
 
@@ -65,6 +68,8 @@ def test_inputs_of_other_shapes_are_computed() -> None:
     gradients, metrics = recorded(torch.ones(7) * 2)
     assert torch.equal(gradients["w"], torch.full((3,), 2.0))
     assert metrics["loss"] == 14
+    step.w = step.w.double()
+    assert recorded(torch.ones(4, dtype=torch.float64))[0]["w"].dtype == torch.float64, "nor are those of other types"
 
 
 def test_a_step_that_cannot_be_recorded_is_computed(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,30 +86,60 @@ def test_a_step_that_cannot_be_recorded_is_computed(caplog: pytest.LogCaptureFix
             assert torch.equal(recorded(torch.full((4,), value))[0]["w"], torch.full((3,), value))
     assert len(tried) == len(caplog.records) == 1
     assert "not permitted" in caplog.text
-    assert step.calls == 2
+    assert step.calls == 1 + 2, "the first is compared with"
 
 
-@pytest.mark.parametrize("kind", ["deaf", "broken"])
+@pytest.mark.parametrize("kind", ["deaf", "deaf to metrics", "broken"])
 def test_a_recording_that_gives_something_else_is_not_used(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     def record(step: Step, inputs: Sequence[Tensor]) -> Recording:
         gradients, metrics = step(*inputs)
 
-        def replay() -> None:
+        def replay() -> None:  # a deaf one leaves the results of the recording
             if kind == "broken":
                 gradients["w"].fill_(torch.nan)
+            if kind == "deaf to metrics":
+                gradients["w"].copy_(step(*inputs)[0]["w"])
 
-        return Recording(replay, (gradients, metrics))  # a deaf one leaves the results of the recording
+        return Recording(replay, (gradients, metrics))
 
     recorded = Recorded(Counted(), record)
     with caplog.at_level(logging.WARNING):
         for value in (1.0, 2.0):
             assert torch.equal(recorded(torch.full((4,), value))[0]["w"], torch.full((3,), value))
-    assert "other gradients" in caplog.text
+    assert "gives something else" in caplog.text
+
+
+def test_a_training_by_replays_ends_where_a_plain_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With parts that are seeded, clipping, validation between epochs, and weights that are kept."""
+    run, data = small_run(), squares()
+    run = run.model_copy(update={"model": run.model.model_copy(update={"seeding_epoch": 1})})
+
+    def trained() -> Trained:
+        parts = data.part("train"), data.part("validation")
+        values = training(epochs=3, gradient_clip=0.5)
+        return train(lambda: build_model(run, SIZE), values, run.augmentation, *parts, [3, 4], torch.device("cpu"))
+
+    plain = trained()
+    used = []
+
+    def replayed(step: Step, device: torch.device) -> Step:
+        used.append(Recorded(step, written_down))
+        return used[-1]
+
+    monkeypatch.setattr(gradient, "recorded", replayed)
+    found = trained()
+    assert all(each.recording for each in used)
+    torch.testing.assert_close(found.parameters, plain.parameters)
+    told = ["train_loss", "validation_loss", "train_gradient_norm"]
+    np.testing.assert_allclose(found.history[told], plain.history[told], rtol=1e-5)
 
 
 def replicas_of(variant: str, device: torch.device) -> tuple[Replicas, list[tuple[Tensor, ...]]]:
     """Two replicas, or one where they cannot be stacked, and the inputs of three steps."""
-    run = small_run(variant)
+    name, _, slots = variant.partition(", ")
+    run = small_run(name)
+    if slots:
+        run = run.model_copy(update={"model": run.model.model_copy(update={"slots": "any"})})
     size = {"scae": SCAE_SIZE, "matrix_capsules": CROP, "cnn": CROP}.get(variant, SIZE)
     stackable = build_model(run, size).stackable
     replicas = Replicas(lambda: build_model(run, size), [3, 4] if stackable else [3], device)

@@ -17,9 +17,10 @@ from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.gradient import Trained, train
-from pipeline.learning.runs import WEIGHTS, load_run, save_run, train_run
+from pipeline.learning.runs import WEIGHTS, load_run, of_kind, save_run, train_run
 from pipeline.learning.summary import summarise, write_history
 from pipeline.models import build_model
+from pipeline.models.vae import VAE
 from pipeline.params import Run
 from pipeline.resume import Checkpoint
 from pipeline.tensors import CheckpointError
@@ -56,6 +57,13 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, varia
     assert {name: [2, *shape] for name, shape in summary["shapes"].items()} == {
         name: list(value.shape) for name, value in load_file(tmp_path / "model" / WEIGHTS).items()
     }
+
+
+def test_models_of_another_kind_are_a_defect() -> None:
+    models = [build_model(small_run("vae"), SIZE), build_model(small_run("cnn"), 10)]
+    assert of_kind(torch.nn.Module, models) == models
+    with pytest.raises(TypeError, match="a CNN where a VAE is needed"):
+        of_kind(VAE, models)
 
 
 class TestForeignWeights:

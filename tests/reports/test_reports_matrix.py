@@ -82,7 +82,10 @@ def test_errors_by_factor_are_means_over_seeds() -> None:
     np.testing.assert_allclose(found["error"], [10, 40])
     figure = factors({"a": (False, found), "b": (True, found)})
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["azimuth", "lighting"]
-    assert figure.axes[1].get_xticks().tolist() == [1]
+    azimuth, lighting = figure.axes
+    assert azimuth.get_xticks().tolist() == [0, 90, 180, 270]
+    assert lighting.get_xticks().tolist() == [1], "its values"
+    assert [axis.get_lines()[0].get_linestyle() for axis in figure.axes] == ["-", "None"], "lights have no order"
 
 
 def test_votes_mark_the_right_class_and_the_one_taken_for_it(studied: Writer) -> None:

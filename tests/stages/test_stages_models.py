@@ -131,7 +131,8 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
     for numbers in (plain, vector):
         assert numbers["study"] == "ablation"
         assert all(numbers[part]["accuracy"]["n"] == 2 for part in ("train", "validation"))
-        assert numbers["test"]["crops"]["n"] == 2
+        assert numbers["test"]["centre"]["n"] == 2
+        assert "crops" not in numbers["test"]
     # Transformations of 4 numbers by a matrix of 2x2 each, or by one of 4x4: 32 of the former for 2 x 2 types in 2x2
     # positions and for 3 classes from 2.
     more = vector["parameters"] - plain["parameters"]

@@ -14,15 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from small import SIZE, small_run
 
 from pipeline.errors import UserError
-from pipeline.models import build_model
-from pipeline.models.vae import VAE
 from pipeline.params import load_params
-from stages.workspace import find_root, git_state, items, of_kind, parameters_of, params_hash, stage
+from stages.workspace import find_root, git_state, items, parameters_of, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
 RUN = "capsules-digits"
@@ -266,13 +262,6 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path) -> None:
     assert git_state(root) == (commit, False)
     edit(root, device="cpu")
     assert git_state(root) == (commit, True)
-
-
-def test_models_of_another_kind_are_a_defect() -> None:
-    models = [build_model(small_run("vae"), SIZE), build_model(small_run("cnn"), 10)]
-    assert of_kind(torch.nn.Module, models) == models
-    with pytest.raises(TypeError, match="a CNN where a VAE is needed"):
-        of_kind(VAE, models)
 
 
 def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
