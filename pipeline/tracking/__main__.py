@@ -115,5 +115,5 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    # Everything is delivered and committed; taking MLflow down in order takes half a second, which the stage would wait.
+    # Everything is delivered and committed: nobody should wait half a second for MLflow to be taken down in order.
     os._exit(code)
