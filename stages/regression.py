@@ -15,9 +15,8 @@ def main(name: str) -> None:
         from tqdm import tqdm
 
         from pipeline.compute import choose_device, prepare
-        from pipeline.data.datasets import PARTS, load_dataset
+        from pipeline.data.datasets import PARTS
         from pipeline.errors import UserError
-        from pipeline.files import sha256
         from pipeline.params import (
             ConvergenceStudy,
             DistortedStudy,
@@ -43,8 +42,7 @@ def main(name: str) -> None:
         study = workspace.params.regression[name]
         device = choose_device(workspace.params.device)
         prepare(device)
-        path = workspace.dataset_path(study.dataset)
-        dataset, digest = load_dataset(path), sha256(path)
+        dataset, digest = workspace.open_dataset(study.dataset)
         workspace.run.log_dataset(study.dataset, dataset.label, digest)
         inputs = build_inputs(dataset, study.features, device)
         images = {part: dataset.part(part)[0] for part in PARTS}
