@@ -54,17 +54,12 @@ class Step:
 
     @property
     def how(self) -> str:
-        """How a step is launched, for a benchmark's note; nothing to say on a CPU."""
-        return launched(self.gradients)
+        """How a step that was taken is launched, for a benchmark's note; nothing to say on a CPU."""
+        if not isinstance(self.gradients, Recorded):
+            return ""
+        return ", replayed" if self.gradients.recording else ", NOT recorded: launched kernel by kernel"
 
     @property
     def model(self) -> Model:
         """The network as a module of its own."""
         return self.replicas.model(0)
-
-
-def launched(gradients: object) -> str:
-    """Whether a step that was taken is replayed, or launched kernel by kernel; empty where it never is recorded."""
-    if not isinstance(gradients, Recorded):
-        return ""
-    return ", replayed" if gradients.recording else ", NOT recorded: launched kernel by kernel"

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     import torch
 
     from pipeline.data.datasets import Dataset
-    from pipeline.models import Model
+    from pipeline.learning.runs import AnyModel
     from pipeline.outcome import Outcome
-
-AnyModel = TypeVar("AnyModel", bound="Model")
 
 HASH_LENGTH = 12
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pandas as pd
@@ -32,58 +32,60 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
     yield from _attacks(results, params, written)
 
 
-def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """Of all runs on a data set."""
-    tables: dict[str, dict[str, tuple[bool, pd.DataFrame]]] = {}
+_Tables = dict[str, tuple[bool, pd.DataFrame]]
+"""Of runs by name, whether each is of the convolutional network, and a table of it."""
+
+
+def _of_datasets(
+    results: Results, params: Params, written: Written, stage: str, columns: Sequence[str]
+) -> Iterator[tuple[str, _Tables, list[Record]]]:
+    """Each data set with the tables of a stage for all runs on it, and where they come from."""
+    tables: dict[str, _Tables] = {}
     records: dict[str, list[Record]] = {}
     for name, run in params.runs.items():
         if not isinstance(run, MatrixCapsulesRun | CNNRun):
             continue
-        table, numbers = results.table("train", name, _ACCURACIES), results.numbers("train", name)
+        table, numbers = results.table(stage, name, columns), results.numbers(stage, name)
         if table is None or numbers is None:
-            written.miss(f"train/{name}")
+            written.miss(f"{stage}/{name}")
             continue
         tables.setdefault(run.dataset, {})[name] = (isinstance(run, CNNRun), table)
         records.setdefault(run.dataset, []).extend(numbers.records)
     for dataset, of_dataset in tables.items():
+        yield dataset, of_dataset, records[dataset]
+
+
+def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """Of all runs on a data set."""
+    for dataset, tables, records in _of_datasets(results, params, written, "train", _ACCURACIES):
         yield Drawing(
             f"matrix-learning-{dataset}",
             "svg",
-            partial(matrix_curves.accuracies, of_dataset),
+            partial(matrix_curves.accuracies, tables),
             f"Errors of matrix capsules and the CNN as they learn, {dataset}",
             "How fast either network learns and how far training and validation part; training images are cropped at "
             "random places in random light, validation images in the middle. Lines are means over seeds.",
             "Two line plots of error over epochs, training and validation, a line for each run.",
-            records[dataset],
+            records,
         )
 
 
 def _factors(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
     """Of all runs on a data set whose images are known by more than their class."""
-    tables: dict[str, dict[str, tuple[bool, pd.DataFrame]]] = {}
-    records: dict[str, list[Record]] = {}
-    for name, run in params.runs.items():
-        if not isinstance(run, MatrixCapsulesRun | CNNRun):
+    for dataset, tested, records in _of_datasets(results, params, written, "evaluate", _TESTS):
+        tables = {name: (is_cnn, matrix_curves.by_factor(table)) for name, (is_cnn, table) in tested.items()}
+        if all(table.empty for _, table in tables.values()):
             continue
-        table, numbers = results.table("evaluate", name, _TESTS), results.numbers("evaluate", name)
-        if table is None or numbers is None:
-            written.miss(f"evaluate/{name}")
-            continue
-        of_values = matrix_curves.by_factor(table)
-        if len(of_values):
-            tables.setdefault(run.dataset, {})[name] = (isinstance(run, CNNRun), of_values)
-            records.setdefault(run.dataset, []).extend(numbers.records)
-    for dataset, of_dataset in tables.items():
-        label = dataset_label(records[dataset])
         yield Drawing(
             f"matrix-factors-{dataset}",
             "svg",
-            partial(matrix_curves.factors, of_dataset),
+            partial(matrix_curves.factors, tables),
             f"Which images matrix capsules and the CNN misread, {dataset}",
             "Whether errors depend on where the camera stands, on the light and on the object; means over seeds. The "
-            f"{params.datasets[dataset].test:,} test images of {label} are shared among a panel's points.",
+            f"{params.datasets[dataset].test:,} test images of {dataset_label(records)} are shared among a panel's "
+            "points.",
             "A panel for each factor: test error by its value, a line for each run.",
-            records[dataset],
+            records,
         )
 
 
