@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pipeline.outcome import Outcome
 
 HASH_LENGTH = 12
+EXPERIMENT_PATIENCE = 60.0  # seconds for MLflow, where DVC deletes what the stage ran in
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -364,19 +365,20 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             commit, dirty = git_state(root)
             run = _open_run(params, name, item, home, commit, dirty, chain[-1] if chain else None)
             workspace = Workspace(name, item, root, home, params, run, commit, dirty)
+            patience = 0.0 if home == root else EXPERIMENT_PATIENCE
             try:
                 yield workspace
             except (KeyboardInterrupt, SystemExit) as error:
                 clean = isinstance(error, SystemExit) and not error.code
                 run.log_tags({"device": workspace.device})
-                run.finish("FINISHED" if clean else "KILLED", deadline=2.0)
+                run.finish("FINISHED" if clean else "KILLED", min(patience, 2.0))
                 raise
             except BaseException as error:
                 run.log_tags({"device": workspace.device, "error": f"{type(error).__name__}: {error}"})
-                run.finish("FAILED")
+                run.finish("FAILED", patience)
                 raise
             run.log_tags({"device": workspace.device})
-            run.finish("FINISHED")
+            run.finish("FINISHED", patience)
     except UserError as error:
         _leave(str(error), error.exit_code)
     except KeyboardInterrupt:

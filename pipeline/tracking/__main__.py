@@ -1,7 +1,8 @@
 """The feeding process: replays one run's journal into MLflow while the run goes on. Started by `feeder.Feeder`.
 
 Standard input brings the store on one line, the journal's folder on the next, and its end is the run's end (or its
-death). A store that fails is tried again; the user hears about it once.
+death). A store that fails is tried again; the user hears about it once. What is left at the end is delivered after
+it, within a time limit.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ GATHER_SECONDS = 2.0  # between deliveries, so that fast epochs go in one batch
 RETRY_SECONDS = 2.0
 PATIENCE_SECONDS = 4.0  # of failures before the warning; a busy SQLite file is over it by then
 OUTAGE_RETRY_SECONDS = 60.0
+FLUSH_SECONDS = 60.0  # for the rest, once the run has ended
 
 
 class _Input:
@@ -93,6 +95,16 @@ class _Feeding:
         return True
 
 
+def _limit_flush(store: Store, ended: threading.Event) -> None:
+    """End this process where the store holds it for too long after the run's end: MLflow may block for minutes."""
+    ended.wait()
+    time.sleep(FLUSH_SECONDS)
+    _say(
+        f"warning: MLflow at {store.shown} is too slow to wait for. `python -m pipeline sync-mlflow` delivers the rest."
+    )
+    os._exit(1)
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -106,6 +118,7 @@ def main() -> int:
     if not first:
         return 0
     store = Store.from_json(first)
+    threading.Thread(target=_limit_flush, args=(store, source.ended), daemon=True).start()
     feeding = _Feeding(store, Connection(store), source.ended)
     feeding.open()
     second = source.line()

@@ -1,13 +1,13 @@
 """Starting and ending the process that feeds a run into MLflow while the run goes on: see `__main__.py`.
 
 A process of its own, not a thread: MLflow takes seconds of Python to import and may block for minutes, and two threads
-importing the same libraries at once can fail in either of them. None of it can touch a training this way.
+importing the same libraries at once can fail in either of them. None of it can touch a training this way. Nor does
+anybody have to wait for it: once its run has ended it delivers the rest, and ends.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -15,10 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipeline.tracking.store import Store
-
-_logger = logging.getLogger(__name__)
-
-FLUSH_SECONDS = 30.0
 
 
 class Feeder:
@@ -41,21 +37,13 @@ class Feeder:
         """Feed the journal in `folder` from now on."""
         self._tell(json.dumps(str(folder)))
 
-    def close(self, deadline: float = FLUSH_SECONDS) -> bool:
-        """Have the rest delivered, within `deadline` seconds, and say whether everything went out."""
+    def close(self, patience: float) -> None:
+        """Say that the run has ended, and wait at most `patience` seconds until the rest is delivered."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
-        try:
-            return self._process.wait(deadline) == 0
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            _logger.warning(
-                "warning: MLflow at %s is too slow to wait for. `python -m pipeline sync-mlflow` delivers the rest.",
-                self._store.shown,
-            )
-            return False
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -2,6 +2,8 @@
 
 How far a store has got lies beside the journal, in `<store key>.json`, written after each delivery. What was delivered
 but not yet noted is delivered again, which MLflow takes without duplicates: values carry the journal's own time.
+Several processes may feed one journal: the feeder of a run that has just ended, `sync`, the feeder of its continuation.
+They take turns, and each goes on from the common note.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import logging
 from typing import Any
 
 from pipeline.files import write_json
+from pipeline.locks import locked
 from pipeline.tracking.journal import Event, Journal
 from pipeline.tracking.store import Connection, RefusedError
 
@@ -38,7 +41,15 @@ class Replayer:
             UnreachableError, ImportError, OSError, MLflow's own errors: the store could not take them now.
         """
         self._connection.open()
-        if not self._run_id and not self._find_run():
+        with locked(self._journal.folder / "delivery.lock"):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._run_id:
+            note = self._read_note()
+            if note["run_id"] == self._run_id:
+                self._offset = max(self._offset, note["offset"])
+        elif not self._find_run():
             return
         metrics: list[Event] = []
         reached = self._offset

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pipeline.files import sha256
 from pipeline.locks import FileLock
-from pipeline.tracking.feeder import FLUSH_SECONDS, Feeder
+from pipeline.tracking.feeder import Feeder
 from pipeline.tracking.journal import Group, Journal, encode_number, flatten
 from pipeline.tracking.store import Store
 
@@ -137,15 +137,18 @@ class TrackedRun:
             return
         self._write("artifact", file=str(kept.relative_to(self.path)), sha256=digest, folder=folder)
 
-    def finish(self, status: Status = "FINISHED", deadline: float = FLUSH_SECONDS) -> None:
-        """End the run; wait at most `deadline` seconds for MLflow. A second call does nothing."""
+    def finish(self, status: Status = "FINISHED", patience: float = 60.0) -> None:
+        """End the run, and wait at most `patience` seconds until MLflow has it all. A second call does nothing.
+
+        What is missing then goes out while this process does something else, or is gone.
+        """
         if self._finished:
             return
         self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
         self._write("end", status=status)
         self._finished = True
         if self._feeder is not None:
-            self._feeder.close(deadline)
+            self._feeder.close(patience)
         self._lock.release()
 
     def _start_feeder(self, store: Store | None) -> Feeder | None:

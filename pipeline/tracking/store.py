@@ -45,7 +45,7 @@ class Store:
 
     Args:
         uri: as in `MLFLOW_TRACKING_URI`.
-        lock: file locked while the store is created or a group's parent run is looked up.
+        lock: file locked while the store is created, and while a group's parent run is looked up or ended.
         artifacts: folder of new experiments' artifacts; None leaves the choice to the server.
     """
 
@@ -202,8 +202,9 @@ class Connection:
         self._client.set_terminated(run_id, status, time)
         if start.get("group"):
             parent = self._parent(self._experiment(start["experiment"]), start["group"], start["time"])
-            failed = status != "FINISHED" or self._client.get_run(parent).info.status == "FAILED"
-            self._client.set_terminated(parent, "FAILED" if failed else "FINISHED", time)
+            with locked(self.store.lock):
+                failed = status != "FINISHED" or self._client.get_run(parent).info.status == "FAILED"
+                self._client.set_terminated(parent, "FAILED" if failed else "FINISHED", time)
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:

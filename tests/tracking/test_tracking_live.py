@@ -21,7 +21,7 @@ from pipeline.tracking import Store, sync
 ROOT = Path(__file__).parents[2]
 WARNING_SECONDS = 10.0
 
-# A training that logs for `seconds`; with `end=no` it is stuck after its last entry.
+# A training that logs for `seconds`; with `end=no` it is stuck after its last entry, with `now` it waits for no one.
 SCRIPT = """
 import sys, time
 from pathlib import Path
@@ -37,7 +37,7 @@ for step in range(5):
 print("trained in", time.monotonic() - begun, flush=True)
 while end == "no":
     time.sleep(1)
-run.finish()
+run.finish(patience=0.0 if end == "now" else 60.0)
 """
 
 
@@ -130,6 +130,18 @@ def test_an_outage_costs_one_warning_and_is_made_up_for_later(
     assert look.history(child, "bound") == [(step, float(step)) for step in range(5)]
     assert child.info.status == "FINISHED"
     assert [each.events for each in sync(tmp_path / "runs", store)] == [0]
+
+
+def test_what_a_run_does_not_wait_for_arrives_after_its_end(tmp_path: Path, store: Store, reader: Any) -> None:
+    process = start(tmp_path, store.uri, seconds=0.0, end="now")
+    assert process.stdout is not None
+    assert "trained" in process.stdout.readline()
+    (feeder,) = [int(each) for each in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    assert process.wait(60) == 0
+    assert Path(f"/proc/{feeder}").exists(), "it cannot have imported MLflow so soon"
+    assert process.communicate(timeout=60)[1] == ""  # whose end is the feeder's
+    (run,) = (run for run in reader(store).runs() if run.info.run_name == "train@x")
+    assert (run.data.metrics, run.info.status) == ({"bound": 4.0}, "FINISHED")
 
 
 @pytest.mark.slow

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.locks import locked
 from pipeline.tracking import Group, Store, TrackedRun, sync
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.replay import Replayer
-from pipeline.tracking.store import RefusedError, UnreachableError
+from pipeline.tracking.store import Connection, RefusedError, UnreachableError
 from pipeline.tracking.sync import StoreError
 
 
@@ -64,6 +66,36 @@ def test_a_resumed_training_appends_to_the_same_mlflow_run(tmp_path: Path, store
     (found,) = reader(store).runs()
     assert found.info.status == "FINISHED"
     assert reader(store).history(found, "bound") == [(0, 0.0), (1, 1.0)]
+
+
+def test_two_that_feed_one_journal_take_turns_and_deliver_nothing_twice(
+    tmp_path: Path, store: Store, reader: Any
+) -> None:
+    """A feeder that outlives its run must not end, out of its own memory, what a continuation has begun anew."""
+    killed = make_run(tmp_path / "runs")
+    killed.log_metrics({"bound": 0.0}, 0)
+    lingering = Replayer(Journal(killed.path), Connection(store))
+    lingering.catch_up()
+    killed.finish("KILLED")
+
+    again = make_run(tmp_path / "runs")
+    assert again.resume(killed.id)
+    follower = Replayer(Journal(killed.path), Connection(store))
+    follower.catch_up()
+    before = lingering.delivered
+    with locked(killed.path / "delivery.lock"):
+        waiting = threading.Thread(target=lingering.catch_up)
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert lingering.delivered == before
+    assert [run.info.status for run in reader(store).runs()] == ["RUNNING"]
+    again.finish()
+    lingering.catch_up()
+    follower.catch_up()
+    assert [run.info.status for run in reader(store).runs()] == ["FINISHED"]
 
 
 def test_runs_of_one_reproduction_share_a_parent(tmp_path: Path, store: Store, reader: Any) -> None:
