@@ -121,8 +121,9 @@ def _tracked(train: Callable[..., object], folder: Path) -> Cost:
 
     train(checkpoints=[checkpoint], on_epoch=on_epoch)
     begin = time.perf_counter()
-    run.finish()
+    run.finish(patience=0.0)
     end = time.perf_counter()
+    run.finish()  # for the seconds that the feeding process has used
     return Cost(end - start, inside + checkpoint.spent, around + end - begin, _children_seconds() - children)
 
 
@@ -159,7 +160,7 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
     around = median(cost.around for cost in tracked)
     feeder = median(cost.feeder for cost in tracked)
     length = f"{epochs} epochs of {images} images in {base:.0f} s, {pairs} pair{'s' if pairs > 1 else ''}"
-    wall = f"wall time with them against without: {length}; starting MLflow is most of it, whatever the length"
+    wall = f"wall time with them against without: {length}; MLflow's start, beside it, is most of it"
     waited = "time that the training itself waits for them"
     beside = "once per stage, in a process beside the training; most of it importing MLflow"
     rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -35,9 +35,10 @@ class FileLock:
         except BaseException:
             os.close(handle)
             raise
-        os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())
         self._handle = handle
+        with suppress(OSError):  # a full disk: the lock holds without its owner's name
+            os.ftruncate(handle, 0)
+            os.write(handle, str(os.getpid()).encode())
         return True
 
     def release(self) -> None:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.tracking.journal import Journal
@@ -23,7 +24,7 @@ from pipeline.tracking.store import Connection, Store, UnreachableError
 
 GATHER_SECONDS = 2.0  # between deliveries, so that fast epochs go in one batch
 RETRY_SECONDS = 2.0
-PATIENCE_SECONDS = 4.0  # of failures before the warning; a busy SQLite file is over it by then
+PATIENCE_SECONDS = 4.0  # of failures before the warning
 OUTAGE_RETRY_SECONDS = 60.0
 FLUSH_SECONDS = 60.0  # for the rest, once the run has ended
 
@@ -59,14 +60,14 @@ class _Feeding:
         """Import MLflow and open the store ahead of the first delivery."""
         self._attempt(self._connection.open)
 
-    def deliver_until_end(self, folder: Path) -> bool:
-        """Keep the store up to date until the run has ended, and say whether it got everything."""
+    def deliver_until_end(self, folder: Path) -> None:
+        """Keep the store up to date until the run has ended and the store has everything, or does not answer."""
         replayer = Replayer(Journal(folder), self._connection)
         while True:
             last_round = self._ended.is_set()
             delivered = self._attempt(replayer.catch_up)
             if last_round and (delivered or self._outage):
-                return delivered
+                return
             if delivered:
                 self._ended.wait(GATHER_SECONDS)
             elif last_round:
@@ -85,7 +86,7 @@ class _Feeding:
                 self._outage = True
                 cause = " ".join(str(error).split())[:200] or type(error).__name__
                 _say(
-                    f"warning: MLflow at {self._store.shown} cannot be used ({cause}). The run goes on and is recorded "
+                    f"warning: MLflow at {self._store.shown} cannot be used ({cause}). What it misses is recorded "
                     "locally; `python -m pipeline sync-mlflow` delivers it later."
                 )
             return False
@@ -100,33 +101,35 @@ def _limit_flush(store: Store, ended: threading.Event) -> None:
     ended.wait()
     time.sleep(FLUSH_SECONDS)
     _say(
-        f"warning: MLflow at {store.shown} is too slow to wait for. `python -m pipeline sync-mlflow` delivers the rest."
+        f"warning: MLflow at {store.shown} had not taken everything {FLUSH_SECONDS:g} s after the run's end. "
+        "`python -m pipeline sync-mlflow` delivers the rest."
     )
-    os._exit(1)
+    os._exit(0)
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):  # the terminal may be gone by now
+        print(text, file=sys.stderr, flush=True)
 
 
-def main() -> int:
-    """Feed until the end; the exit code says whether everything was delivered."""
+def main() -> None:
+    """Feed until the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the stage, which then ends this process's input
     os.nice(5)  # training goes first
     source = _Input()
     first = source.line()
     if not first:
-        return 0
+        return
     store = Store.from_json(first)
     threading.Thread(target=_limit_flush, args=(store, source.ended), daemon=True).start()
     feeding = _Feeding(store, Connection(store), source.ended)
     feeding.open()
     second = source.line()
-    return 0 if not second or feeding.deliver_until_end(Path(json.loads(second))) else 1
+    if second:
+        feeding.deliver_until_end(Path(json.loads(second)))
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stderr.flush()
+    main()
     # Everything is delivered and committed: nobody should wait half a second for MLflow to be taken down in order.
-    os._exit(code)
+    os._exit(0)

@@ -21,7 +21,6 @@ class Feeder:
     """The feeding process. Started early, so that MLflow is imported by the time it is wanted."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         source = str(Path(__file__).parents[2])
         search = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
         # It lives as long as its standard input is open, so it ends even where this process is killed.
@@ -29,6 +28,7 @@ class Feeder:
             [sys.executable, "-m", "pipeline.tracking"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            start_new_session=True,  # what a terminal sends to the stage, or to the next one, is not for it
             env={**os.environ, "PYTHONPATH": search},
         )
         self._tell(store.to_json())
@@ -47,6 +47,6 @@ class Feeder:
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(OSError):  # it has ended: `close` will say so
+        with suppress(OSError):  # it has ended: `sync` will deliver
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()

@@ -41,15 +41,16 @@ class Replayer:
             UnreachableError, ImportError, OSError, MLflow's own errors: the store could not take them now.
         """
         self._connection.open()
+        if not self._journal.size():
+            return
         with locked(self._journal.folder / "delivery.lock"):
             self._catch_up()
 
     def _catch_up(self) -> None:
-        if self._run_id:
-            note = self._read_note()
-            if note["run_id"] == self._run_id:
-                self._offset = max(self._offset, note["offset"])
-        elif not self._find_run():
+        note = self._read_note()
+        if self._run_id and note["run_id"] == self._run_id:
+            self._offset = max(self._offset, note["offset"])
+        elif not self._find_run(note):
             return
         metrics: list[Event] = []
         reached = self._offset
@@ -74,12 +75,11 @@ class Replayer:
         if self._run_id and last is not None and last["event"] != "end":
             self._connection.set_ended(self._run_id, self._start, "KILLED", last["time"])
 
-    def _find_run(self) -> bool:
+    def _find_run(self, note: dict[str, Any]) -> bool:
         """Learn the run's id in the store, creating the run if need be; False while the journal is empty."""
         self._start = next((event for event, _ in self._journal.read() if event["event"] == "start"), {})
         if not self._start:
             return False
-        note = self._read_note()
         if note["run_id"] and self._connection.has_run(note["run_id"]):
             self._run_id, self._offset = note["run_id"], note["offset"]
         else:  # the first time, or the store was deleted since: everything goes in (again)

@@ -138,15 +138,14 @@ class TrackedRun:
         self._write("artifact", file=str(kept.relative_to(self.path)), sha256=digest, folder=folder)
 
     def finish(self, status: Status = "FINISHED", patience: float = 60.0) -> None:
-        """End the run, and wait at most `patience` seconds until MLflow has it all. A second call does nothing.
+        """End the run, and wait at most `patience` seconds until MLflow has it all. A second call only waits.
 
         What is missing then goes out while this process does something else, or is gone.
         """
-        if self._finished:
-            return
-        self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
-        self._write("end", status=status)
-        self._finished = True
+        if not self._finished:
+            self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
+            self._write("end", status=status)
+            self._finished = True
         if self._feeder is not None:
             self._feeder.close(patience)
         self._lock.release()

@@ -203,8 +203,10 @@ class Connection:
         if start.get("group"):
             parent = self._parent(self._experiment(start["experiment"]), start["group"], start["time"])
             with locked(self.store.lock):
-                failed = status != "FINISHED" or self._client.get_run(parent).info.status == "FAILED"
-                self._client.set_terminated(parent, "FAILED" if failed else "FINISHED", time)
+                so_far = self._client.get_run(parent).info
+                failed = status != "FINISHED" or so_far.status == "FAILED"
+                latest = max(time, so_far.end_time or 0)
+                self._client.set_terminated(parent, "FAILED" if failed else "FINISHED", latest)
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:

@@ -37,7 +37,9 @@ for step in range(5):
 print("trained in", time.monotonic() - begun, flush=True)
 while end == "no":
     time.sleep(1)
+begun = time.monotonic()
 run.finish(patience=0.0 if end == "now" else 60.0)
+print("waited for MLflow", time.monotonic() - begun, flush=True)
 """
 
 
@@ -82,7 +84,7 @@ def train(folder: Path, uri: str, seconds: float) -> Training:
     process.stdout.close()
     process.stderr.close()
     first = warnings[0][0] if warnings else float("inf")
-    return Training(code, output, [line for _, line in warnings], first, float(output.split()[-1]))
+    return Training(code, output, [line for _, line in warnings], first, float(output.splitlines()[0].split()[-1]))
 
 
 @pytest.fixture
@@ -136,12 +138,36 @@ def test_what_a_run_does_not_wait_for_arrives_after_its_end(tmp_path: Path, stor
     process = start(tmp_path, store.uri, seconds=0.0, end="now")
     assert process.stdout is not None
     assert "trained" in process.stdout.readline()
-    (feeder,) = [int(each) for each in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-    assert process.wait(60) == 0
-    assert Path(f"/proc/{feeder}").exists(), "it cannot have imported MLflow so soon"
-    assert process.communicate(timeout=60)[1] == ""  # whose end is the feeder's
+    assert float(process.stdout.readline().removeprefix("waited for MLflow")) < 0.5
+    assert process.communicate(timeout=90)[1] == ""  # which ends when the feeder does
     (run,) = (run for run in reader(store).runs() if run.info.run_name == "train@x")
     assert (run.data.metrics, run.info.status) == ({"bound": 4.0}, "FINISHED")
+
+
+def test_a_store_that_holds_on_is_left_though_nobody_can_be_told() -> None:
+    """MLflow may block for minutes, and the terminal that its stage was started from may be gone by then."""
+    code = """
+import threading, time
+from pathlib import Path
+from pipeline.tracking import Store, __main__ as feeding
+feeding.FLUSH_SECONDS = 0.2
+ended = threading.Event()
+threading.Thread(target=feeding._limit_flush, args=(Store("sqlite:///x", Path("x")), ended), daemon=True).start()
+print("feeding", flush=True)
+ended.set()
+time.sleep(60)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.stdout.readline() == b"feeding\n"
+        assert process.wait(30) == 0
 
 
 @pytest.mark.slow
@@ -151,7 +177,7 @@ def test_several_first_users_at_once_make_one_whole_store(tmp_path: Path, reader
     complaints = [process.communicate(timeout=120)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4
     store = Store(uri, tmp_path / "mlflow.lock", tmp_path / "mlartifacts")
-    if "too slow" in "".join(complaints):  # four imports of MLflow on a busy machine: what is left is delivered here
+    if "had not taken everything" in "".join(complaints):  # four imports of MLflow on a busy machine
         list(sync(tmp_path / "runs", store))
     else:
         assert complaints == [""] * 4

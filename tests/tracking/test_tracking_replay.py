@@ -95,7 +95,28 @@ def test_two_that_feed_one_journal_take_turns_and_deliver_nothing_twice(
     again.finish()
     lingering.catch_up()
     follower.catch_up()
-    assert [run.info.status for run in reader(store).runs()] == ["FINISHED"]
+    (found,) = reader(store).runs()
+    assert found.info.status == "FINISHED"
+
+    reader(store).client.delete_run(found.info.run_id)
+    Replayer(Journal(killed.path), Connection(store)).catch_up()
+    lingering.catch_up()
+    (anew,) = reader(store).runs()
+    assert (anew.info.status, anew.data.metrics) == ("FINISHED", {"bound": 0.0})
+
+
+def test_a_reproduction_ends_with_its_last_run_and_stays_failed_in_whatever_order_they_arrive(
+    tmp_path: Path, store: Store, reader: Any
+) -> None:
+    connection = Connection(store)
+    connection.open()
+    start = {"id": "a", "experiment": "capsules/quick", "name": "train@x", "time": 1000, "tags": {}}
+    start["group"] = {"id": "host-1-2", "name": "reproduction"}
+    run = connection.open_run(start)
+    for status, time in (("FAILED", 3000), ("FINISHED", 2000)):
+        connection.set_ended(run, start, status, time)
+    (parent,) = (each for each in reader(store).runs() if each.data.tags.get("group_id"))
+    assert (parent.info.status, parent.info.end_time) == ("FAILED", 3000)
 
 
 def test_runs_of_one_reproduction_share_a_parent(tmp_path: Path, store: Store, reader: Any) -> None:
