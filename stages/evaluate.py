@@ -39,7 +39,9 @@ def main(run: str) -> None:
         seeds = range(settings.seed, settings.seed + settings.replicas)
         if isinstance(settings.augmentation, CropParams):
             classifiers = workspace.trained_models(run, Classifier, size, device)
-            outcome = classification.evaluate(classifiers, dataset, settings.augmentation)
+            crops = len(classifiers) * len(classification.crop_places(size, settings.augmentation.crop))
+            with tqdm(total=crops * len(dataset.split["test"]), desc=workspace.label, unit="image") as crop_bar:
+                outcome = classification.evaluate(classifiers, dataset, settings.augmentation, crop_bar.update)
             # By the columns that dvc.yaml plots of every evaluation.
             table = outcome.table.rename(columns={"metric": "test"})
             table["accuracy"] = 1 - table.pop("value")

@@ -25,7 +25,7 @@ from pipeline.data.datasets import Dataset
 from pipeline.models.classifier import Classifier
 from pipeline.outcome import Outcome
 from pipeline.params import AttackParams, CropParams
-from pipeline.studies.classification import BATCH, scores, seen
+from pipeline.studies.classification import BATCH, Done, scores, seen, unheard
 from pipeline.studies.summary import nest, spread
 
 _EVALUATED = torch.tensor(torch.inf)
@@ -86,10 +86,20 @@ def attacked(model: Classifier, images: Tensor, classes: Tensor, epsilon: float,
     return changed
 
 
-def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
+def white_box(
+    model: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    epsilons: Sequence[float],
+    steps: int,
+    done: Done = unheard,
+) -> pd.DataFrame:
     """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks; under targeted ones the share of
     images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
     loss alone.
+
+    Args:
+        done: hears of each of the four kinds of attack at each epsilon.
     """
     count = scores(model, images[:1]).shape[-1]
     rows = []
@@ -106,6 +116,7 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
             value = (both.amax(0) if targeted else both.amin(0)).mean()
             kind = "targeted" if targeted else "general"
             rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+            done(1)
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 
 
@@ -175,10 +186,11 @@ def outcome(
     white, sizes = [], []
     networks = [("capsules", i, model) for i, model in enumerate(capsules)]
     networks += [("cnn", i, model) for i, model in enumerate(cnns)]
-    for network, replica, model in tqdm(networks, desc=title, unit="network"):
-        found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
-        white.append(found.assign(network=network, replica=replica))
-        sizes.append((network, gradient_sizes(model, pixels, classes)))
+    with tqdm(total=4 * len(networks) * len(attack.epsilons), desc=title, unit="attack") as bar:
+        for network, replica, model in networks:
+            found = white_box(model, pixels, classes, attack.epsilons, attack.steps, bar.update)
+            white.append(found.assign(network=network, replica=replica))
+            sizes.append((network, gradient_sizes(model, pixels, classes)))
     victims = {f"capsules-{i}": model for i, model in enumerate(capsules)}
     victims |= {f"cnn-{i}": model for i, model in enumerate(cnns) if i}
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,27 @@ def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
     return [(free // 2, free // 2), *around, *((row, column) for row in quarters for column in quarters)]
 
 
+Done = Callable[[int], object]
+"""Hears of so many more steps done, such as a progress bar's `update`."""
+
+
+def unheard(steps: int) -> None:
+    """For work that nobody watches."""
+
+
 @torch.no_grad()
-def scores(model: Classifier, images: Tensor) -> Tensor:
-    """Of images `[N, C, s, s]` in [0, 1] of the size that the model sees: `[N, n]`, on the device of the model."""
+def scores(model: Classifier, images: Tensor, done: Done = unheard) -> Tensor:
+    """Of images `[N, C, s, s]` in [0, 1] of the size that the model sees: `[N, n]`, on the device of the model.
+
+    Args:
+        done: hears of the images of each batch.
+    """
     device = next(model.parameters()).device
-    return torch.cat([model.scores(batch.to(device)) for batch in images.split(BATCH)])
+    found = []
+    for batch in images.split(BATCH):
+        found.append(model.scores(batch.to(device)))
+        done(len(batch))
+    return torch.cat(found)
 
 
 def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
@@ -45,16 +61,18 @@ def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
     return centre_crop(torch.from_numpy(images), augmentation.crop).float() / 255
 
 
-def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
+def crop_scores(
+    model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True, done: Done = unheard
+) -> Tensor:
     """Scores of each of the crops, or of the middle one alone, `[crops, N, n]`."""
     pixels, size = torch.from_numpy(images), augmentation.crop
     places = crop_places(images.shape[-1], size)[: None if many else 1]
-    return torch.stack([scores(model, pixels[..., y : y + size, x : x + size].float() / 255) for y, x in places])
+    return torch.stack([scores(model, pixels[..., y : y + size, x : x + size].float() / 255, done) for y, x in places])
 
 
-def evaluate(models: Sequence[Classifier], dataset: Dataset, augmentation: CropParams) -> Outcome:
+def evaluate(models: Sequence[Classifier], dataset: Dataset, augmentation: CropParams, done: Done = unheard) -> Outcome:
     """Test errors of all replicas; of capsules also where the votes for classes go, and pictures of that."""
-    errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in models])
+    errors = stack_replicas([classification_errors(model, dataset, augmentation, done=done) for model in models])
     numbers: dict[str, Any] = {"test": nest(errors, ["metric"], "value")}
     arrays: dict[str, NDArray[Any]] = {}
     capsules = [model for model in models if isinstance(model, MatrixCapsules)]
@@ -87,7 +105,7 @@ def _examples(model: Classifier, pixels: Tensor, labels: NDArray[np.int64], righ
 
 
 def classification_errors(
-    model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
+    model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True, done: Done = unheard
 ) -> pd.DataFrame:
     """Shares of test images that are misclassified, columns metric and value: by the middle crop, in all and for every
     value of every factor known, and, with `many_crops`, by activations averaged over 13 crops.
@@ -95,7 +113,7 @@ def classification_errors(
     Capsules' activations are averaged, as the document has it; of networks with logits, probabilities are.
     """
     images, labels = dataset.part("test")
-    each = crop_scores(model, images, augmentation, many_crops)
+    each = crop_scores(model, images, augmentation, many_crops, done)
     wrong = (each[0].argmax(-1).cpu().numpy() != labels).astype(float)
     rows = [("centre", wrong.mean())]
     if many_crops:

@@ -77,6 +77,17 @@ def test_errors_by_crops_and_by_factor_are_counted() -> None:
         assert table[f"azimuth-{azimuth}"] == pytest.approx(1 - right[azimuths == azimuth].mean())
 
 
+def test_whoever_watches_hears_of_every_crop_of_every_image() -> None:
+    dataset, model = squares(), Brightness()
+    images = len(dataset.split["test"])
+    heard: list[int] = []
+    classification_errors(model, dataset, CROP, done=heard.append)
+    assert sum(heard) == 13 * images
+    heard.clear()
+    classification_errors(model, dataset, CROP, many_crops=False, done=heard.append)
+    assert sum(heard) == images
+
+
 def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:
     model = Brightness()
     images, labels = torch.full((2, 1, 4, 4), 0.6), torch.tensor([1, 0])
@@ -102,7 +113,10 @@ def test_a_loss_that_ends_protects_nobody() -> None:
     """Its own gradient is 0 and moves no pixel; through cross-entropy of its logits the network falls all the same."""
     model, images, labels = Sure(), torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
     assert torch.equal(attacked(model, images, labels, 0.2, Attack(1, targeted=False)), images)
-    table = white_box(model, images, labels, [0.0, 0.2], 2).set_index(["method", "kind", "epsilon"]).sort_index()
+    heard: list[int] = []
+    found = white_box(model, images, labels, [0.0, 0.2], 2, heard.append)
+    assert sum(heard) == len(found) == 8
+    table = found.set_index(["method", "kind", "epsilon"]).sort_index()
     for method in ("FGSM", "BIM"):
         assert table.loc[(method, "general", 0.2), ["value", "own_loss"]].tolist() == [0.0, 1.0]
         assert table.loc[(method, "general", 0.0), ["value", "own_loss"]].tolist() == [1.0, 1.0]
