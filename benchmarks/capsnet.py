@@ -12,10 +12,11 @@ from torch import Tensor
 from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
 from benchmarks.training import Step
-from pipeline.inference.predictive_coding import Objective, forward_pass, step
 from pipeline.learning.recording import recorded
-from pipeline.models.capsnet import CapsNet
-from pipeline.params import CapsNetRun, load_params
+from pipeline.params import load_params
+from pipeline.systems.capsnet.inference.predictive_coding import Objective, forward_pass, step
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.settings import CapsNetRun
 
 PARAMS = Path(__file__).parents[1] / "profiles" / "paper" / "params.yaml"
 IMAGE, BATCH, INFERRED = 28, 128, 1000
@@ -42,12 +43,12 @@ def network(step: Step) -> CapsNet:
 def convolutions(step: Step) -> Callable[[], object]:
     """Forward and backward of the two convolutions alone, with the ReLU between them."""
     net, images = network(step), step.images[0]
-    outputs = net.second(net.features(images))
+    outputs = net.second(net.feature_maps(images))
     gradient = torch.randn_like(outputs)
     parameters = [*net.first.parameters(), *net.second.parameters()]
 
     def take(pixels: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        found = torch.autograd.grad(net.second(net.features(pixels)), parameters, gradient)
+        found = torch.autograd.grad(net.second(net.feature_maps(pixels)), parameters, gradient)
         return {str(place): each for place, each in enumerate(found)}, {}
 
     launched = recorded(take, step.device)  # as the step that is compared with it
@@ -65,7 +66,7 @@ def inference_step(net: CapsNet, images: Tensor) -> Callable[[], object]:
 
 def second_convolution(net: CapsNet, images: Tensor) -> Callable[[], object]:
     """What of that nothing can spare: the second convolution, and its derivative by what it sees."""
-    features = net.features(images).detach().requires_grad_()
+    features = net.feature_maps(images).detach().requires_grad_()
     gradient = torch.randn_like(net.second(features))
     return lambda: torch.autograd.grad(net.second(features), features, gradient)
 

@@ -13,7 +13,7 @@ import torch
 from pyro.infer import TraceEnum_ELBO
 from torch import Tensor
 
-from pipeline.models.generative import GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
 def relaxed_presence(logits: Tensor, temperature: float) -> dist.Logistic:

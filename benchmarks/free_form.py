@@ -21,13 +21,15 @@ from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
 from pipeline.data.datasets import load_dataset
 from pipeline.errors import UserError
-from pipeline.inference.analytic_bound import pack
-from pipeline.inference.engines import Climbed, climb
-from pipeline.inference.free_form import Optimised, optimise
-from pipeline.inference.methods import Task
 from pipeline.learning.runs import load_run
-from pipeline.models.generative import GenerativeModel
-from pipeline.params import AdamEngine, Engine, GaussNewtonEngine, GenerativeRun, LBFGSEngine, load_params
+from pipeline.params import load_params
+from pipeline.systems.generative.inference.analytic_bound import pack
+from pipeline.systems.generative.inference.engines import Climbed, climb
+from pipeline.systems.generative.inference.free_form import Optimised, optimise
+from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import GenerativeRun
 
 RUNS = ("capsules-mnist", "capsules-digits")
 """Trained runs to look for, the first one first."""

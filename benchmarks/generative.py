@@ -16,12 +16,13 @@ from benchmarks.enumerated import EnumeratedModel
 from benchmarks.machine import Budget, Works, in_turn, paired_ratio
 from benchmarks.renderer import Renderer, by_operator, largest_made, render_plainly, warps_bytes
 from benchmarks.rows import Mark, Row, allowance, duration, rate
-from pipeline.layers.hierarchy import join
 from pipeline.layers.rendering import render
 from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
-from pipeline.models.generative import Capsules, GenerativeModel
-from pipeline.params import GenerativeModelParams, GenerativeRun, load_params
+from pipeline.params import load_params
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,8 +10,9 @@ from benchmarks.capsnet import PARAMS
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration
 from benchmarks.training import Step
-from pipeline.models.matrix_capsules import MatrixCapsules, RoutedCapsules
-from pipeline.params import MatrixCapsulesRun, load_params
+from pipeline.params import load_params
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 
 BATCH, QUICK_BATCH = 64, 2
 PEER_MS = {2: 226.0, 3: 304.0}

@@ -26,9 +26,9 @@ from benchmarks.generative import IMAGE, ROOT, paper_sizes
 from benchmarks.machine import Budget
 from benchmarks.rows import Mark, Row, allowance, duration
 from pipeline.learning import gradient
-from pipeline.models.generative import GenerativeModel
-from pipeline.params import AugmentationParams, TrainingParams
-from pipeline.resume import Checkpoint
+from pipeline.learning.checkpoints import Checkpoint
+from pipeline.learning.settings import AugmentationParams, TrainingParams
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.tracking import Store, TrackedRun
 
 IMAGES, VALIDATION, BATCH = 1200, 237, 64

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
-from pipeline.regression.architectures import Decision, build_architecture
-from pipeline.regression.expectation_maximisation import Problems
+from pipeline.systems.regression.model.architectures import Decision, build_architecture
+from pipeline.systems.regression.model.expectation_maximisation import Problems
 
 EXAMPLES, FEATURES, CLASSES = 50_000, 196, 10
 SIZES = (1, 2, 4, 8, 16)

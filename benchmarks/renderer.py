@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import pixel_centres
-from pipeline.params import GenerativeModelParams
+from pipeline.systems.generative.settings import GenerativeModelParams
 
 Renderer = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """Templates `[P, 2, h, w]`, poses `[B, P, 6]`, presences `[B, P]` and a picture's side: pictures `[B, S, S]`."""

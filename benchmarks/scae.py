@@ -11,7 +11,8 @@ from benchmarks.generative import PEER_MS, operations
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
 from benchmarks.training import Step
-from pipeline.params import SCAERun, load_params
+from pipeline.params import load_params
+from pipeline.systems.scae.settings import SCAERun
 
 PARAMS = Path(__file__).parents[1] / "profiles" / "paper" / "params.yaml"
 IMAGE, BATCH = 40, 128

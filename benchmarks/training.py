@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
+from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import Recorded, recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
-from pipeline.models import Model, build_model
 from pipeline.params import Run
+from pipeline.systems import build_model
 
 CLASSES = 10
 

@@ -20,8 +20,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from pipeline.drawing import style  # noqa: E402
 from pipeline.files import write_bytes  # noqa: E402
-from pipeline.reports import style  # noqa: E402
 
 WIDTH, HEIGHT = 1.08, 0.62
 """Size of a box, in inches."""

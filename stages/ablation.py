@@ -10,31 +10,27 @@ from stages.workspace import stage
 def main(condition: str) -> None:
     """Train and test CONDITION, an entry of `ablation` in params.yaml."""
     with stage("ablation", condition) as workspace:
-        from pipeline.compute import choose_device
         from pipeline.learning.runs import of_kind, train_run, trained_models
-        from pipeline.learning.variation import ablated
-        from pipeline.models.matrix_capsules import MatrixCapsules
-        from pipeline.params import MatrixCapsulesRun
-        from pipeline.studies.ablation import outcome
+        from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+        from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
+        from pipeline.systems.matrix_capsules.studies.ablation import ablated, outcome
         from pipeline.tracking import Part
 
         study = workspace.params.ablation[condition]
         run = workspace.params.runs[study.run]
         assert isinstance(run, MatrixCapsulesRun)  # params.yaml was checked
-        settings = ablated(run, study)
-        device = choose_device(workspace.params.device)
+        run = ablated(run, study)
+        setup = workspace.training_setup(workspace.choose_device())
         dataset, digest = workspace.open_dataset(run.dataset)
-        part = Part(workspace.run, condition)
-        trained = train_run(settings, dataset, digest, device, workspace.resume_folder(), part, condition)
-        models = of_kind(MatrixCapsules, trained_models(settings, dataset.images.shape[-1], trained, device))
-        found = outcome(models, trained, dataset, settings.augmentation)
-        provenance = workspace.provenance(
+        trained = train_run(setup, run, dataset, digest, Part(workspace.run, condition), condition)
+        models = of_kind(MatrixCapsules, trained_models(setup, run, dataset.images.shape[-1], trained))
+        workspace.write(
+            outcome(models, trained, dataset, run),
             dataset_label=dataset.label,
             data_sha256=digest,
-            seeds=range(run.seed, run.seed + study.replicas),
-            epochs=float(trained.history.groupby("replica")["epoch"].max().mean()),
+            seeds=run.seeds,
+            epochs=trained.epochs,
         )
-        workspace.write_outcome(found, "ablation", provenance)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,17 @@ from stages.workspace import stage
 def main(study: str) -> None:
     """Attack the trained networks of STUDY, an entry of `attack` in params.yaml."""
     with stage("attack", study) as workspace:
-        from pipeline.compute import choose_device
+        from pipeline.classification.adversarial import outcome
+        from pipeline.classification.classifier import Classifier
         from pipeline.errors import UserError
-        from pipeline.models.classifier import Classifier
-        from pipeline.params import CropParams
-        from pipeline.studies.adversarial import outcome
+        from pipeline.learning.settings import CropParams
 
         params, settings = workspace.params, workspace.params.attack[study]
         capsules, cnn = params.runs[settings.capsules], params.runs[settings.cnn]
         assert isinstance(capsules.augmentation, CropParams)  # params.yaml was checked
         if capsules.dataset != cnn.dataset or capsules.augmentation != cnn.augmentation:
             raise UserError(f"attack.{study}: both networks must see the same images (dataset, augmentation)")
-        device = choose_device(params.device)
+        device = workspace.choose_device()
         dataset, digest = workspace.open_dataset(capsules.dataset)
         workspace.run.log_dataset(capsules.dataset, dataset.label, digest)
         size = dataset.images.shape[-1]
@@ -29,12 +28,7 @@ def main(study: str) -> None:
             workspace.trained_models(name, Classifier, size, device) for name in (settings.capsules, settings.cnn)
         )
         found = outcome(attacked, beside, dataset, settings, capsules.augmentation, workspace.label)
-        provenance = workspace.provenance(
-            dataset_label=dataset.label,
-            data_sha256=digest,
-            seeds=range(capsules.seed, capsules.seed + capsules.replicas),
-        )
-        workspace.write_outcome(found, "attack", provenance)
+        workspace.write(found, dataset_label=dataset.label, data_sha256=digest, seeds=capsules.seeds)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from stages.workspace import stage
 def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
-        from pipeline.reports.figures import write_figures
-        from pipeline.reports.results import Results
+        from pipeline.page.figures import write_figures
+        from pipeline.results.reading import Results
 
-        results = Results(workspace.metrics_folder, workspace.arrays_folder)
+        results = Results(workspace.records_folder, workspace.arrays_folder)
         written = write_figures(workspace.figures_folder, results, workspace.params)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")

@@ -12,16 +12,15 @@ def main(study: str) -> None:
     with stage("infer", study) as workspace:
         from tqdm import tqdm
 
-        from pipeline.compute import choose_device
         from pipeline.errors import UserError
-        from pipeline.models.capsnet import CapsNet
-        from pipeline.studies.iterative_inference import sparsity_of_inference
+        from pipeline.systems.capsnet.model.capsnet import CapsNet
+        from pipeline.systems.capsnet.studies.iterative_inference import sparsity_of_inference
 
         settings = workspace.params.infer[study]
-        trained = workspace.params.runs[settings.run]
-        device = choose_device(workspace.params.device)
-        dataset, digest = workspace.open_dataset(trained.dataset)
-        workspace.run.log_dataset(trained.dataset, dataset.label, digest)
+        run = workspace.params.runs[settings.run]
+        device = workspace.choose_device()
+        dataset, digest = workspace.open_dataset(run.dataset)
+        workspace.run.log_dataset(run.dataset, dataset.label, digest)
         models = workspace.trained_models(settings.run, CapsNet, dataset.images.shape[-1], device)
 
         def bar(steps: range) -> range:
@@ -31,13 +30,7 @@ def main(study: str) -> None:
             outcome = sparsity_of_inference(models, dataset, settings, device, bar)
         except ValueError as error:
             raise UserError(f"{study}: {error}") from None
-
-        provenance = workspace.provenance(
-            dataset_label=dataset.label,
-            data_sha256=digest,
-            seeds=range(trained.seed, trained.seed + trained.replicas),
-        )
-        workspace.write_outcome(outcome, "inference", provenance)
+        workspace.write(outcome, dataset_label=dataset.label, data_sha256=digest, seeds=run.seeds)
 
 
 if __name__ == "__main__":

@@ -12,33 +12,32 @@ def main(study: str) -> None:
     with stage("posterior", study) as workspace:
         from collections.abc import Collection
 
-        import pandas as pd
-
-        from pipeline.compute import choose_device
-        from pipeline.files import write_json, write_text
         from pipeline.learning.replicas import Stacked
         from pipeline.learning.runs import of_kind, train_run, trained_models
-        from pipeline.models.generative import GenerativeModel
-        from pipeline.params import GenerativeRun, Run
-        from pipeline.studies import posteriors
-        from pipeline.studies.summary import flat, nest, spread, stack_replicas
+        from pipeline.results.spread import stack_replicas
+        from pipeline.systems.generative.model.generative_model import GenerativeModel
+        from pipeline.systems.generative.settings import GenerativeRun
+        from pipeline.systems.generative.studies import posteriors
         from pipeline.tracking import Part
 
         params = workspace.params
         settings = params.posterior[study]
         run = params.runs[settings.run]
-        assert isinstance(run, GenerativeRun)  # other parameters are refused
-        device = choose_device(params.device)
+        assert isinstance(run, GenerativeRun)  # params.yaml was checked
+        device = workspace.choose_device()
+        setup = workspace.training_setup(device)
         dataset, digest = workspace.open_dataset(run.dataset)
         size = dataset.images.shape[-1]
         delta = workspace.trained_models(settings.run, GenerativeModel, size, device)[: settings.replicas]
         sds = [posteriors.choose_sds(model, dataset.part("validation")[0], settings, device) for model in delta]
         begin = [posteriors.with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
 
-        def trained(guide: str, changed: Run, start: Stacked | None, frozen: Collection[str]) -> list[GenerativeModel]:
-            title, resume, part = f"{workspace.label}, {guide}", workspace.resume_folder(), Part(workspace.run, guide)
-            found = train_run(changed, dataset, digest, device, resume, part, title, start, frozen)
-            return of_kind(GenerativeModel, trained_models(changed, size, found, device))
+        def trained(
+            guide: str, changed: GenerativeRun, start: Stacked | None, frozen: Collection[str]
+        ) -> list[GenerativeModel]:
+            title, part = f"{workspace.label}, {guide}", Part(workspace.run, guide)
+            found = train_run(setup, changed, dataset, digest, part, title, start, frozen)
+            return of_kind(GenerativeModel, trained_models(setup, changed, size, found))
 
         refined, scratch = posteriors.refined(run, settings), posteriors.scratch(run, settings)
         models = {
@@ -46,29 +45,21 @@ def main(study: str) -> None:
             "refined": trained("refined", refined, posteriors.stack_models(begin), begin[0].generative_names()),
             "scratch": trained("scratch", scratch, None, ()),
         }
-
-        def measured(guide: str) -> pd.DataFrame:
-            tables = [
-                posteriors.measure_guide(model, dataset, settings, params.evaluate, device) for model in models[guide]
-            ]
-            return stack_replicas(tables).assign(guide=guide)
-
-        table = pd.concat([measured(guide) for guide in models])
-        metrics = {
-            "guide": nest(table, ["guide", "metric"], "value"),
-            "delta_sd": {"parts": spread(part for part, _ in sds), "objects": spread(of for _, of in sds)},
-            "provenance": [
-                workspace.provenance(
-                    dataset_label=dataset.label,
-                    data_sha256=digest,
-                    seeds=range(run.seed, run.seed + settings.replicas),
-                    epochs=settings.epochs,
-                )
-            ],
+        tables = {
+            guide: stack_replicas(
+                [posteriors.measure_guide(model, dataset, settings, params.evaluate, device) for model in each]
+            )
+            for guide, each in models.items()
         }
-        write_text(workspace.metrics_path("posterior", study, ".csv"), table.to_csv(index=False, float_format="%.7g"))
-        write_json(workspace.metrics_path("posterior", study), metrics)
-        workspace.run.log_metrics(flat(metrics), step=settings.epochs)
+        settings_trained = {"refined": refined.model_dump(mode="json"), "scratch": scratch.model_dump(mode="json")}
+        workspace.write(
+            posteriors.outcome(tables, sds, settings_trained),
+            step=settings.epochs,
+            dataset_label=dataset.label,
+            data_sha256=digest,
+            seeds=range(run.seed, run.seed + settings.replicas),
+            epochs=settings.epochs,
+        )
 
 
 if __name__ == "__main__":

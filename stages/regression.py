@@ -10,71 +10,27 @@ from stages.workspace import stage
 def main(name: str) -> None:
     """Run NAME, an entry of `regression` in params.yaml, on its data set."""
     with stage("regression", name) as workspace:
-        from collections.abc import Iterable
-
-        from tqdm import tqdm
-
-        from pipeline.compute import choose_device, prepare
+        from pipeline.compute import prepare
         from pipeline.data.datasets import PARTS
         from pipeline.errors import UserError
-        from pipeline.params import (
-            ConvergenceStudy,
-            DistortedStudy,
-            ExactnessStudy,
-            GridStudy,
-            OnlineStudy,
-            RidgeStudy,
-            SizesStudy,
-        )
-        from pipeline.regression.fits import checkpoints_in
-        from pipeline.regression.inputs import build_inputs
-        from pipeline.regression.studies import (
-            convergence,
-            distorted,
-            exactness,
-            grid,
-            online,
-            ridge,
-            sizes,
-            starts,
-        )
+        from pipeline.systems.regression.model.fits import checkpoints_in
+        from pipeline.systems.regression.model.inputs import build_inputs
+        from pipeline.systems.regression.studies import Extras, run_study
 
         study = workspace.params.regression[name]
-        device = choose_device(workspace.params.device)
+        device = workspace.choose_device()
         prepare(device)
         dataset, digest = workspace.open_dataset(study.dataset)
         workspace.run.log_dataset(study.dataset, dataset.label, digest)
         inputs = build_inputs(dataset, study.features, device)
         images = {part: dataset.part(part)[0] for part in PARTS}
-        keep_at = checkpoints_in(workspace.resume_folder(), data=digest, features=study.features, device=device.type)
-
-        def bar(items: Iterable[int], unit: str = "batch") -> Iterable[int]:
-            return tqdm(items, desc=workspace.label, unit=unit)
-
+        common = {"data": digest, "features": study.features, "device": device.type}
+        keep_at = checkpoints_in(workspace.checkpoint_folder(), workspace.own_code(), **common)
         try:
-            match study:
-                case GridStudy():
-                    cells = lambda items: tqdm(items, desc=workspace.label, unit="fit")  # noqa: E731
-                    outcome = grid.run(inputs, images, study, keep_at, cells)
-                case ConvergenceStudy():
-                    outcome = convergence.run(inputs, study)
-                case ExactnessStudy():
-                    outcome = exactness.run(inputs, study, keep_at)
-                case OnlineStudy():
-                    outcome = online.run(inputs, study)
-                case RidgeStudy():
-                    outcome = ridge.run(inputs, study, keep_at)
-                case SizesStudy():
-                    outcome = sizes.run(inputs, study, keep_at)
-                case DistortedStudy():
-                    outcome = distorted.run(inputs, images["train"], study, keep_at, bar)
-                case _:
-                    outcome = starts.run(inputs, study)
+            outcome = run_study(inputs, study, Extras(images, keep_at, workspace.label))
         except ValueError as error:
             raise UserError(f"{name}: {error}") from None
-
-        provenance = workspace.provenance(dataset_label=dataset.label, data_sha256=digest)
-        workspace.write_outcome(outcome, study.study, provenance)
+        workspace.write(outcome, dataset_label=dataset.label, data_sha256=digest)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ def main() -> None:
     """Write what the executed stages of the current profile measured, beside the papers' figures."""
     with stage("tables") as workspace:
         from pipeline.files import write_json, write_text
-        from pipeline.reports.claims import load_claims
-        from pipeline.reports.figures import Written, draw_all
-        from pipeline.reports.page import build_page, load_figures
-        from pipeline.reports.results import Results
-        from pipeline.reports.scorecard import build_scorecard
-        from pipeline.reports.tables import build_tables, write_tables
+        from pipeline.page.figures import Written, draw_all
+        from pipeline.page.page import build_page, load_figures
+        from pipeline.page.scorecard import build_scorecard
+        from pipeline.page.tables import build_tables, write_tables
+        from pipeline.results.claims import load_claims
+        from pipeline.results.reading import Results
 
-        results, params = Results(workspace.metrics_folder, workspace.arrays_folder), workspace.params
+        results, params = Results(workspace.records_folder, workspace.arrays_folder), workspace.params
         written, claims = Written(), load_claims()
         tables = build_tables(results, params, written)
         rows = build_scorecard(claims, results, params)

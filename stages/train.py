@@ -10,35 +10,24 @@ from stages.workspace import stage
 def main(run: str) -> None:
     """Train RUN, an entry of `runs` in params.yaml, from its preprocessed data set."""
     with stage("train", run) as workspace:
-        from pipeline.compute import choose_device
-        from pipeline.files import write_json
         from pipeline.learning.runs import WEIGHTS, save_run, train_run
-        from pipeline.learning.summary import summarise, write_history
+        from pipeline.learning.summary import outcome
 
         settings = workspace.params.runs[run]
         dataset, digest = workspace.open_dataset(settings.dataset)
-
-        trained = train_run(
-            settings,
-            dataset,
-            digest,
-            choose_device(workspace.params.device),
-            workspace.resume_folder(),
-            workspace.run,
-            workspace.label,
-        )
-        size = dataset.images.shape[-1]
-        save_run(workspace.model_folder(run), run, settings, size, digest, trained)
-        provenance = workspace.provenance(
+        setup = workspace.training_setup(workspace.choose_device())
+        trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label)
+        size, folder = dataset.images.shape[-1], workspace.model_folder(run)
+        save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
+        workspace.write(
+            outcome(trained, setup.build(settings, size)),
+            step=int(trained.history["epoch"].max()),
             dataset_label=dataset.label,
             data_sha256=digest,
-            seeds=range(settings.seed, settings.seed + settings.replicas),
-            epochs=float(trained.history.groupby("replica")["epoch"].max().mean()),
+            seeds=settings.seeds,
+            epochs=trained.epochs,
         )
-        summary = summarise(trained, settings, size, provenance)
-        write_history(workspace.metrics_path("train", run, ".csv"), trained.history)
-        write_json(workspace.metrics_path("train", run), summary)
-        workspace.run.log_artifact(workspace.model_folder(run) / WEIGHTS, "weights")
+        workspace.run.log_artifact(folder / WEIGHTS, "weights")
 
 
 if __name__ == "__main__":

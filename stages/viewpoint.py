@@ -10,36 +10,29 @@ from stages.workspace import stage
 def main(study: str) -> None:
     """Train both networks of STUDY, an entry of `viewpoint` in params.yaml, on familiar viewpoints and match them."""
     with stage("viewpoint", study) as workspace:
-        from pipeline.compute import choose_device
+        from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
         from pipeline.learning.runs import train_run
-        from pipeline.learning.variation import viewed
-        from pipeline.studies.viewpoint_matching import errors, familiar_views, outcome
         from pipeline.tracking import Part
 
         params, settings = workspace.params, workspace.params.viewpoint[study]
-        device = choose_device(params.device)
+        setup = workspace.training_setup(workspace.choose_device())
         dataset, digest = workspace.open_dataset(settings.dataset)
         views = familiar_views(dataset, settings.axis)
-        curves = {}
+        curves, trained = {}, {}
         for network, name in (("capsules", settings.capsules), ("cnn", settings.cnn)):
-            trained = train_run(
-                viewed(params.runs[name], settings),
-                views.dataset,
-                f"{digest} {settings.axis}",
-                device,
-                workspace.resume_folder(),
-                Part(workspace.run, network),
-                f"{study}, {network}",
-                watched=views.watched,
-            )
-            curves[network] = errors(trained.history)
-        provenance = workspace.provenance(
+            run = viewed(params.runs[name], settings)
+            data, title = f"{digest} {settings.axis}", f"{study}, {network}"
+            part = Part(workspace.run, network)
+            history = train_run(setup, run, views.dataset, data, part, title, watched=views.watched).history
+            curves[network], trained[network] = errors(history), run.model_dump(mode="json")
+        seed = params.runs[settings.capsules].seed
+        workspace.write(
+            outcome(curves["capsules"], curves["cnn"], trained),
             dataset_label=dataset.label,
             data_sha256=digest,
-            seeds=range(params.runs[settings.capsules].seed, params.runs[settings.capsules].seed + settings.replicas),
+            seeds=range(seed, seed + settings.replicas),
             epochs=float(settings.epochs),
         )
-        workspace.write_outcome(outcome(curves["capsules"], curves["cnn"]), "viewpoint", provenance)
 
 
 if __name__ == "__main__":

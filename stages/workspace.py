@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
 from pipeline.params import Params, ParamsError, load_params
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     import torch
 
     from pipeline.data.datasets import Dataset
-    from pipeline.learning.runs import AnyModel
-    from pipeline.outcome import Outcome
+    from pipeline.learning.runs import AnyModel, Setup
+    from pipeline.results.outcome import Outcome, Places
 
 HASH_LENGTH = 12
+CODE_ROOT = Path(__file__).resolve().parents[1]
+"""The folder of the library's own code."""
 EXPERIMENT_PATIENCE = 60.0  # seconds for MLflow, where DVC deletes what the stage ran in
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -73,104 +76,6 @@ def tracking_store(home: Path) -> Store | None:
     return Store(f"sqlite:///{home / 'mlflow.db'}", lock, home / "mlartifacts")
 
 
-def items(params: Params, name: str) -> list[str] | None:
-    """What a stage can be asked to work on; None for stages that take everything at once."""
-    match name:
-        case "download":
-            return sorted(params.sources)
-        case "preprocess":
-            return sorted(params.datasets)
-        case "train" | "evaluate":
-            return sorted(params.runs)
-        case "optimise":
-            return sorted(params.optimise)
-        case "posterior":
-            return sorted(params.posterior)
-        case "infer":
-            return sorted(params.infer)
-        case "sweep":
-            return [f"{run}-{angle:g}" for run in params.sweep.runs for angle in params.sweep.angles]
-        case "sensitivity":
-            return sorted(params.sensitivity.hyperparameters.model_dump())
-        case "regression":
-            return sorted(params.regression)
-        case "attention":
-            return sorted(params.attention)
-        case "ablation":
-            return sorted(params.ablation)
-        case "viewpoint":
-            return sorted(params.viewpoint)
-        case "attack":
-            return sorted(params.attack)
-    return None
-
-
-def parameters_of(params: Params, name: str, item: str | None) -> dict[str, Any]:
-    """The part of the parameters that a stage's item depends on; all of them where the stage takes everything."""
-    values = params.model_dump(mode="json")
-    if item is None:
-        return values
-
-    def run(key: str) -> dict[str, Any]:
-        return {"run": values["runs"][key], "dataset": values["datasets"][values["runs"][key]["dataset"]]}
-
-    def probe(*keys: str) -> dict[str, Any]:
-        return {key: values["evaluate"][key] for key in keys}
-
-    match name:
-        case "download":
-            return {"source": item}
-        case "preprocess":
-            return {"dataset": values["datasets"][item]}
-        case "train":
-            return run(item)
-        case "evaluate":
-            return {**run(item), "evaluate": values["evaluate"], "failures": values["failures"]}
-        case "optimise":
-            study = values["optimise"][item]
-            return {**run(study["run"]), "optimise": study, "evaluate": probe("probe_images", "probe_strengths")}
-        case "posterior":
-            study = values["posterior"][item]
-            probes = probe("probe_images", "probe_strengths", "seed")
-            return {**run(study["run"]), "posterior": study, "evaluate": probes}
-        case "infer":
-            study = values["infer"][item]
-            return {**run(study["run"]), "infer": study}
-        case "sweep":
-            key, angle = next(
-                (key, angle)
-                for key in values["sweep"]["runs"]
-                for angle in values["sweep"]["angles"]
-                if f"{key}-{angle:g}" == item
-            )
-            sweep = {"angle": angle} | {name: values["sweep"][name] for name in ("replicas", "training_share")}
-            return {
-                **run(key),
-                "sweep": sweep,
-                "evaluate": probe("probe_images", "probe_strengths", "seed"),
-                "failures": {name: values["failures"][name] for name in values["failures"] if name != "turns"},
-            }
-        case "sensitivity":
-            study = values["sensitivity"]
-            return {
-                **run(study["run"]),
-                "sensitivity": {**study, "hyperparameters": {item: study["hyperparameters"][item]}},
-                "evaluate": probe("probe_images", "probe_strengths", "seed"),
-            }
-        case "regression":
-            study = values["regression"][item]
-            return {"regression": study, "dataset": values["datasets"][study["dataset"]]}
-        case "attention":
-            return {"attention": values["attention"][item]}
-        case "ablation":
-            study = values["ablation"][item]
-            return {**run(study["run"]), "ablation": study}
-        case "viewpoint" | "attack":
-            study = values[name][item]
-            return {"capsules": run(study["capsules"]), "cnn": run(study["cnn"]), name: study}
-    return values
-
-
 @dataclass
 class Workspace:
     """One stage at work on one item.
@@ -179,6 +84,7 @@ class Workspace:
         root: the repository's folder; every path below lies in it.
         home: the repository that keeps what outlives a stage (tracked runs, checkpoints): `root`, but in an experiment
             that DVC runs in a temporary copy, the repository which that copy was made of.
+        graph: what every item depends on.
         commit: Git's commit, or "unknown".
         dirty: whether files differed from it, other than those that stages themselves write.
     """
@@ -188,6 +94,7 @@ class Workspace:
     root: Path
     home: Path
     params: Params
+    graph: Graph
     run: TrackedRun
     commit: str
     dirty: bool
@@ -214,6 +121,35 @@ class Workspace:
         path = self.dataset_path(name)
         return load_dataset(path), sha256(path)
 
+    def choose_device(self) -> torch.device:
+        """The device that the parameters ask for.
+
+        Raises:
+            DeviceError: it is not there.
+        """
+        from pipeline.compute import choose_device
+
+        return choose_device(self.params.device)
+
+    def training_setup(self, device: torch.device) -> Setup:
+        """What this stage's trainings share."""
+        from pipeline.learning.runs import Setup
+        from pipeline.systems import build_model
+
+        return Setup(build_model, device, self.checkpoint_folder(), self.training_code)
+
+    def training_code(self, variant: str) -> str:
+        """A hash of the code that trains runs of a variant."""
+        from pipeline.learning.checkpoints import code_fingerprint
+
+        return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
+
+    def own_code(self) -> str:
+        """A hash of the library's code that this item depends on."""
+        from pipeline.learning.checkpoints import code_fingerprint
+
+        return code_fingerprint(CODE_ROOT, self.graph.item(self.name, self.item).code)
+
     def trained_models(self, run: str, kind: type[AnyModel], image_size: int, device: torch.device) -> list[AnyModel]:
         """The models of a trained run, one per replica, all of one kind.
 
@@ -222,8 +158,10 @@ class Workspace:
             TypeError: they are of another kind; checked parameters rule that out.
         """
         from pipeline.learning.runs import load_run, of_kind
+        from pipeline.systems import build_model
 
-        return of_kind(kind, load_run(self.model_folder(run), run, self.params.runs[run], image_size, device))
+        settings = self.params.runs[run]
+        return of_kind(kind, load_run(build_model, self.model_folder(run), run, settings, image_size, device))
 
     # Where files lie. Folders are made by whoever writes into them.
 
@@ -238,10 +176,6 @@ class Workspace:
     def model_folder(self, run: str) -> Path:
         """`weights.safetensors` and `model.json` of a trained run."""
         return self.root / "models" / run
-
-    def results_folder(self, stage: str, item: str) -> Path:
-        """Arrays that figures are drawn from."""
-        return self.arrays_folder / stage / item
 
     @property
     def arrays_folder(self) -> Path:
@@ -266,18 +200,31 @@ class Workspace:
         return self.reports_folder / "tables"
 
     @property
-    def metrics_folder(self) -> Path:
-        return self.reports_folder / "metrics"
+    def records_folder(self) -> Path:
+        """What the stages measured, with the settings that made it: `<stage>/<item>.json` and `.csv`."""
+        return self.reports_folder / "results"
 
-    def metrics_path(self, stage: str, item: str | None = None, suffix: str = ".json") -> Path:
-        """Numbers (`.json`) or the table per replica (`.csv`) of a stage's item."""
-        if item is None:
-            return self.metrics_folder / f"{stage}{suffix}"
-        return self.metrics_folder / stage / f"{item}{suffix}"
+    @property
+    def places(self) -> Places:
+        """Where the parts of this item's result lie."""
+        from pipeline.results.outcome import Places
 
-    def resume_folder(self) -> Path:
+        assert self.item is not None
+        name = Path(self.name) / self.item
+        return Places(
+            record=self.records_folder / f"{name}.json",
+            table=self.records_folder / f"{name}.csv",
+            metrics=self.reports_folder / "metrics" / f"{name}.json",
+            arrays=self.arrays_folder / name,
+        )
+
+    def checkpoint_folder(self) -> Path:
         """Checkpoints in mid-training, one folder per fingerprint. Outside what DVC deletes before a stage runs."""
         return self.home / ".cache" / "resume"
+
+    def settings(self) -> dict[str, Any]:
+        """The part of the parameters that this item depends on, in their own shape."""
+        return self.graph.settings(self.name, self.item, self.params.model_dump(mode="json"))
 
     def provenance(
         self,
@@ -286,17 +233,14 @@ class Workspace:
         data_sha256: str | None = None,
         seeds: Sequence[int] = (),
         epochs: float | None = None,
-        parameters: Any = None,
     ) -> dict[str, Any]:
         """Where a result comes from, to be stored with it (in a list under `provenance`).
 
         Args:
             dataset_label: the data as people call it, with "stand-in" and the like where so.
             epochs: passes over the data behind the result (a mean where replicas differ).
-            parameters: what `params_hash` covers; by default the parameters this item depends on.
         """
-        if parameters is None:
-            parameters = parameters_of(self.params, self.name, self.item)
+        settings = self.settings()
         return {
             "stage": self.name,
             "item": self.item,
@@ -305,7 +249,8 @@ class Workspace:
             "data_sha256": data_sha256,
             "commit": self.commit,
             "dirty": self.dirty,
-            "params_hash": params_hash(parameters),
+            "params_hash": params_hash(settings),
+            "settings": settings,
             "device": self.device,
             "seeds": [int(seed) for seed in seeds],
             "epochs": epochs,
@@ -314,25 +259,21 @@ class Workspace:
             "tracking_run": self.run.id,
         }
 
-    def write_outcome(self, outcome: Outcome, kind: str, provenance: dict[str, Any]) -> None:
-        """Write what a study found: numbers, table and arrays of this item of the stage; track the numbers.
+    def write(self, outcome: Outcome, *, step: int = 0, **provenance: Any) -> None:
+        """Write what the stage found with its provenance, and track the numbers.
 
         Args:
-            kind: of the study, kept with the numbers.
-        """
-        from pipeline.files import write_arrays, write_json, write_text
-        from pipeline.studies.summary import flat
+            step: that tracking files the numbers under.
+            provenance: as for `provenance`.
 
-        assert self.item is not None
-        numbers = {"study": kind, **outcome.numbers, "provenance": [provenance]}
-        table = outcome.table.to_csv(index=False, float_format="%.7g")
-        write_text(self.metrics_path(self.name, self.item, ".csv"), table)
-        write_json(self.metrics_path(self.name, self.item), numbers)
-        folder = self.results_folder(self.name, self.item)
-        folder.mkdir(parents=True, exist_ok=True)  # DVC wants it, empty for studies without arrays
-        if outcome.arrays:
-            write_arrays(folder / "examples.npz", outcome.arrays)
-        self.run.log_metrics(flat(numbers), step=0)
+        Raises:
+            FileWriteError, NotFiniteError: as `write_outcome`.
+        """
+        from pipeline.results.outcome import write_outcome
+        from pipeline.results.spread import flat
+
+        write_outcome(self.places, outcome, self.provenance(**provenance))
+        self.run.log_metrics(flat(outcome.numbers), step=step)
 
     @property
     def device(self) -> str:
@@ -358,13 +299,15 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         root = find_root() if root is None else root.resolve()
         home = Path(os.environ.get("DVC_ROOT") or root).resolve() if "DVC_STAGE" in os.environ else root
         params = load_params(root / "params.yaml")
-        _check_item(params, name, item)
+        graph = Graph.load(root)
+        _check_item(graph, name, item)
         chain = starters()
         label = _label(name, item)
         with only_copy(root / ".cache" / "locks" / f"{label}.lock", label), dying_with(chain):
             commit, dirty = git_state(root)
-            run = _open_run(params, name, item, home, commit, dirty, chain[-1] if chain else None)
-            workspace = Workspace(name, item, root, home, params, run, commit, dirty)
+            settings = graph.settings(name, item, params.model_dump(mode="json"))
+            run = _open_run(params.profile, settings, name, item, home, commit, dirty, chain[-1] if chain else None)
+            workspace = Workspace(name, item, root, home, params, graph, run, commit, dirty)
             patience = 0.0 if home == root else EXPERIMENT_PATIENCE
             try:
                 yield workspace
@@ -423,28 +366,33 @@ def _label(name: str, item: str | None) -> str:
     return name if item is None else f"{name}@{item}"
 
 
-def _check_item(params: Params, name: str, item: str | None) -> None:
-    known = items(params, name)
-    if known is None:
+def _check_item(graph: Graph, name: str, item: str | None) -> None:
+    known = [each for each in graph.items[name] if each is not None]
+    if item in graph.items[name]:
         return
-    if item is None or item not in known:
-        what = "needs an item" if item is None else f"has no '{item}'"
-        raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(known) or 'none'}")
+    what = "needs an item" if item is None else f"has no '{item}'"
+    raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(sorted(known)) or 'none'}")
 
 
 def _open_run(
-    params: Params, name: str, item: str | None, home: Path, commit: str, dirty: bool, starter: Any
+    profile: str,
+    settings: dict[str, Any],
+    name: str,
+    item: str | None,
+    home: Path,
+    commit: str,
+    dirty: bool,
+    starter: Any,
 ) -> TrackedRun:
-    parameters = parameters_of(params, name, item)
     tags: dict[str, Any] = {
         "stage": name,
         "item": item or "",
-        "profile": params.profile,
+        "profile": profile,
         "commit": commit,
         "mlflow.source.git.commit": commit,
         "mlflow.source.name": f"stages.{name}",
         "dirty": dirty,
-        "params_hash": params_hash(parameters),
+        "params_hash": params_hash(settings),
     }
     experiment = os.environ.get("DVC_EXP_NAME")
     if experiment:
@@ -456,9 +404,9 @@ def _open_run(
         group = Group(f"{platform.node()}-{starter.id}-{starter.born}", title)
     return TrackedRun(
         tracking_folder(home),
-        experiment=f"capsules/{params.profile}",
+        experiment=f"capsules/{profile}",
         name=_label(name, item),
-        params=parameters,
+        params=settings,
         tags=tags,
         group=group,
         store=tracking_store(home),

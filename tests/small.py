@@ -9,20 +9,16 @@ import numpy as np
 import yaml
 
 from pipeline.data.datasets import Dataset, save_dataset
-from pipeline.params import (
-    AugmentationParams,
-    CapsNetRun,
-    CNNRun,
-    CropParams,
-    EvaluateParams,
-    FailureParams,
-    GenerativeRun,
-    MatrixCapsulesRun,
-    Run,
-    SCAERun,
-    TrainingParams,
-    VAERun,
-)  # fmt: skip
+from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
+from pipeline.params import Run
+from pipeline.probes.settings import EvaluateParams
+from pipeline.systems.capsnet.settings import CapsNetRun
+from pipeline.systems.cnn.settings import CNNRun
+from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.studies.settings import FailureParams
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
+from pipeline.systems.scae.settings import SCAERun
+from pipeline.systems.vae.settings import VAERun  # fmt: skip
 
 SIZE = 12
 """Pixels a side of the small images."""

@@ -29,8 +29,8 @@ from pipeline.layers.rendering import render
 from pipeline.learning.gradient import Trained
 from pipeline.learning.replicas import Replicas
 from pipeline.learning.runs import save_run
-from pipeline.models import build_model
 from pipeline.params import load_params
+from pipeline.systems import build_model
 
 ROOT = Path(__file__).parents[1]
 ASKED = {"name", "value", "unit", "limit", "share_of_limit", "reference", "ratio"}

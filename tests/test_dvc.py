@@ -339,10 +339,10 @@ def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone) -> None:
         finally:
             path.write_text(content)
 
-    vae = touched("pipeline/models/vae.py")
+    vae = touched("pipeline/systems/vae/model.py")
     assert vae == {f"train@{VAE}", f"evaluate@{VAE}", *(f"sweep@{run}-45" for run in (CAPSULES, SCAE, VAE))}
-    assert touched("pipeline/reports/figures.py") == {"figures", "tables"}
+    assert touched("pipeline/page/figures.py") == {"figures", "tables"}
     assert touched("stages/train.py") == {f"train@{run}" for run in RUNS}
-    assert touched("pipeline/inference/free_form.py") == {f"optimise@{CAPSULES}"}
+    assert touched("pipeline/systems/generative/inference/free_form.py") == {f"optimise@{CAPSULES}"}
     assert touched("pipeline/data/sources.py") == {"download@digits", "download@toys"}
     assert touched("pipeline/tracking/run.py") == set(), "how runs are recorded changes no result"

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from pipeline.learning.variation import varied_model
 
 from pipeline.errors import UserError
-from pipeline.learning.variation import varied_model
-from pipeline.models.generative import GenerativeModel
-from pipeline.params import GenerativeModelParams, Params, ParamsError, load_params, parse_params
+from pipeline.params import Params, ParamsError, load_params, parse_params
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import GenerativeModelParams
 
 ROOT = Path(__file__).parents[1]
 PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))

@@ -23,12 +23,12 @@ from tqdm import tqdm
 from pipeline.data import warps
 from pipeline.errors import UserError
 from pipeline.layers.images import centre_crop, crops
+from pipeline.learning.checkpoints import Checkpoint
+from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
-from pipeline.models import Model
-from pipeline.params import AugmentationParams, CropParams, TrainingParams
-from pipeline.resume import Checkpoint
+from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
 
 _VALIDATION_SEED = 2**31 - 1
 
@@ -53,6 +53,11 @@ class Trained:
     history: pd.DataFrame
     best_epoch: list[int]
     seconds: float
+
+    @property
+    def epochs(self) -> float:
+        """Epochs trained, the mean over replicas."""
+        return float(self.history.groupby("replica")["epoch"].max().mean())
 
 
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]

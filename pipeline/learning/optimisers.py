@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, Optimizer
 
-from pipeline.params import TrainingParams
+from pipeline.learning.settings import TrainingParams
 
 
 class RMSProp(Optimizer):

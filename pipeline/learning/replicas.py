@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from pipeline.models import Model
+from pipeline.learning.model import Model
 
 Stacked = dict[str, Tensor]
 """Tensors by parameter name, `[n, ...]`: first the replica."""

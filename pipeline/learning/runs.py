@@ -1,8 +1,9 @@
-"""A run from its parameters to trained weights, and back from the weights to models."""
+"""A run from its settings to trained weights, and back from the weights to models."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,71 +11,86 @@ import torch
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
-from pipeline.errors import UserError
 from pipeline.files import json_sha256, write_json
+from pipeline.learning.checkpoints import Checkpoint, fingerprint
 from pipeline.learning.gradient import Labelled, Trained, group_replicas, train
+from pipeline.learning.model import Model
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
-from pipeline.models import Model, build_model
-from pipeline.params import CapsNetRun, CNNRun, CropParams, MatrixCapsulesRun, Run
-from pipeline.resume import Checkpoint, code_fingerprint, fingerprint
-from pipeline.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
+from pipeline.learning.settings import RunSettings
+from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.tracking import Part, TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
+BuildModel = Callable[[RunSettings, int], Model]
+"""Makes a fresh model of a run for square images of so many pixels a side (`systems.build_model`)."""
+
 WEIGHTS = "weights.safetensors"
 
-_CODE = ("compute", "data", "layers", "learning", "models")
+
+@dataclass(frozen=True)
+class Setup:
+    """What the trainings of one stage share.
+
+    Attributes:
+        build: makes models.
+        device: they are trained on.
+        checkpoints: the folder of checkpoints in mid-training.
+        code: a hash of the code that trains a run of a variant; a checkpoint of other code is not continued.
+    """
+
+    build: BuildModel
+    device: torch.device
+    checkpoints: Path
+    code: Callable[[str], str]
 
 
 def train_run(
-    run: Run,
+    setup: Setup,
+    run: RunSettings,
     dataset: Dataset,
     data_sha256: str,
-    device: torch.device,
-    resume_folder: Path,
     tracked: TrackedRun | Part,
     title: str = "train",
     start: Stacked | None = None,
     frozen: Collection[str] = (),
     watched: Mapping[str, Labelled] | None = None,
 ) -> Trained:
-    """Train all replicas of a run, going on from a checkpoint where an equal training was cut.
+    """Train all replicas of a run, continuing from a checkpoint where an equal training was interrupted.
 
     Args:
         data_sha256: of the data set's file, part of what a checkpoint depends on.
-        resume_folder: where checkpoints lie.
-        tracked: told of the data set and of every epoch; it continues the run that wrote a checkpoint found, unless
+        tracked: records the data set and every epoch; it continues the run that wrote a checkpoint found, unless
             something was logged already.
         start: values `[replicas, ...]` to begin at in place of a fresh model's; of any of the parameters.
         frozen: names of parameters that are not trained.
         watched: images and classes, out of the data set, that the model is measured on after every epoch, by name.
 
     Raises:
-        UserError: the data set has more classes than the network, or other channels, or images smaller than the crop.
+        UserError: the data set does not fit the model: classes, channels, or images smaller than the crop.
         DivergedError: training produced a number that is not finite.
         CheckpointError: a checkpoint is damaged.
     """
-    prepare(device)
-    _check_fits(run, dataset)
-    image_size = dataset.images.shape[-1]
+    prepare(setup.device)
+    _, channels, image_size, _ = dataset.images.shape
+    run.check_fits(channels, image_size, int(dataset.labels.max()) + 1)
     depends = {
         "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),
         "data": data_sha256,
-        "device": device.type,
-        "code": code_fingerprint(*_CODE),
+        "device": setup.device.type,
+        "code": setup.code(run.variant),
         "torch": torch.__version__,
     }
     if watched:
         depends["watched"] = sorted(watched)
-    seeds = _seeds(run)
-    groups = group_replicas(len(seeds), device, _build(run, image_size).stackable)
+    seeds = run.seeds
+    groups = group_replicas(len(seeds), setup.device, setup.build(run, image_size).stackable)
 
     def checkpoint_of(group: list[int]) -> Checkpoint:
         of_group = {**depends, "seeds": [seeds[place] for place in group]}
         if start or frozen:
             of_group |= {"start": tensors_sha256(take_rows(start or {}, group)), "frozen": sorted(frozen)}
-        return Checkpoint(resume_folder, fingerprint(**of_group))
+        return Checkpoint(setup.checkpoints, fingerprint(**of_group))
 
     checkpoints = [checkpoint_of(group) for group in groups]
     any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
@@ -88,13 +104,13 @@ def train_run(
             tracked.log_metrics(values, step=int(row["epoch"]))
 
     return train(
-        lambda: _build(run, image_size),
+        lambda: setup.build(run, image_size),
         run.training,
         run.augmentation,
         dataset.part("train"),
         dataset.part("validation"),
         seeds,
-        device,
+        setup.device,
         groups,
         checkpoints,
         on_epoch,
@@ -105,30 +121,9 @@ def train_run(
     )
 
 
-def _check_fits(run: Run, dataset: Dataset) -> None:
-    """Raise UserError where a network cannot learn from a data set."""
-    last, (_, channels, size, _) = int(dataset.labels.max()), dataset.images.shape
-    if isinstance(run, CapsNetRun | MatrixCapsulesRun | CNNRun) and run.model.classes <= last:
-        raise UserError(f"model.classes is {run.model.classes}: {run.dataset} has classes up to {last}")
-    if isinstance(run, MatrixCapsulesRun | CNNRun):
-        if run.model.views != channels:
-            raise UserError(f"model.views is {run.model.views}: images of {run.dataset} have {channels} channels")
-        if run.augmentation.crop > size:
-            raise UserError(f"augmentation.crop is {run.augmentation.crop} pixels: {run.dataset} has {size}x{size}")
-
-
-def seen_size(run: Run, image_size: int) -> int:
-    """Pixels a side of what a run's model sees of images of `image_size` pixels a side."""
-    return run.augmentation.crop if isinstance(run.augmentation, CropParams) else image_size
-
-
-def _build(run: Run, image_size: int) -> Model:
-    return build_model(run, seen_size(run, image_size))
-
-
-def trained_models(run: Run, image_size: int, trained: Trained, device: torch.device) -> list[Model]:
+def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
     """The models of a training that just ended, one per replica, ready for evaluation."""
-    return _replicas(run, _build(run, image_size).to(device), trained.parameters)
+    return _replicas(run, setup.build(run, image_size).to(setup.device), trained.parameters)
 
 
 def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
@@ -145,41 +140,39 @@ def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
     return found
 
 
-def _replicas(run: Run, skeleton: Model, parameters: Stacked) -> list[Model]:
+def _replicas(run: RunSettings, skeleton: Model, parameters: Stacked) -> list[Model]:
     return [load_replica(skeleton, parameters, index) for index in range(run.replicas)]
 
 
-def _seeds(run: Run) -> list[int]:
-    """One seed per replica."""
-    return list(range(run.seed, run.seed + run.replicas))
-
-
-def _identity(name: str, run: Run, image_size: int) -> dict[str, Any]:
+def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
     """What the weights of a run are known by."""
     return {
         "run": name,
         "variant": run.variant,
         "image_size": image_size,
-        "seeds": _seeds(run),
+        "seeds": run.seeds,
         "model": json_sha256(run.model.model_dump(mode="json"))[:16],
     }
 
 
-def save_run(folder: Path, name: str, run: Run, image_size: int, data_sha256: str, trained: Trained) -> None:
-    """Write a trained run's weights, all replicas in one file, and a summary for people.
+def save_run(
+    folder: Path, name: str, run: RunSettings, image_size: int, data_sha256: str, code: str, trained: Trained
+) -> None:
+    """Write a trained run's weights, all replicas in one file, and `model.json`, which says what made them.
 
-    The summary names the data set's file: what is measured with the weights on that data depends on both.
+    It names the settings, the data set's file and the code, so that the folder stands for all three: whoever depends on
+    the folder depends on what the weights were trained with, even where other code gives the same weights.
     """
     identity = _identity(name, run, image_size)
     save_tensors(folder / WEIGHTS, trained.parameters, identity)
+    made_by = {"settings": run.model_dump(mode="json"), "data_sha256": data_sha256, "code": code}
     shapes = {key: list(value.shape[1:]) for key, value in trained.parameters.items()}
-    write_json(
-        folder / "model.json",
-        {**identity, "data_sha256": data_sha256, "best_epoch": trained.best_epoch, "shapes": shapes},
-    )
+    write_json(folder / "model.json", {**identity, **made_by, "best_epoch": trained.best_epoch, "shapes": shapes})
 
 
-def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.device) -> list[Model]:
+def load_run(
+    build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
+) -> list[Model]:
     """The trained models of a run, one per replica, ready for evaluation.
 
     Raises:
@@ -188,7 +181,7 @@ def load_run(folder: Path, name: str, run: Run, image_size: int, device: torch.d
     prepare(device)
     path = folder / WEIGHTS
     parameters, _ = load_tensors(path, _identity(name, run, image_size), device)
-    skeleton = _build(run, image_size).to(device)
+    skeleton = build(run, image_size).to(device)
     expected = {key: value.shape for key, value in skeleton.named_parameters()}
     if expected != {key: value.shape[1:] for key, value in parameters.items()}:
         raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")

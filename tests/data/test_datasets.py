@@ -19,20 +19,14 @@ from scipy.io import savemat
 from sklearn.datasets import load_digits
 
 from pipeline.data import cifar, toys
-from pipeline.data.datasets import (
-    PARTS,
-    Dataset,
-    DatasetError,
-    build_affnist,
-    build_dataset,
-    load_dataset,
-    save_dataset,
-)
+from pipeline.data.affnist import build_affnist
+from pipeline.data.building import build_dataset
+from pipeline.data.datasets import PARTS, Dataset, DatasetError, load_dataset, save_dataset
 from pipeline.data.formats import FormatError
+from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import fetch
 from pipeline.data.viewpoints import ViewpointError, split_viewpoints
 from pipeline.files import FileWriteError
-from pipeline.params import DatasetParams
 
 RANDOM = np.random.default_rng(0)
 TRAIN, TEST = 60, 20

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from pipeline.data import sources
+from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import SOURCES, DownloadError, Source, fetch
 from pipeline.files import FileWriteError, sha256
-from pipeline.params import DatasetParams, Params
+from pipeline.params import Params
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

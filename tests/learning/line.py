@@ -9,9 +9,9 @@ import torch
 from small import STILL, training
 from torch import Generator, Tensor, nn
 
+from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import Trained, train
-from pipeline.models import Model
-from pipeline.resume import Checkpoint
+from pipeline.learning.model import Model
 
 
 class Line(Model):

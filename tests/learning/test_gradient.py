@@ -14,10 +14,10 @@ from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
 from pipeline.data import warps
 from pipeline.learning import gradient
+from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import DivergedError, Trained, augment, group_replicas, train
-from pipeline.models import build_model
-from pipeline.params import AugmentationParams, CropParams
-from pipeline.resume import Checkpoint
+from pipeline.learning.settings import AugmentationParams, CropParams
+from pipeline.systems import build_model
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from pipeline.learning import gradient
 from pipeline.learning.gradient import Trained, train
 from pipeline.learning.recording import Named, Recorded, Recording, Step
 from pipeline.learning.replicas import Replicas
-from pipeline.models import build_model
+from pipeline.systems import build_model
 
 VARIANTS = ["generative", "generative, any slot", "vae", "scae", "capsnet", "matrix_capsules", "cnn"]
 CROP = 10

@@ -14,8 +14,8 @@ from torch import Tensor
 from pipeline.learning import gradient
 from pipeline.learning.gradient import Trained, group_replicas, train
 from pipeline.learning.replicas import Replicas, clip, count_parameters, gradient_norms, load_replica
-from pipeline.models import build_model
-from pipeline.params import AugmentationParams
+from pipeline.learning.settings import AugmentationParams
+from pipeline.systems import build_model
 
 CPU = torch.device("cpu")
 

@@ -16,14 +16,14 @@ import torch
 from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
+from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import Trained, train
 from pipeline.learning.runs import WEIGHTS, load_run, of_kind, save_run, train_run
 from pipeline.learning.summary import summarise, write_history
-from pipeline.models import build_model
-from pipeline.models.vae import VAE
+from pipeline.learning.tensors import CheckpointError
 from pipeline.params import Run
-from pipeline.resume import Checkpoint
-from pipeline.tensors import CheckpointError
+from pipeline.systems import build_model
+from pipeline.systems.vae.model.vae import VAE
 from pipeline.tracking import TrackedRun
 from stages import train as train_stage
 
@@ -108,7 +108,7 @@ class TestForeignWeights:
         assert "seeds [3, 4] instead of [3, 4, 5, 6, 7]" in self.refused(folder, "mine", small_run("vae", replicas=5))
 
     def test_whose_tensors_do_not_fit(self, folder: Path) -> None:
-        from pipeline.tensors import load_tensors, save_tensors
+        from pipeline.learning.tensors import load_tensors, save_tensors
 
         tensors, header = load_tensors(folder / WEIGHTS, {})
         del tensors["encoder.1.bias"]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pipeline.learning.variation import SCHEDULE, ablated, swept, varied, viewed, with_epochs
 from small import small_params, small_run, training
 
-from pipeline.learning.variation import SCHEDULE, ablated, swept, varied, viewed, with_epochs
-from pipeline.params import AblationParams, GenerativeRun, SweepParams, ViewpointParams, parse_params
+from pipeline.classification.settings import ViewpointParams
+from pipeline.params import parse_params
+from pipeline.probes.settings import SweepParams
+from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.matrix_capsules.studies.settings import AblationParams
 
 
 @pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])

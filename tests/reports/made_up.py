@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 from small import small_run
 
-from pipeline.reports.results import Results
+from pipeline.results.reading import Results
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from made_up import Writer
 
+from pipeline.page.figures import draw_all, write_figures
+from pipeline.page.page import build_page, load_figures
+from pipeline.page.scorecard import build_scorecard
+from pipeline.page.tables import build_tables
 from pipeline.params import Params
-from pipeline.reports.claims import Claim, load_claims
-from pipeline.reports.figures import draw_all, write_figures
-from pipeline.reports.page import build_page, load_figures
-from pipeline.reports.scorecard import build_scorecard
-from pipeline.reports.tables import build_tables
+from pipeline.results.claims import Claim, load_claims
 
 
 def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None) -> str:

@@ -11,16 +11,16 @@ import pytest
 from made_up import Writer
 from small import ATTENTION
 
-from pipeline.attention import toy
-from pipeline.attention.studies import density, iterated, parsing
-from pipeline.outcome import Outcome
-from pipeline.params import DensityStudy, IteratedStudy, Params, ParsingStudy, ToyStudy, parse_params
-from pipeline.reports.attention_figures import attention_over_iterations, draw, parents_found
-from pipeline.reports.attention_tables import build
-from pipeline.reports.claims import load_claims
-from pipeline.reports.drawings import Written
-from pipeline.reports.scorecard import build_scorecard
-from pipeline.reports.style import to_bytes
+from pipeline.drawing.drawings import Written
+from pipeline.drawing.style import to_bytes
+from pipeline.page.scorecard import build_scorecard
+from pipeline.params import Params, parse_params
+from pipeline.results.claims import load_claims
+from pipeline.results.outcome import Outcome
+from pipeline.systems.attention.report.figures import attention_over_iterations, draw, parents_found
+from pipeline.systems.attention.report.tables import build
+from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
+from pipeline.systems.attention.studies import density, iterated, parsing, toy
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from headless import Browser, find_browser
 from made_up_report import Report
 
-from pipeline.reports.claims import load_claims
+from pipeline.results.claims import load_claims
 
 PROGRAM = find_browser()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium or Chrome is installed")

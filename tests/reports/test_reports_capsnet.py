@@ -11,14 +11,14 @@ import pytest
 from made_up import Writer, spread
 from small import INFER, small_run
 
+from pipeline.drawing.drawings import Written
+from pipeline.drawing.style import to_bytes
+from pipeline.page.scorecard import build_scorecard
 from pipeline.params import Params, parse_params
-from pipeline.reports.capsnet_001 import CONDITIONS, Condition, candidates, family, pairs, partner
-from pipeline.reports.capsnet_figures import draw
-from pipeline.reports.capsnet_tables import accuracies, sparsity
-from pipeline.reports.claims import load_claims
-from pipeline.reports.drawings import Written
-from pipeline.reports.scorecard import build_scorecard
-from pipeline.reports.style import to_bytes
+from pipeline.results.claims import load_claims
+from pipeline.systems.capsnet.report.claims import CONDITIONS, Condition, candidates, family, pairs, partner
+from pipeline.systems.capsnet.report.figures import draw
+from pipeline.systems.capsnet.report.tables import accuracies, sparsity
 
 RUNS = {
     "routed": {"iterations": 3, "reconstruction": "mean"},

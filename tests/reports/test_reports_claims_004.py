@@ -11,12 +11,12 @@ import pytest
 from made_up import Writer, spread
 from made_up_matrix import CONDITIONS, KINDS, SMALL, VOTES, with_matrix
 
+from pipeline.page.scorecard import build_scorecard, dataset_and_remarks
 from pipeline.params import Params, parse_params
-from pipeline.reports.attacks_004 import crossings
-from pipeline.reports.claims import load_claims
-from pipeline.reports.document_004 import MEASURES, TABLE_1
-from pipeline.reports.scorecard import build_scorecard, dataset_and_remarks
-from pipeline.reports.settings_004 import stands_for, trials
+from pipeline.results.claims import load_claims
+from pipeline.systems.matrix_capsules.report.attack_claims import crossings
+from pipeline.systems.matrix_capsules.report.claims import MEASURES, TABLE_1
+from pipeline.systems.matrix_capsules.report.runs import stands_for, trials
 
 ROWS = dict(zip(TABLE_1, CONDITIONS, strict=False))
 """By claim of Table 1, the ablation that answers it."""

@@ -15,11 +15,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from pipeline.drawing import pictures, style
+from pipeline.drawing.curves import in_order, name_of_test
+from pipeline.page.figures import Written, companions, draw_all, write_figures
 from pipeline.params import Params, parse_params
-from pipeline.reports import pictures, style
-from pipeline.reports.curves import in_order, name_of_test
-from pipeline.reports.figures import Written, companions, draw_all, write_figures
-from pipeline.reports.results import ResultError
+from pipeline.results.reading import ResultError
 
 ALL = {
     "accuracy-capsules-digits.svg",

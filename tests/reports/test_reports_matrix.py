@@ -12,15 +12,22 @@ from made_up import Writer
 from made_up_matrix import CONDITIONS, with_matrix
 from made_up_report import write_page
 
+from pipeline.drawing.drawings import Written
+from pipeline.drawing.style import to_bytes
+from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
-from pipeline.reports.drawings import Written
-from pipeline.reports.matrix_curves import by_factor, factors
-from pipeline.reports.matrix_figures import draw
-from pipeline.reports.matrix_pictures import attacked
-from pipeline.reports.matrix_pictures import votes as drawn_votes
-from pipeline.reports.matrix_tables import BUILDERS, attacks, conditions, errors, gradients, viewpoints
-from pipeline.reports.style import to_bytes
-from pipeline.reports.tables import build_tables
+from pipeline.systems.matrix_capsules.report.curves import by_factor, factors
+from pipeline.systems.matrix_capsules.report.figures import draw
+from pipeline.systems.matrix_capsules.report.pictures import attacked
+from pipeline.systems.matrix_capsules.report.pictures import votes as drawn_votes
+from pipeline.systems.matrix_capsules.report.tables import (
+    BUILDERS,
+    attacks,
+    conditions,
+    errors,
+    gradients,
+    viewpoints,
+)
 
 
 @pytest.fixture

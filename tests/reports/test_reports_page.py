@@ -13,12 +13,12 @@ import pytest
 from made_up import Writer
 from made_up_report import Report, write_page
 
+from pipeline.page.figures import Written, draw_all
+from pipeline.page.page import load_figures
+from pipeline.page.scorecard import MEASURES, VERDICTS
 from pipeline.params import Params
-from pipeline.reports.claims import load_claims
-from pipeline.reports.figures import Written, draw_all
-from pipeline.reports.page import load_figures
-from pipeline.reports.results import ResultError
-from pipeline.reports.scorecard import MEASURES, VERDICTS
+from pipeline.results.claims import load_claims
+from pipeline.results.reading import ResultError
 
 VOID = {"meta", "link", "input", "img", "br"}
 

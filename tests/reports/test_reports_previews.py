@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.data.datasets import Dataset
-from pipeline.reports.previews import preview
-from pipeline.reports.style import to_bytes
+from pipeline.drawing.previews import preview
+from pipeline.drawing.style import to_bytes
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from made_up import Writer, spread
 from made_up_regression import convergence_numbers, grid_numbers, with_regression, write_regression
 
+from pipeline.drawing.drawings import Written
+from pipeline.drawing.style import to_bytes
+from pipeline.page.scorecard import build_scorecard
 from pipeline.params import Params, parse_params
-from pipeline.reports.claims import load_claims
-from pipeline.reports.drawings import Written
-from pipeline.reports.regression_figures import draw
-from pipeline.reports.regression_tables import build
-from pipeline.reports.scorecard import build_scorecard
-from pipeline.reports.style import to_bytes
+from pipeline.results.claims import load_claims
+from pipeline.systems.regression.report.figures import draw
+from pipeline.systems.regression.report.tables import build
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from made_up import Writer, spread
 
 from pipeline.errors import UserError
-from pipeline.reports.results import Measured, ResultError
+from pipeline.results.reading import Measured, ResultError
 
 
 def test_what_was_not_executed_is_none(writer: Writer) -> None:

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from made_up import DATASET, TESTS, Writer, copies, equivariance, record, spread, with_scae
 
-from pipeline.params import Params, parse_params
-from pipeline.reports.claims import Claim, ClaimsError, load_claims
-from pipeline.reports.document_000 import falls
-from pipeline.reports.failures_000 import grows
-from pipeline.reports.findings import Finding
-from pipeline.reports.results import Measured, ResultError, merged_provenance
-from pipeline.reports.scorecard import (
+from pipeline.page.scorecard import (
     MEASURES,
     VERDICTS,
     Row,
@@ -24,7 +18,13 @@ from pipeline.reports.scorecard import (
     judge,
     tolerance,
 )
-from pipeline.reports.settings_000 import beyond_paper, candidates, swept
+from pipeline.params import Params, parse_params
+from pipeline.results.claims import Claim, ClaimsError, load_claims
+from pipeline.results.findings import Finding
+from pipeline.results.reading import Measured, ResultError, merged_provenance
+from pipeline.systems.generative.report.claims import falls
+from pipeline.systems.generative.report.failure_claims import grows
+from pipeline.systems.generative.report.runs import beyond_paper, candidates, swept
 
 MNIST = {"source": "mnist", "train": 50_000, "validation": 10_000, "test": 10_000}
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from made_up import Writer, made_up_values
 
-from pipeline.reports.claims import load_claims
-from pipeline.reports.scorecard import MEASURES
+from pipeline.page.scorecard import MEASURES
+from pipeline.results.claims import load_claims
 
 ROOT = Path(__file__).parents[2]
 

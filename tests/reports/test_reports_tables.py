@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from made_up import Writer, spread
 
+from pipeline.page.figures import Written
+from pipeline.page.tables import Table, build_tables, write_tables
+from pipeline.page.tables import spread as text_of
 from pipeline.params import Params, parse_params
-from pipeline.reports.figures import Written
-from pipeline.reports.tables import Table, build_tables, write_tables
-from pipeline.reports.tables import spread as text_of
 
 
 def tables(writer: Writer, params: Params) -> dict[str, Table]:

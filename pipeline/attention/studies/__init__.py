@@ -1,1 +1,0 @@
-"""Experiments on the top-down model: each takes settings and gives an `Outcome`."""

@@ -1,0 +1,1 @@
+"""Classifiers, and what is asked of every one of them."""

@@ -1,0 +1,109 @@
+"""Test errors of classifiers: from the middle of an image, and from many crops of it (document 004, section 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from pipeline.classification.classifier import Classifier
+from pipeline.data.datasets import Dataset
+from pipeline.layers.images import centre_crop
+from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.runs import of_kind
+from pipeline.learning.settings import CropParams
+from pipeline.progress import Progress, no_progress
+from pipeline.results.outcome import Outcome
+from pipeline.results.spread import nest, stack_replicas
+
+BATCH = 64
+
+
+def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
+    """Upper left corners of 13 crops: the middle first, then a grid of nine that spans the image, and four between."""
+    free = side - crop
+    ends, quarters = (0, free // 2, free), (free // 4, free - free // 4)
+    around = [(row, column) for row in ends for column in ends if (row, column) != (free // 2, free // 2)]
+    return [(free // 2, free // 2), *around, *((row, column) for row in quarters for column in quarters)]
+
+
+@torch.no_grad()
+def scores(model: Classifier, images: Tensor, progress: Progress = no_progress) -> Tensor:
+    """Of images `[N, C, s, s]` in [0, 1] of the size that the model sees: `[N, n]`, on the device of the model.
+
+    Args:
+        progress: called with the images of each batch.
+    """
+    device = next(model.parameters()).device
+    found = []
+    for batch in images.split(BATCH):
+        found.append(model.scores(batch.to(device)))
+        progress(len(batch))
+    return torch.cat(found)
+
+
+def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
+    """What a classifier is tested on: the middle of images `[N, C, S, S]`, in [0, 1]."""
+    return centre_crop(torch.from_numpy(images), augmentation.crop).float() / 255
+
+
+def crop_scores(
+    model: Classifier,
+    images: NDArray[np.uint8],
+    augmentation: CropParams,
+    many: bool = True,
+    progress: Progress = no_progress,
+) -> Tensor:
+    """Scores of each of the crops, or of the middle one alone, `[crops, N, n]`."""
+    pixels, size = torch.from_numpy(images), augmentation.crop
+    places = crop_places(images.shape[-1], size)[: None if many else 1]
+    return torch.stack(
+        [scores(model, pixels[..., y : y + size, x : x + size].float() / 255, progress) for y, x in places]
+    )
+
+
+def evaluate(inputs: EvaluationInputs) -> Outcome:
+    """Test errors of all replicas of a classifier of crops."""
+    models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
+    assert isinstance(augmentation, CropParams)  # params.yaml was checked
+    size = dataset.images.shape[-1]
+    crops = len(models) * len(crop_places(size, augmentation.crop))
+    with tqdm(total=crops * len(dataset.split["test"]), desc=inputs.title, unit="image") as bar:
+        errors = stack_replicas(
+            [classification_errors(model, dataset, augmentation, progress=bar.update) for model in models]
+        )
+    # By the columns that dvc.yaml plots of every evaluation.
+    table = errors.rename(columns={"metric": "test"})
+    table["accuracy"] = 1 - table.pop("value")
+    numbers: dict[str, Any] = {"test": nest(errors, ["metric"], "value")}
+    return Outcome("classification", table, numbers, ("test.centre", "test.crops"))
+
+
+def classification_errors(
+    model: Classifier,
+    dataset: Dataset,
+    augmentation: CropParams,
+    many_crops: bool = True,
+    progress: Progress = no_progress,
+) -> pd.DataFrame:
+    """Shares of test images that are misclassified, columns metric and value: by the middle crop, in all and for every
+    value of every factor known, and, with `many_crops`, by activations averaged over 13 crops.
+
+    Capsules' activations are averaged, as the document has it; of networks with logits, probabilities are.
+    """
+    images, labels = dataset.part("test")
+    each = crop_scores(model, images, augmentation, many_crops, progress)
+    wrong = (each[0].argmax(-1).cpu().numpy() != labels).astype(float)
+    rows = [("centre", wrong.mean())]
+    if many_crops:
+        voted = each.mean(0) if model.scores_are_activations else each.softmax(-1).mean(0)
+        rows.append(("crops", (voted.argmax(-1).cpu().numpy() != labels).mean()))
+    for factor, values in dataset.factors.items():
+        own = values[dataset.split["test"]]
+        rows += [(f"{factor}-{value}", wrong[own == value].mean()) for value in np.unique(own[own >= 0])]
+    return pd.DataFrame(rows, columns=["metric", "value"])

@@ -1,0 +1,54 @@
+"""Settings of what is asked of classifiers: attacks and novel viewpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Protocol, cast
+
+from pydantic import Field
+
+from pipeline.errors import UserError
+from pipeline.learning.settings import RunSettings
+from pipeline.settings import Name, Section
+
+
+class ClassifierModelParams(Protocol):
+    """What the settings of every classifier's model name."""
+
+    @property
+    def classes(self) -> int:
+        """Outputs."""
+        ...
+
+
+class ClassifierRun(RunSettings):
+    """A run of a classifier: a network that learns from labels."""
+
+    def check_fits(self, channels: int, size: int, classes: int) -> None:
+        """As `RunSettings.check_fits`; the network has an output for every class, too."""
+        super().check_fits(channels, size, classes)
+        outputs = cast("ClassifierModelParams", self.model).classes
+        if outputs < classes:
+            raise UserError(f"model.classes is {outputs}: {self.dataset} has classes up to {classes - 1}")
+
+
+class ViewpointParams(Section):
+    """Novel viewpoints with the matched protocol, document 004, section 5.1, Table 2."""
+
+    axis: Literal["azimuth", "elevation"] = Field(description="along which viewpoints are familiar or novel")
+    dataset: Name = Field(description="a key of `datasets` whose viewpoints are known")
+    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the familiar training images")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+
+
+class AttackParams(Section):
+    """Adversarial images, document 004, section 6."""
+
+    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn, with two replicas at least")
+    images: int = Field(ge=1, description="test images attacked (the first ones)")
+    epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        min_length=1, description="most that a pixel changes, images in [0, 1]"
+    )
+    steps: int = Field(ge=2, le=1000, description="of the basic iterative method")

@@ -1,0 +1,194 @@
+"""What each item of each stage depends on, read from `dvc.yaml`, which is the only list of it.
+
+DVC expands the same templates when it reproduces. This module expands them for the library's own use: the settings
+that a result carries, and the code that a checkpoint belongs to. Importing DVC for that would cost every stage half a
+second; a test holds both expansions against each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.errors import UserError
+
+NOT_A_SETTING = "device"
+"""A parameter that stages depend on and that is no setting of a result: provenance names the device that was used."""
+
+
+class GraphError(UserError):
+    """`dvc.yaml` is missing, malformed, or names a parameter that `params.yaml` does not have."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a stage, its templates filled in.
+
+    Attributes:
+        stage, name: as in `train@<name>`; `name` is None for a stage without items.
+        deps, outs: paths relative to the repository.
+        params: dotted names of parameters.
+    """
+
+    stage: str
+    name: str | None
+    command: str
+    deps: tuple[str, ...]
+    outs: tuple[str, ...]
+    params: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """As DVC writes it: `train@capsules-digits`."""
+        return self.stage if self.name is None else f"{self.stage}@{self.name}"
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The library's files and folders among the dependencies."""
+        return tuple(dep for dep in self.deps if dep.startswith("pipeline/"))
+
+
+class Graph:
+    """The items of all stages.
+
+    Args:
+        stages: the section `stages` of `dvc.yaml`.
+        values: the content of `params.yaml`.
+    """
+
+    def __init__(self, stages: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        self._stages, self._values = stages, values
+
+    @classmethod
+    def load(cls, root: Path) -> Graph:
+        """The graph of a repository.
+
+        Raises:
+            GraphError: `dvc.yaml` or `params.yaml` is missing or not YAML.
+        """
+        try:
+            contents = [
+                yaml.load((root / name).read_text(encoding="utf-8"), Loader=LOADER)
+                for name in ("dvc.yaml", "params.yaml")
+            ]
+        except (OSError, yaml.YAMLError) as error:
+            raise GraphError(f"cannot read the pipeline's stages: {error}") from None
+        return cls(contents[0]["stages"], contents[1])
+
+    @cached_property
+    def items(self) -> dict[str, dict[str | None, Item]]:
+        """All items by stage and name, in the order of the files."""
+        return {
+            stage: {name: self._item(stage, name, definition, scope) for name, definition, scope in self._expand(stage)}
+            for stage in self._stages
+        }
+
+    def item(self, stage: str, name: str | None) -> Item:
+        """One item.
+
+        Raises:
+            GraphError: there is none of that name.
+        """
+        try:
+            return self.items[stage][name]
+        except KeyError:
+            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}") from None
+
+    def upstream(self, item: Item) -> Iterator[Item]:
+        """The item itself and all whose outputs it depends on, directly or not; each once."""
+        seen, waiting = {item.label}, [item]
+        while waiting:
+            yield (current := waiting.pop())
+            for dep in current.deps:
+                for producer in self._producers(dep):
+                    if producer.label not in seen:
+                        seen.add(producer.label)
+                        waiting.append(producer)
+
+    def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of the parameters that an item depends on, directly or through what it reads.
+
+        Args:
+            values: all parameters; the part has their shape. What names an item of a matrix (the run and the angle of
+                a sweep) is there as `item`.
+        """
+        names = {param for item in self.upstream(self.item(stage, name)) for param in item.params}
+        part: dict[str, Any] = {}
+        if "matrix" in self._stages[stage]:
+            part["item"] = next(dict(scope["item"]) for each, _, scope in self._expand(stage) if each == name)
+        for dotted in sorted(names - {NOT_A_SETTING}):
+            *path, last = dotted.split(".")
+            target, source = part, values
+            for key in path:
+                target, source = target.setdefault(key, {}), source[key]
+            if not isinstance(target.get(last), dict):  # a section stays whole where a part of it was named, too
+                target[last] = source[last]
+        return part
+
+    def training_code(self, variant: str) -> tuple[str, ...]:
+        """The library's files that train a run of a variant, as `train` depends on them."""
+        _, definition, scope = next(entry for entry in self._expand("train") if entry[2]["item"]["variant"] == variant)
+        return self._item("train", None, definition, scope).code
+
+    def _producers(self, dep: str) -> list[Item]:
+        exact = self._by_output.get(dep)
+        if exact is not None:
+            return [exact]
+        return [item for out, item in self._by_output.items() if out.startswith(f"{dep}/") or dep.startswith(f"{out}/")]
+
+    @cached_property
+    def _by_output(self) -> dict[str, Item]:
+        return {out: item for items in self.items.values() for item in items.values() for out in item.outs}
+
+    def _expand(self, stage: str) -> Iterator[tuple[str | None, Mapping[str, Any], dict[str, Any]]]:
+        """Name, definition and template variables of each item of a stage."""
+        entry = self._stages[stage]
+        if "foreach" in entry:
+            values = self._value(entry["foreach"])
+            if isinstance(values, Mapping):
+                for key, value in values.items():
+                    yield str(key), entry["do"], {"key": key, "item": value}
+            else:
+                for value in values:
+                    yield str(value), entry["do"], {"item": value}
+        elif "matrix" in entry:
+            axes = {axis: self._value(values) for axis, values in entry["matrix"].items()}
+            for combination in itertools.product(*axes.values()):
+                yield "-".join(map(str, combination)), entry, {"item": dict(zip(axes, combination, strict=True))}
+        else:
+            yield None, entry, {}
+
+    def _item(self, stage: str, name: str | None, definition: Mapping[str, Any], scope: Mapping[str, Any]) -> Item:
+        def paths(*keys: str) -> tuple[str, ...]:
+            entries = [entry for key in keys for entry in definition.get(key, [])]
+            named = [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
+            return tuple(self._fill(each, scope) for each in named)
+
+        command = self._fill(definition["cmd"], scope)
+        return Item(stage, name, command, paths("deps"), paths("outs", "metrics", "plots"), paths("params"))
+
+    def _fill(self, template: str, scope: Mapping[str, Any]) -> str:
+        return re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), template)
+
+    def _value(self, entry: Any) -> Any:
+        found = re.fullmatch(r"\$\{([^}]+)\}", entry) if isinstance(entry, str) else None
+        return self._look_up(found[1], {}) if found else entry
+
+    def _look_up(self, dotted: str, scope: Mapping[str, Any]) -> Any:
+        value: Any = {**self._values, **scope}
+        for key in dotted.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                raise GraphError(f"dvc.yaml names ${{{dotted}}}, which params.yaml does not have")
+            value = value[key]
+        return value
+
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's loader where PyYAML has it: ten times as fast."""

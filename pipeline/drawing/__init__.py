@@ -1,0 +1,1 @@
+"""Style, tables and pictures that every system's report uses."""

@@ -1,0 +1,270 @@
+"""Figures made of lines: learning, accuracy over rotation, test-time optimisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from pipeline.drawing.style import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    TRAIN,
+    VALIDATION,
+    VERMILLION,
+    Look,
+    in_house_style,
+    look,
+    panels,
+)
+
+BOUND = "bound (nats per image)"
+LOSS = "loss (nats per image)"
+PIXEL_ERROR = "pixel error (per image)"
+ACCURACY = "accuracy (%)"
+PAPER_SEEDS = 5
+RING = 7.5
+"""Size of an open marker, in points."""
+CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
+
+
+def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str, dashes: Any = "-") -> None:
+    """Each replica of `table` as a thin line, and their mean as a thick one as far as all of them go."""
+    lines = table.pivot_table(index=x, columns="replica", values=y)
+    if lines.shape[1] > 1:
+        for replica in lines:
+            axes.plot(lines.index, lines[replica], color=colour, linewidth=0.6, alpha=0.55, linestyle=dashes)
+    common = lines.dropna()
+    axes.plot(common.index, common.mean(axis=1), color=colour, linestyle=dashes)
+
+
+def _frame(axes: Axes, table: pd.DataFrame, x: str, columns: Sequence[str]) -> None:
+    """Limit `y` to the values after the start: the first steps lie far off and would flatten the rest."""
+    settled = table[table[x] >= table[x].min() + 0.05 * (table[x].max() - table[x].min())]
+    values = settled[list(columns)].to_numpy(dtype=float)
+    low, high = np.nanmin(values), np.nanmax(values)
+    margin = 0.06 * (high - low) or 1.0
+    axes.set_ylim(low - margin, high + margin)
+
+
+@in_house_style
+def learning_curves(table: pd.DataFrame) -> Figure:
+    """The bound, or the loss of a model without one, and the pixel error over epochs.
+
+    Args:
+        table: columns replica, epoch, {train,validation}_bound (or _loss) and {train,validation}_pixel_error, one row
+            per replica and epoch.
+    """
+    figure, (left, right) = panels(2, 2.3)
+    objective = ("bound", BOUND) if "train_bound" in table else ("loss", LOSS)
+    for axes, (metric, label) in ((left, objective), (right, ("pixel_error", PIXEL_ERROR))):
+        columns = [f"train_{metric}", f"validation_{metric}"]
+        _thin_and_mean(axes, table, "epoch", columns[0], TRAIN)
+        _thin_and_mean(axes, table, "epoch", columns[1], VALIDATION, "--")
+        _frame(axes, table, "epoch", columns)
+        axes.set(xlabel="epoch", ylabel=label)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    handles = [
+        Line2D([], [], color=TRAIN, label="training"),
+        Line2D([], [], color=VALIDATION, linestyle="--", label="validation"),
+    ]
+    if len(table["replica"].unique()) > 1:
+        handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="one seed each (thick: mean)"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
+
+
+ENGINE_LOOKS: tuple[tuple[str, str], ...] = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))
+
+
+@in_house_style
+def optimisation_curves(table: pd.DataFrame) -> Figure:
+    """The bound against work, in gradient evaluations and in seconds: a colour and marker per engine, the narrowest and
+    the widest range of rotation.
+
+    Args:
+        table: columns replica, engine, angle (degrees), round, evaluations, seconds, bound; means over images.
+    """
+    angles = sorted({table["angle"].min(), table["angle"].max()})
+    engines = list(dict.fromkeys(table["engine"]))
+    dashes: list[Any] = ["-", (0, (4, 1.5))]
+    figure, axes = panels(2, 2.6, sharey=True)
+    for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False):
+        for angle, dash in zip(angles, dashes, strict=False):
+            chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
+            means = chosen.groupby("round")[["evaluations", "seconds", "bound"]].mean()
+            for each, x in zip(axes, ("evaluations", "seconds"), strict=True):
+                each.plot(
+                    means[x], means["bound"], color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2
+                )
+    axes[0].set(xscale="log", xlabel="gradient evaluations per image", ylabel=BOUND)
+    axes[1].set(xscale="log", xlabel="seconds for all images")
+    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
+    start = table[table["round"] == 0]["bound"]
+    low = start.mean() if len(start) else last.min()
+    axes[0].set_ylim(low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low))
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=3, label=engine)
+        for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False)
+    ]
+    handles += [
+        Line2D([], [], color=INK, linestyle=dash, label="upright" if angle == 0 else f"within ±{angle:g}°")
+        for angle, dash in zip(angles, dashes, strict=False)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), columnspacing=1.2)
+    return figure
+
+
+def _legend_columns(entries: int, most: int) -> int:
+    """One row where `most` entries fit into it, else rows of about the same length."""
+    return math.ceil(entries / math.ceil(entries / most))
+
+
+def _accuracy_axis(axes: Axes) -> None:
+    axes.set_ylim(0, 102)
+    axes.set_yticks(range(0, 101, 20))
+    axes.axhline(10, color=FAINT, linewidth=0.8, linestyle=":")
+
+
+def _ranges(axes: Axes, angles: Sequence[float], positions: Sequence[float]) -> None:
+    axes.set_xticks(positions, [name_of_test(f"rotated_{angle:g}") for angle in angles])
+
+
+@in_house_style
+def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
+    """Probe accuracy by test set: left the probe refit on equally warped images, beside the paper's, right the fixed.
+
+    Args:
+        table: columns features, protocol ("refit" or "fixed"), test ("rotated_<degrees>" or "affine"), mean, sd, n:
+            percent over n seeds.
+        paper: columns features, test, mean, sd: percent; Table 1 of document 000.
+    """
+    tests = in_order([*table["test"], *paper["test"]])
+    angles = [test for test in tests if test != "affine"]
+    position = {test: float(i) for i, test in enumerate(angles)} | {"affine": len(angles) + 0.25}
+    kinds = list(dict.fromkeys(table["features"]))
+    figure, axes = panels(2, 2.75, sharey=True)
+    titles = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
+    for each, (protocol, title) in zip(axes, titles.items(), strict=True):
+        for i, features in enumerate(kinds):
+            style, shift = look(features), 0.16 * (i - (len(kinds) - 1) / 2)
+            ours = table[(table["features"] == features) & (table["protocol"] == protocol)]
+            _with_intervals(each, ours, position, shift, style, filled=True)
+            if protocol == "refit":
+                theirs = paper[paper["features"] == features].assign(n=PAPER_SEEDS)
+                _with_intervals(each, theirs, position, shift, style, filled=False)
+        _accuracy_axis(each)
+        each.set_title(title)
+        each.set_xticks(
+            list(position.values()),
+            [name_of_test(test) for test in position],
+        )
+        each.set_xlim(-0.4, position["affine"] + 0.45)
+        each.set_xlabel("test images turned within, or warped affinely")
+        each.grid(False, axis="x")
+    axes[0].set_ylabel(ACCURACY)
+    handles = [
+        Line2D([], [], color=look(kind).colour, marker=look(kind).marker, label=f"{look(kind).label}, ours")
+        for kind in kinds
+    ]
+    if not paper.empty:
+        ring: Any = {"marker": "o", "markersize": RING, "markeredgewidth": 0.9, "markerfacecolor": "none"}
+        handles.append(Line2D([], [], color=INK, linestyle="none", label="open: the paper, MNIST", **ring))
+    handles.append(CHANCE)
+    ncols = _legend_columns(len(handles), 5)
+    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2, handletextpad=0.5)
+    return figure
+
+
+def in_order(tests: Sequence[str]) -> list[str]:
+    """Test names without repetitions: rotations by angle, the others after them."""
+    names = dict.fromkeys(tests)
+    turned = sorted((name for name in names if name.startswith("rotated_")), key=lambda name: float(name[8:]))
+    return [*turned, *(name for name in names if not name.startswith("rotated_"))]
+
+
+def name_of_test(test: str) -> str:
+    """A test set's name as people read it: "0°", "±45°", "affine"."""
+    if not test.startswith("rotated_"):
+        return test
+    angle = float(test.removeprefix("rotated_"))
+    return f"{'±' * (angle != 0)}{angle:g}°"
+
+
+def _with_intervals(
+    axes: Axes,
+    table: pd.DataFrame,
+    position: dict[str, float],
+    shift: float,
+    style: Look,
+    *,
+    filled: bool,
+) -> None:
+    """Means with their sd; rotations joined by a line, the affine test apart from it.
+
+    Open markers are larger than filled ones, so that one around the other is seen as two.
+    """
+    for turned in (True, False):
+        chosen = table[(table["test"] != "affine") == turned]
+        if chosen.empty:
+            continue
+        chosen = chosen.assign(x=chosen["test"].map(position)).sort_values("x")
+        axes.errorbar(
+            chosen["x"] + shift,
+            chosen["mean"],
+            yerr=chosen["sd"].where(chosen["n"] > 1),
+            color=style.colour,
+            marker=style.marker,
+            markersize=4 if filled else RING,
+            markeredgewidth=0.9,
+            markerfacecolor=style.colour if filled else "none",
+            linestyle="-" if turned and filled else "none",
+            linewidth=1.2,
+            elinewidth=0.8,
+            zorder=3 if filled else 4,
+        )
+
+
+@in_house_style
+def accuracy_over_training_range(table: pd.DataFrame) -> Figure:
+    """Probe accuracy after training and testing on rotations up to an angle, as the paper's Figure 4.
+
+    Args:
+        table: columns features, angle (degrees), mean, sd, n: percent over n seeds.
+    """
+    angles = sorted(table["angle"].unique())
+    figure, (axes,) = panels(1, 2.5, width=4.4)
+    kinds = list(dict.fromkeys(table["features"]))
+    for i, features in enumerate(kinds):
+        style, shift = look(features), 2.0 * (i - (len(kinds) - 1) / 2)
+        chosen = table[table["features"] == features].sort_values("angle")
+        axes.errorbar(
+            chosen["angle"] + shift,
+            chosen["mean"],
+            yerr=chosen["sd"].where(chosen["n"] > 1),
+            color=style.colour,
+            marker=style.marker,
+            linewidth=1.2,
+            elinewidth=0.8,
+        )
+    _accuracy_axis(axes)
+    _ranges(axes, angles, angles)
+    axes.set(xlabel="trained and tested on images turned within", ylabel=ACCURACY)
+    axes.grid(False, axis="x")
+    looks = [look(kind) for kind in kinds]
+    handles = [Line2D([], [], color=each.colour, marker=each.marker, label=each.label) for each in looks]
+    ncols = _legend_columns(len(kinds) + 1, 4)
+    figure.legend(handles=[*handles, CHANCE], loc="outside upper center", ncols=ncols, columnspacing=1.2)
+    return figure

@@ -1,0 +1,64 @@
+"""A figure with its words, and what a stage wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from matplotlib.figure import Figure
+
+from pipeline.drawing.style import Kind
+from pipeline.results.reading import Numbers, Record, Results
+
+Study = TypeVar("Study")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and its words. It is drawn when asked, so that the page can have the words of a figure on disk.
+
+    Attributes:
+        name: file name without its ending.
+        caption: one sentence that says what to look for.
+        alt: what is drawn, for readers who cannot see it.
+        records: provenance of every item drawn.
+    """
+
+    name: str
+    kind: Kind
+    figure: Callable[[], Figure]
+    title: str
+    caption: str
+    alt: str
+    records: list[Record]
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.{self.kind}"
+
+
+@dataclass
+class Written:
+    """What a stage wrote: its files, and the items that were not executed and so are not shown."""
+
+    files: list[Path] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def miss(self, item: str) -> None:
+        """Note an item that was not executed, once."""
+        if item not in self.missing:
+            self.missing.append(item)
+
+
+def executed(
+    results: Results, stage: str, studies: Mapping[str, Study], written: Written
+) -> Iterator[tuple[str, Study, Numbers]]:
+    """Name, parameters and numbers of the studies that a stage executed, in the parameters' order; others are noted."""
+    for name, study in studies.items():
+        numbers = results.numbers(stage, name)
+        if numbers is None:
+            written.miss(f"{stage}/{name}")
+        else:
+            yield name, study, numbers

@@ -1,0 +1,107 @@
+"""Figures made of images: rows of equal cells on one canvas, drawn pixel by pixel without smoothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from pipeline.drawing.style import WIDTH, in_house_style
+
+MOST_COLUMNS = 16
+_LABEL_WIDTH = 0.95  # inches kept for the words at the left of the rows
+
+
+def mosaic(rows: Sequence[np.ndarray], gap: int = 2) -> np.ndarray:
+    """One RGB picture of `rows`, each an array `[N, h, w]` (grey) or `[N, h, w, 3]`, values in [0, 1].
+
+    Cells take the size of the largest image; smaller ones are enlarged by a whole factor, repeated pixel by pixel, and
+    centred. Cells are `gap` pixels apart on white.
+    """
+    height = max(row.shape[1] for row in rows)
+    width = max(row.shape[2] for row in rows)
+    columns = max(len(row) for row in rows)
+    canvas = np.ones((len(rows) * (height + gap) - gap, columns * (width + gap) - gap, 3), dtype=np.float32)
+    for i, row in enumerate(rows):
+        for j, image in enumerate(np.clip(row, 0, 1)):
+            colour = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1)
+            factor = max(1, min(height // colour.shape[0], width // colour.shape[1]))
+            colour = colour.repeat(factor, axis=0).repeat(factor, axis=1)
+            top = i * (height + gap) + (height - colour.shape[0]) // 2
+            left = j * (width + gap) + (width - colour.shape[1]) // 2
+            canvas[top : top + colour.shape[0], left : left + colour.shape[1]] = colour
+    return canvas
+
+
+@in_house_style
+def image_rows(
+    rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | None = None, heading: str = ""
+) -> Figure:
+    """Labelled rows of images.
+
+    Args:
+        rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
+        columns: one heading per column.
+        heading: what the columns' headings say, such as "rotation (degrees)".
+    """
+    gap = 2
+    images = [row for _, row in rows]
+    picture = mosaic(images, gap)
+    cell_height = max(row.shape[1] for row in images) + gap
+    cell_width = max(row.shape[2] for row in images) + gap
+    count = max(len(row) for row in images)
+
+    # Few columns: cells no wider than this, so that an image does not fill half a page.
+    drawn = min(WIDTH - _LABEL_WIDTH, 0.75 * count)
+    height = drawn * picture.shape[0] / picture.shape[1]
+    figure = Figure(figsize=(drawn + _LABEL_WIDTH, height + (0.45 if columns else 0.1)))
+    axes = figure.subplots()
+    axes.imshow(picture, interpolation="nearest")
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.set_yticks([i * cell_height + (cell_height - gap) / 2 - 0.5 for i in range(len(rows))], [r for r, _ in rows])
+    axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=3)
+    if columns:
+        axes.set_xticks([j * cell_width + (cell_width - gap) / 2 - 0.5 for j in range(count)], list(columns))
+        axes.set_xlabel(heading, labelpad=4)
+        axes.xaxis.set_label_position("top")
+    else:
+        axes.set_xticks([])
+    return figure
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    """Indices of at most `most` of `count` things, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
+def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], most: int = 13) -> Figure:
+    """One digit turned: a column per angle, a row per view of it.
+
+    Args:
+        angles: `[N]` degrees.
+        rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
+        most: columns drawn; more angles than that are thinned evenly.
+    """
+    kept = _spread(len(angles), most)
+    headings = [f"{angle:.0f}°".replace("-", "\N{MINUS SIGN}") for angle in np.asarray(angles)[kept]]
+    return image_rows([(name, images[kept]) for name, images in rows], headings, "rotation of the input")
+
+
+def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
+    """Each part's template above its alpha channel, both `[P, h, w]` in [0, 1], at most 16 parts to a line."""
+    rows = []
+    for first in range(0, len(values), MOST_COLUMNS):
+        block = slice(first, first + MOST_COLUMNS)
+        suffix = f" {first + 1}-{min(first + MOST_COLUMNS, len(values))}" if len(values) > MOST_COLUMNS else ""
+        rows += [(f"template{suffix}", values[block]), (f"alpha{suffix}", alphas[block])]
+    numbers = None if len(values) > MOST_COLUMNS else [str(j + 1) for j in range(len(values))]
+    return image_rows(rows, numbers, "part")
+
+
+def samples(images: np.ndarray, most: int = 48) -> Figure:
+    """Samples `[K, h, w]` in [0, 1], sixteen to a line."""
+    images = images[:most]
+    lines = [images[first : first + MOST_COLUMNS] for first in range(0, len(images), MOST_COLUMNS)]
+    return image_rows([("samples" if i == 0 else "", line) for i, line in enumerate(lines)])

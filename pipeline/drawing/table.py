@@ -1,0 +1,104 @@
+"""A table in two forms, and how its cells are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from pipeline.results.reading import Measured, Numbers, Record, dataset_label, merged_provenance
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in two forms.
+
+    Attributes:
+        name: file name without its ending.
+        data: tidy, one measurement per row, units in the columns' names.
+        shown: the same as text, as people read it.
+        records: provenance of every item in it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    data: pd.DataFrame
+    shown: pd.DataFrame
+    records: list[Record]
+
+    def to_csv(self) -> str:
+        """The tidy form, with a column that names the tracked run of each row."""
+        return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+    def to_markdown(self) -> str:
+        """The readable form, with title, caption and sources."""
+        head = list(self.shown.columns)
+        lines = [f"# {self.title}", "", self.caption, "", _markdown_row(head), "|" + " --- |" * len(head)]
+        lines += [_markdown_row(values) for values in self.shown.itertuples(index=False)]
+        return "\n".join([*lines, "", f"Source: {sources(self.records)}.", ""])
+
+
+def sources(records: Sequence[Record]) -> str:
+    """The items a table or figure rests on, their data sets, tracked runs and commits, in one line."""
+    merged = merged_provenance(records)
+    parts = [", ".join(merged["items"]), dataset_label(records)]
+    if merged["tracking_runs"]:
+        parts.append(f"tracked as {', '.join(merged['tracking_runs'])}")
+    if merged["commit"]:
+        parts.append(f"commit {merged['commit']}")
+    return "; ".join(part for part in parts if part)
+
+
+def _markdown_row(values: Iterable[object]) -> str:
+    return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
+
+
+def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str:
+    """A mean with its sd, such as "93.1 ± 0.4"; without the sd where only one replica was measured."""
+    alone = n is not None and n < 2
+    return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
+
+
+def tracked(records: Sequence[Record]) -> str:
+    return " ".join(merged_provenance(records)["tracking_runs"])
+
+
+Row = tuple[list[object], dict[str, Measured | None], Numbers]
+"""The keys of a row, what was measured by column, and where."""
+
+
+def measured_table(
+    name: str, title: str, caption: str, keys: Sequence[str], heads: dict[str, tuple[str, int]], rows: Iterable[Row]
+) -> list[Table]:
+    """A table of `rows`, none where there are none.
+
+    Args:
+        keys: names of the key columns.
+        heads: by column, its heading for people and the digits after the point.
+    """
+    data, shown = [], []
+    records: list[Record] = []
+    for values, measured, numbers in rows:
+        records += [record for record in numbers.records if record not in records]
+        seeds = max((found.n for found in measured.values() if found), default=0)
+        cells: dict[str, object] = dict(zip(keys, values, strict=True))
+        for column in heads:
+            found = measured[column]
+            cells[column], cells[f"{column}_sd"] = (found.mean, found.sd) if found else (None, None)
+        data.append(
+            cells | {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
+        )
+        text = [
+            "" if found is None else spread(found.mean, found.sd, found.n, digits)
+            for found, (_, digits) in ((measured[column], head) for column, head in heads.items())
+        ]
+        shown.append(
+            [*(f"{value:g}" if isinstance(value, float) else str(value) for value in values), str(seeds), *text]
+        )
+    if not data:
+        return []
+    head = [*keys, "seeds", *(words for words, _ in heads.values())]
+    caption = f"{caption} On {dataset_label(records)}, mean ± sd over seeds."
+    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown, columns=head), records)]

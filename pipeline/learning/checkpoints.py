@@ -1,0 +1,80 @@
+"""Checkpoints in mid-training, found again by what they depend on.
+
+A training's fingerprint is a hash of its parameters, its data and the code. Its checkpoint lies in a folder of that
+name, so a changed parameter never meets an old checkpoint, and changing it back finds the old one again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline.files import json_sha256, sha256
+from pipeline.learning.tensors import load_tensors, save_tensors
+
+
+def fingerprint(**dependencies: Any) -> str:
+    """A hash of everything a training depends on: JSON values by name."""
+    return json_sha256(dependencies)[:16]
+
+
+def code_fingerprint(root: Path, places: Iterable[str]) -> str:
+    """A hash of Python files: those named, and all in the folders named.
+
+    Args:
+        places: relative to `root`.
+    """
+    found: set[Path] = set()
+    for place in places:
+        path = root / place
+        found |= {path} if path.is_file() else set(path.rglob("*.py"))
+    return json_sha256({file.relative_to(root).as_posix(): sha256(file) for file in sorted(found)})
+
+
+class Checkpoint:
+    """The latest state of one training, in one file replaced atomically.
+
+    Args:
+        folder: where checkpoints lie.
+        key: the training's fingerprint.
+        interval: least seconds between two `save`s that are not forced: checkpoints should cost no noticeable time.
+
+    Attributes:
+        tracked_run: the id of the tracked run that saves from now on belong to, kept with the state.
+    """
+
+    def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
+        self.path = folder / key / "checkpoint.safetensors"
+        self.key, self.interval = key, interval
+        self.tracked_run = ""
+        self._saved = -float("inf")
+
+    def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The tensors and JSON state last saved, or None where there are none.
+
+        Raises:
+            CheckpointError: the file is damaged or belongs to another training.
+        """
+        if not self.path.exists():
+            return None
+        tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
+        return tensors, header["state"]
+
+    def written_by(self) -> str:
+        """The id of the tracked run that the state last saved belongs to; empty where there is none.
+
+        Raises:
+            CheckpointError: as `load`.
+        """
+        return load_tensors(self.path, {"fingerprint": self.key}, "cpu")[1]["tracked_run"] if self.path.exists() else ""
+
+    def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
+        """Keep `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
+        if force or time.monotonic() - self._saved >= self.interval:
+            save_tensors(self.path, tensors, {"fingerprint": self.key, "tracked_run": self.tracked_run, "state": state})
+            self._saved = time.monotonic()

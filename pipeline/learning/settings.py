@@ -1,0 +1,122 @@
+"""Settings of a run and of its training."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.errors import UserError
+from pipeline.settings import Angle, Name, Section
+
+
+class AugmentationParams(Section):
+    """Warps drawn afresh for every training image in every epoch."""
+
+    rotation: Angle
+    shift: float = Field(ge=0, le=14, description="pixels: translation uniform in [-shift, +shift] on each axis")
+    whole_pixels: bool = Field(description="shifts by whole numbers of pixels, which leave an image as sharp as it was")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AugmentationParams:
+        if self.whole_pixels and (self.shift % 1 or self.rotation):
+            raise ValueError("where whole_pixels is true, shift must be a whole number and rotation 0")
+        return self
+
+    def seen_size(self, image_size: int) -> int:
+        """Pixels a side of what a model sees of images of `image_size` pixels a side."""
+        return image_size
+
+
+class CropParams(Section):
+    """What classifiers see of images: squares cut out of them, with changes of light, drawn afresh in every epoch.
+
+    Validation and tests take the middle, in the light it was taken in.
+    """
+
+    crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
+    brightness: float = Field(ge=0, le=1, description="added to images in [0, 1], uniform in [-brightness, brightness]")
+    contrast: float = Field(
+        ge=0, le=1, description="distances from an image's mean times a factor uniform in [1 - contrast, 1 + contrast]"
+    )
+
+    @property
+    def rotation(self) -> float:
+        """Degrees: crops turn nothing."""
+        return 0.0
+
+    @property
+    def shift(self) -> float:
+        """Pixels: crops leave no canvas to shift images on."""
+        return 0.0
+
+    def seen_size(self, image_size: int) -> int:
+        """Pixels a side of what a model sees of images of `image_size` pixels a side."""
+        return self.crop
+
+
+class TrainingParams(Section):
+    """The gradient loop."""
+
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    batch_size: int = Field(ge=1, le=65_536, description="images per step")
+    optimiser: Literal["adam", "rmsprop"] = Field(
+        description="adam, or rmsprop as TensorFlow 1 has it, with momentum: what SCAE was published with"
+    )
+    learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
+    final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
+    gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
+    patience: int = Field(ge=1, description="epochs without a better validation loss before a replica stops")
+
+
+class RunSettings(Section):
+    """One entry of `runs`, as far as all systems agree. A system's own class narrows `variant` and `model`."""
+
+    variant: str
+    dataset: Name = Field(description="a key of `datasets`")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
+    seed: int = Field(ge=0, description="seed of the first replica")
+    augmentation: AugmentationParams | CropParams = Field(description="what is done to images before training")
+    training: TrainingParams
+    model: Section
+
+    @property
+    def seeds(self) -> list[int]:
+        """One seed per replica."""
+        return list(range(self.seed, self.seed + self.replicas))
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images that the model takes."""
+        return 1
+
+    def check_fits(self, channels: int, size: int, classes: int) -> None:
+        """Check that the model can learn from images `[N, channels, size, size]` of so many classes.
+
+        Raises:
+            UserError: it cannot; the message names the setting.
+        """
+        if self.channels != channels:
+            raise UserError(
+                f"runs of {self.variant}: the model takes images of {self.channels} channels, "
+                f"those of {self.dataset} have {channels}"
+            )
+        if self.augmentation.seen_size(size) > size:
+            crop = self.augmentation.seen_size(size)
+            raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
+
+    def with_epochs(self, epochs: int) -> Self:
+        """The run trained for `epochs`, its model's schedule shortened or stretched in proportion.
+
+        A schedule left as it was would end after a short training: the model would never have been coupled in full.
+        """
+        return self.model_copy(
+            update={
+                "training": self.training.model_copy(update={"epochs": epochs}),
+                "model": self.model.model_copy(update=self._schedule_for(epochs)),
+            }
+        )
+
+    def _schedule_for(self, epochs: int) -> dict[str, Any]:
+        """The model's settings that count epochs, for a training of so many."""
+        return {}

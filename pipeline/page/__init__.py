@@ -1,0 +1,1 @@
+"""The scorecard and the page, put together from all systems."""

@@ -1,0 +1,223 @@
+"""The page: one self-contained HTML file with the scorecard, the figures and the tables of a profile.
+
+It holds everything it shows and asks nothing of a network or a server: figures are data URIs, the style sheet is
+inline, the filter of the scorecard is style sheet alone, and a content security policy has the browser refuse anything
+else.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pipeline.drawing.style import DPI
+from pipeline.page.figures import Drawing
+from pipeline.page.scorecard import VERDICTS, Row, Verdict, count_verdicts, dataset_and_remarks
+from pipeline.page.tables import Table
+from pipeline.params import Params
+from pipeline.results.claims import DOCUMENTS, Claim
+from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.reading import ResultError, dataset_label, merged_provenance, unique
+
+TEMPLATE = "page.html.j2"
+
+MARKS: dict[Verdict, tuple[str, str]] = {
+    "within": ("●", "good"),
+    "better": ("▲", "good"),
+    "worse": ("▼", "bad"),
+    "holds": ("✓", "good"),
+    "fails": ("✗", "bad"),
+    "not run": ("○", "none"),
+}
+"""Each verdict's mark and tone: the shape tells them apart without colour, the word beside it without either."""
+
+_SHORT = 10  # letters of a unit that fits beside its number
+_PIXELS_PER_INCH = 96  # what a CSS pixel means
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure as the page holds it: what was drawn, its bytes as a data URI, its width in CSS pixels."""
+
+    drawing: Drawing
+    uri: str
+    width: int
+
+
+def load_figures(folder: Path, drawings: Iterable[Drawing]) -> list[Shown]:
+    """The files in `folder` of the figures that there are.
+
+    Raises:
+        ResultError: a file is missing or corrupt; it is named.
+    """
+    return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
+
+
+def _load_figure(path: Path, drawing: Drawing) -> Shown:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ResultError(f"{path} cannot be read: {error.strerror}. Draw the figures (again).") from None
+    if drawing.kind == "png":
+        if len(content) < 24 or not content.startswith(b"\x89PNG"):
+            raise ResultError(f"{path} is corrupt: not a PNG image. Draw the figures again.")
+        width = struct.unpack(">I", content[16:20])[0] / DPI * _PIXELS_PER_INCH
+        media = "png"
+    else:
+        points = re.search(rb'<svg[^>]* width="([\d.]+)pt"', content)
+        if points is None:
+            raise ResultError(f"{path} is corrupt: not an SVG image of a known width. Draw the figures again.")
+        width = float(points[1]) / 72 * _PIXELS_PER_INCH
+        media = "svg+xml"
+    return Shown(drawing, f"data:image/{media};base64,{base64.b64encode(content).decode()}", round(width))
+
+
+def build_page(
+    rows: Sequence[Row],
+    claims: Sequence[Claim],
+    params: Params,
+    figures: Sequence[Shown],
+    tables: Sequence[Table],
+    missing: Sequence[str],
+) -> str:
+    """The page as HTML. It depends on the results alone: the same results give the same page.
+
+    Args:
+        rows: the scorecard, one row per claim in the order of `claims`.
+        missing: items that were not executed.
+    """
+    records = [record for table in tables for record in table.records]
+    created = sorted(str(each["created"]) for each in records if each.get("created"))
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    counts = count_verdicts(rows)
+    cards = [_card(row, claim) for row, claim in zip(rows, claims, strict=True)]
+    documents = [
+        {
+            "number": number,
+            "title": DOCUMENTS.get(number, ""),
+            "cards": chosen,
+            "run": sum(card["verdict"] != "not run" for card in chosen),
+        }
+        for number in unique(row["document"] for row in rows)
+        for chosen in [[card for card in cards if card["document"] == number]]
+    ]
+    return environment.get_template(TEMPLATE).render(
+        profile=params.profile,
+        created=unique([_minute(created[0]), _minute(created[-1])]) if created else [],
+        datasets=unique(each.get("dataset") for each in records),
+        devices=unique(each.get("device") for each in records),
+        commit=merged_provenance(records)["commit"],
+        verdicts=VERDICTS,
+        marks=MARKS,
+        counts={name: row for name, row in counts.items() if any(row.values())},
+        totals={verdict: sum(row[verdict] for row in counts.values()) for verdict in VERDICTS},
+        documents=documents,
+        claims=len(rows),
+        figures=[
+            {
+                "id": f"figure-{each.drawing.name}",
+                "uri": each.uri,
+                "width": each.width,
+                "dataset": dataset_label(each.drawing.records),
+                "provenance": _provenance(merged_provenance(each.drawing.records)),
+                "title": each.drawing.title,
+                "caption": each.drawing.caption,
+                "alt": each.drawing.alt,
+            }
+            for each in figures
+        ],
+        tables=[
+            {
+                "id": f"table-{table.name}",
+                "title": table.title,
+                "caption": table.caption,
+                "head": list(table.shown.columns),
+                "rows": table.shown.to_numpy().tolist(),
+                "dataset": dataset_label(table.records),
+                "provenance": _provenance(merged_provenance(table.records)),
+            }
+            for table in tables
+        ],
+        missing=missing,
+    )
+
+
+def _card(row: Row, claim: Claim) -> dict[str, Any]:
+    """A row of the scorecard as text."""
+    dataset, remarks = dataset_and_remarks(row)
+    ours, paper = row["ours"], row["paper"]
+    mark, tone = MARKS[row["verdict"]]
+    foreign = any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in remarks)
+    aside = "on other data" if foreign else "at other settings" if remarks else ""
+    return {
+        "id": row["id"],
+        "document": row["document"],
+        "where": row["where"],
+        "claim": row["claim"],
+        "holds_when": claim.holds_when,
+        "unit": "" if claim.unit == "%" or len(claim.unit) > _SHORT else claim.unit,
+        "long_unit": claim.unit if len(claim.unit) > _SHORT else "",
+        "paper": "" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
+        "ours": "" if ours is None else _spread(ours["value"], ours["sd"] if ours["n"] > 1 else None, claim),
+        "seeds": "" if ours is None else str(ours["n"]),
+        "dataset": dataset,
+        "remarks": remarks,
+        "notes": row["notes"],
+        "verdict": row["verdict"],
+        "aside": aside,
+        "mark": mark,
+        "tone": tone,
+        "provenance": _provenance(row["provenance"]),
+    }
+
+
+def _spread(value: float, sd: float | None, claim: Claim) -> str:
+    """A number with the digits of the claim's own figure, at least one; whole where it is a count."""
+    digits = 0 if abs(value) >= 1000 else max(1, _digits(claim.value), _digits(claim.sd))
+    text = f"{value:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _digits(value: float | None) -> int:
+    text = f"{value:g}" if value is not None else ""
+    return len(text.partition(".")[2])
+
+
+def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is known of where a number came from, as names and texts."""
+    seconds, epochs = provenance["seconds"], provenance["epochs"]
+    found = {
+        "source": ", ".join(provenance["items"]),
+        "tracked as": ", ".join(provenance["tracking_runs"]),
+        "commit": provenance["commit"],
+        "parameters": provenance["params_hash"],
+        "device": provenance["device"],
+        "epochs": None if epochs is None else f"{epochs:,.0f}",
+        "duration": None if seconds is None else _duration(seconds),
+    }
+    return [(name, text) for name, text in found.items() if text]
+
+
+def _minute(created: str) -> str:
+    """An ISO time in UTC, to the minute: "2025-11-02 14:05 UTC"."""
+    return f"{created[:16].replace('T', ' ')} UTC"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

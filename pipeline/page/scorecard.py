@@ -1,0 +1,148 @@
+"""The scorecard: every claim with our number beside the document's, and what to make of the two.
+
+The rules of the verdict, all of them:
+
+- A claim without a figure "holds" or "fails", as its check says.
+- A claim with a figure is "within" when our mean lies within a tolerance of it. The tolerance is two of the document's
+  standard deviations where it gives one. Where it gives none, the claim's own `tolerance` in claims.yaml if it has one;
+  otherwise twice the binomial standard error of the document's figure on 10,000 test images (MNIST's number), the least
+  by which the same model would differ on another draw of test images.
+- Outside the tolerance it is "better" on the good side (`better` in claims.yaml: accuracies higher, errors lower) and
+  "worse" on the other.
+- A claim without a measurement is "not run".
+
+A verdict on other data or smaller settings than the document's says nothing about the document. Such a row is judged
+like any other, its `dataset` says in what it differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it is
+counted apart (`count_verdicts`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from pipeline.params import Params
+from pipeline.results.claims import Claim
+from pipeline.results.findings import Evidence, Finding, Measure
+from pipeline.results.reading import Results, merged_provenance
+from pipeline.systems.attention.report import claims as document_001
+from pipeline.systems.capsnet.report import claims as capsnet_001
+from pipeline.systems.generative.report import claims as document_000
+from pipeline.systems.generative.report import failure_claims as failures_000
+from pipeline.systems.matrix_capsules.report import claims as document_004
+from pipeline.systems.regression.report import claims as document_002
+
+Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
+VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", "not run")
+
+TOLERATED_SDS = 2.0
+TEST_IMAGES = 10_000
+
+MEASURES: Mapping[str, Measure] = {
+    **document_000.MEASURES,
+    **failures_000.MEASURES,
+    **document_001.MEASURES,
+    **capsnet_001.MEASURES,
+    **document_002.MEASURES,
+    **document_004.MEASURES,
+}
+"""How each claim is answered. A new system adds its document's measures here."""
+
+_SEPARATOR = "; "
+
+
+class Row(TypedDict):
+    """One row of `scorecard.json`."""
+
+    id: str
+    document: str
+    where: str
+    claim: str
+    paper: dict[str, float | None]
+    ours: dict[str, float] | None
+    verdict: Verdict
+    dataset: str | None
+    notes: list[str]
+    profile: str
+    provenance: dict[str, Any]
+
+
+def tolerance(claim: Claim) -> float:
+    """How far from a claim's figure, in its unit, our mean may lie and count as within. See the rules above."""
+    if claim.value is None:
+        raise ValueError(f"{claim.id} has no figure")
+    if claim.sd is not None:
+        return TOLERATED_SDS * claim.sd
+    if claim.tolerance is not None:
+        return claim.tolerance
+    share = min(max(claim.value / 100, 0.0), 1.0)
+    return TOLERATED_SDS * 100 * math.sqrt(share * (1 - share) / TEST_IMAGES)
+
+
+def judge(claim: Claim, finding: Finding | None) -> Verdict:
+    """The verdict on a claim. See the rules above."""
+    if finding is None:
+        return "not run"
+    if claim.value is None:
+        return "holds" if finding.holds else "fails"
+    if finding.ours is None:
+        return "not run"
+    above = finding.ours.mean - claim.value
+    # A hair of slack: 0.94 * 100 is not 94 in floating point, and a tie belongs inside.
+    if abs(above) <= tolerance(claim) + 1e-9:
+        return "within"
+    return "better" if (above > 0) == (claim.better == "higher") else "worse"
+
+
+def build_scorecard(
+    claims: Sequence[Claim], results: Results, params: Params, measures: Mapping[str, Measure] = MEASURES
+) -> list[Row]:
+    """One row per claim, in the claims' order.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    evidence = Evidence(results, params)
+    rows = []
+    for claim in claims:
+        measure = measures.get(claim.id)
+        finding = measure(evidence) if measure else None
+        ours = finding.ours if finding else None
+        rows.append(
+            Row(
+                id=claim.id,
+                document=claim.document,
+                where=claim.where,
+                claim=claim.claim,
+                paper={"value": claim.value, "sd": claim.sd},
+                ours={"value": ours.mean, "sd": ours.sd, "n": ours.n} if ours else None,
+                verdict=judge(claim, finding),
+                dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
+                notes=finding.notes if finding else [],
+                profile=params.profile,
+                provenance=merged_provenance(finding.records if finding else []),
+            )
+        )
+    return rows
+
+
+def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
+    """A row's data set, and in what its setting differs from the document's (nothing: it does not)."""
+    label, *remarks = (row["dataset"] or "").split(_SEPARATOR)
+    return label, remarks
+
+
+def count_verdicts(rows: Sequence[Row]) -> dict[str, dict[Verdict, int]]:
+    """How many rows have each verdict: "at the paper's settings", and "on other data or settings" apart from it.
+
+    Rows not run are counted with the first.
+    """
+    counts: dict[str, dict[Verdict, int]] = {
+        "at the paper's settings": dict.fromkeys(VERDICTS, 0),
+        "on other data or settings": dict.fromkeys(VERDICTS, 0),
+    }
+    for row in rows:
+        differs = bool(dataset_and_remarks(row)[1])
+        counts["on other data or settings" if differs else "at the paper's settings"][row["verdict"]] += 1
+    return counts

@@ -1,0 +1,1 @@
+"""What is asked of any model that gives features: probes, clusters, sparsity."""

@@ -1,0 +1,39 @@
+"""The features of a trained model that probes are fit on, as plain arrays.
+
+Each model names its own: see `features` of the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.learning.model import Model
+
+BATCH = 500
+
+Features = dict[str, NDArray[np.float32]]
+"""Feature arrays `[N, d]` by name."""
+
+
+@torch.no_grad()
+def features(
+    model: Model, images: NDArray[np.uint8], device: torch.device, warp: Callable[[int], Tensor] | None = None
+) -> Features:
+    """Features of uint8 images `[N, 1, S, S]`, in batches on the device.
+
+    Args:
+        warp: gives the warps `[B, 2, 3]` of the next B images; None: the images as they are.
+    """
+    collected: dict[str, list[Tensor]] = {}
+    for start in range(0, len(images), BATCH):
+        batch = torch.from_numpy(images[start : start + BATCH]).to(device)
+        pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(len(batch)))
+        for name, value in model.features(pixels).items():
+            collected.setdefault(name, []).append(value)
+    return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}

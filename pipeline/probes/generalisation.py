@@ -1,0 +1,156 @@
+"""Probes on images unlike those a model was trained on (document 000, sections 5.1 and 5.2, Table 1).
+
+"Out of distribution" speaks of the frozen model. Two protocols are reported by name: `refit` fits the linear probe anew
+on features of equally warped training images (the one that the paper's figures agree with); `fixed` fits it on clean
+images once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.data.datasets import PARTS, Dataset
+from pipeline.learning.model import Model
+from pipeline.probes.features import Features, features
+from pipeline.probes.probes import Probe, fit_probe
+from pipeline.probes.settings import EvaluateParams
+
+Warp = Callable[[int], Tensor]
+"""Gives the warps `[B, 2, 3]` of the next B images."""
+
+
+def rotated(angle: float) -> str:
+    """The name of the test on images turned within +-angle degrees."""
+    return f"rotated_{angle:g}"
+
+
+AFFINE = "affine"
+"""The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
+OFFICIAL = "affnist"
+"""The name of the test on affNIST's own images, by the probe of the affine test."""
+
+
+def _tests(
+    dataset: Dataset, params: EvaluateParams, device: torch.device
+) -> Iterator[tuple[str, dict[str, Warp | None], dict[str, int]]]:
+    """Each test: its name, a warp for each part of the data set, and how many versions of each part's images."""
+    once = dict.fromkeys(PARTS, 1)
+    for angle in params.angles:
+        yield rotated(angle), {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}, once
+    yield (
+        AFFINE,
+        {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)},
+        {**once, "test": params.affine_versions},
+    )
+
+
+def _rotations(angle: float, seed: int, device: torch.device) -> Warp | None:
+    if angle == 0:
+        return None
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+    return lambda count: warps.uniform_rotations(count, angle, generator, device)
+
+
+def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> Warp:
+    generator = torch.Generator().manual_seed(seed)
+    images = dataset.part(part)[0]
+    position = 0
+
+    def warp(count: int) -> Tensor:
+        nonlocal position
+        # The warps keep each image's own ink on the canvas; images come round again for their next version.
+        rows = np.arange(position, position + count) % len(images)
+        position += count
+        batch = torch.from_numpy(images[rows]).to(device)
+        return warps.affnist_warps(count, batch.shape[-1], generator, device, batch)
+
+    return warp
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """One trained model and the images it is probed on."""
+
+    model: Model
+    images: dict[str, NDArray[np.uint8]]
+    labels: dict[str, NDArray[np.int64]]
+    params: EvaluateParams
+    device: torch.device
+
+    def features(self, warp_of: dict[str, Warp | None], versions: dict[str, int]) -> dict[str, Features]:
+        """Features of each part of the data, its images warped and repeated as asked."""
+        return {
+            part: features(self.model, np.concatenate([self.images[part]] * versions[part]), self.device, warp_of[part])
+            for part in PARTS
+        }
+
+    def fit(self, found: dict[str, Features], name: str) -> Probe:
+        """The probe on one of the features found, its strength chosen on the validation images."""
+        train, validation = ((found[part][name], self.labels[part]) for part in ("train", "validation"))
+        return fit_probe(train, validation, self.params.probe_strengths)
+
+
+def _subject(model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device) -> _Subject:
+    images = {part: dataset.part(part)[0] for part in PARTS}
+    labels = {part: dataset.part(part)[1] for part in PARTS}
+    images["train"], labels["train"] = images["train"][: params.probe_images], labels["train"][: params.probe_images]
+    return _Subject(model, images, labels, params, device)
+
+
+def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Probe:
+    """The probe on one kind of features, fit on the training images as they are."""
+    subject = _subject(model, dataset, params, device)
+    return subject.fit(subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1)), name)
+
+
+def probe_accuracies(
+    model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: Dataset | None = None
+) -> pd.DataFrame:
+    """Fit and test every probe of one trained model.
+
+    Args:
+        official: affNIST's own test images, of the size of the data set's.
+
+    Returns:
+        columns features, protocol ("refit" or "fixed"), test, strength, accuracy (share of test images, in [0, 1]).
+    """
+    subject = _subject(model, dataset, params, device)
+    clean = subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1))
+    fixed = {name: subject.fit(clean, name) for name in clean["train"]}
+    theirs = features(model, official.part("test")[0], device) if official is not None else {}
+    rows: list[tuple[str, str, str, float, float]] = []
+    for test, warp_of, versions in _tests(dataset, params, device):
+        plain = all(warp is None for warp in warp_of.values())
+        found = clean if plain else subject.features(warp_of, versions)
+        labels = np.tile(subject.labels["test"], versions["test"])
+        for name in found["test"]:
+            refit = fixed[name] if plain else subject.fit(found, name)
+            for protocol, probe in (("refit", refit), ("fixed", fixed[name])):
+                accuracy = probe.accuracy(found["test"][name], labels)
+                rows.append((name, protocol, test, probe.strength, accuracy))
+                if test == AFFINE and official is not None:
+                    accuracy = probe.accuracy(theirs[name], official.part("test")[1])
+                    rows.append((name, protocol, OFFICIAL, probe.strength, accuracy))
+    return pd.DataFrame(rows, columns=["features", "protocol", "test", "strength", "accuracy"])
+
+
+def rotation_probes(
+    model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device
+) -> pd.DataFrame:
+    """Probes fit and tested on images turned within +-angle: columns features, strength, accuracy (Figure 4)."""
+    subject = _subject(model, dataset, params, device)
+    warp_of = {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}
+    found = subject.features(warp_of, dict.fromkeys(PARTS, 1))
+    rows = []
+    for name in found["test"]:
+        probe = subject.fit(found, name)
+        rows.append((name, probe.strength, probe.accuracy(found["test"][name], subject.labels["test"])))
+    return pd.DataFrame(rows, columns=["features", "strength", "accuracy"])

@@ -1,0 +1,66 @@
+"""What the sweep over rotations asks of a model trained within an angle (document 000, Figure 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from pipeline.data.datasets import Dataset
+from pipeline.learning.gradient import Trained
+from pipeline.learning.model import Model
+from pipeline.learning.settings import RunSettings
+from pipeline.learning.summary import best_validation
+from pipeline.probes.generalisation import rotation_probes
+from pipeline.probes.settings import SweepParams
+from pipeline.results.outcome import Outcome
+from pipeline.results.spread import nest, stack_replicas
+
+if TYPE_CHECKING:
+    from pipeline.params import Params
+
+
+AnyRun = TypeVar("AnyRun", bound=RunSettings)
+
+
+@dataclass(frozen=True)
+class SweepInputs:
+    """What the sweep has at one angle.
+
+    Attributes:
+        models: one per replica, trained within +-`angle` degrees as `run` says.
+    """
+
+    models: Sequence[Model]
+    trained: Trained
+    dataset: Dataset
+    run: RunSettings
+    angle: float
+    params: Params
+    device: torch.device
+
+
+def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
+    """A run as the sweep trains it: on rotations within +-`angle` degrees, for a share of its own epochs.
+
+    A share, because systems differ in how long they have to learn.
+    """
+    augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
+    shorter = run.with_epochs(math.ceil(run.training.epochs * settings.training_share))
+    return shorter.model_copy(update={"replicas": settings.replicas, "augmentation": augmentation})
+
+
+def sweep(inputs: SweepInputs) -> Outcome:
+    """Accuracies of probes fit and tested on images turned within the same angle."""
+    probe = inputs.params.evaluate
+    table = stack_replicas(
+        [rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device) for model in inputs.models]
+    )
+    accuracies = nest(table, ["features"], "accuracy")
+    validation = best_validation(inputs.trained.history)
+    headline = [f"probe.{features}" for features in accuracies] + [f"validation.{name}" for name in validation]
+    numbers = {"probe": accuracies, "validation": validation}
+    return Outcome("sweep", table, numbers, tuple(headline), trained={"run": inputs.run.model_dump(mode="json")})

@@ -1,1 +1,0 @@
-"""What is shown: drawn from the files that the stages wrote, nothing else."""

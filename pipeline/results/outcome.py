@@ -1,0 +1,107 @@
+"""What a study returns, and the one function that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pipeline.errors import UserError
+from pipeline.files import write_arrays, write_json, write_text
+
+DIGITS = 4
+"""Significant digits of a headline number: what is noise from one machine to the next does not show as a change."""
+MOST_HEADLINES = 12
+
+
+class NotFiniteError(UserError):
+    """A study measured a number that is not finite."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study found.
+
+    Attributes:
+        kind: of the study, kept with the numbers.
+        table: tidy measurements, for a CSV file.
+        numbers: nested numbers by name; those measured on replicas as `{"mean", "sd", "n"}`.
+        headline: dotted names among `numbers` that people compare between two reproductions, about ten at most.
+        arrays: what figures are drawn from.
+        trained: settings of the runs that the study itself trained, by name, as `model_dump(mode="json")` gives them.
+    """
+
+    kind: str
+    table: pd.DataFrame
+    numbers: dict[str, Any]
+    headline: tuple[str, ...] = ()
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the parts of a result lie."""
+
+    record: Path
+    table: Path
+    metrics: Path
+    arrays: Path
+
+
+def one(value: float) -> dict[str, float]:
+    """A number without replicas, as results hold numbers."""
+    return {"mean": float(value), "sd": 0.0, "n": 1}
+
+
+def mean_at(numbers: Mapping[str, Any], dotted: str) -> float | None:
+    """The number, or the mean of the measurement, under a dotted name; None where there is none."""
+    value: Any = numbers
+    for key in dotted.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return None
+        value = value[key]
+    if isinstance(value, Mapping):
+        value = value.get("mean")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The headline numbers, nested as their dotted names say, rounded; names that were not measured are left out."""
+    nested: dict[str, Any] = {}
+    for dotted in names:
+        value = mean_at(numbers, dotted)
+        if value is None:
+            continue
+        *path, last = dotted.split(".")
+        level = nested
+        for key in path:
+            level = level.setdefault(key, {})
+        level[last] = float(f"{value:.{DIGITS}g}")
+    return nested
+
+
+def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
+    """Write the record with its provenance, the table, the headline numbers and the arrays, each file whole.
+
+    The provenance stands in a list, and so do the settings within it: DVC compares no lists.
+
+    Raises:
+        FileWriteError: a file could not be written.
+        NotFiniteError: a number is not finite.
+    """
+    record = {"study": outcome.kind, **outcome.numbers, "provenance": [{**provenance, "trained": outcome.trained}]}
+    try:
+        write_json(places.record, record)
+    except ValueError as error:
+        raise NotFiniteError(f"{outcome.kind}: {error}") from None
+    write_text(places.table, outcome.table.to_csv(index=False, float_format="%.7g"))
+    write_json(places.metrics, headlines(outcome.numbers, outcome.headline))
+    places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for studies without arrays
+    if outcome.arrays:
+        write_arrays(places.arrays / "examples.npz", outcome.arrays)

@@ -1,0 +1,289 @@
+"""What the stages measured: the files of one profile, read and checked.
+
+A file that is not there belongs to a run that was not executed: readers get `None` and say so. A file that cannot be
+read, or holds something else than the stages write, is refused by name: no figure and no verdict rests on a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipeline.errors import UserError
+
+Record = dict[str, Any]
+"""One provenance record, as a stage wrote it: stage, item, dataset, commit, device, seeds, tracking_run and others."""
+
+
+class Recorded(dict[str, Any]):
+    """Settings as a result recorded them: nested, read by key or by attribute (`settings.runs["x"].training.epochs`).
+
+    Not the typed form of `params.yaml`: a result stays readable when the parameters' form has moved on.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__({key: Recorded(each) if isinstance(each, Mapping) else each for key, each in values.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"this result recorded no setting '{name}'") from None
+
+
+class ResultError(UserError):
+    """A result file is corrupt or foreign. The message names it and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number measured on `n` replicas: their mean and sample standard deviation (0 where n is 1)."""
+
+    mean: float
+    sd: float
+    n: int
+
+    def scaled(self, factor: float) -> Measured:
+        """The same measurement in another unit: 100 turns fractions into percent."""
+        return Measured(self.mean * factor, self.sd * abs(factor), self.n)
+
+    def minus(self, other: Measured) -> Measured:
+        """The difference of two means, with the sd of independent measurements.
+
+        Where both were measured on the same replicas this sd is on the large side.
+        """
+        return Measured(self.mean - other.mean, math.hypot(self.sd, other.sd), min(self.n, other.n))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The content of one `results/<stage>/<item>.json`."""
+
+    path: Path
+    values: dict[str, Any]
+
+    def at(self, *keys: str) -> Any:
+        """The value under nested `keys`, or None where one of them is missing."""
+        value: Any = self.values
+        for key in keys:
+            if not isinstance(value, dict) or key not in value:
+                return None
+            value = value[key]
+        return value
+
+    def names(self, *keys: str) -> list[str]:
+        """The keys of the dict under `keys`; none where it is missing."""
+        value = self.at(*keys)
+        return list(value) if isinstance(value, dict) else []
+
+    def measured(self, *keys: str) -> Measured | None:
+        """The mean, sd and n under `keys`, or None where they were not measured.
+
+        Raises:
+            ResultError: something else stands there.
+        """
+        value = self.at(*keys)
+        if value is None:
+            return None
+        try:
+            found = Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
+        except (TypeError, KeyError, ValueError):
+            raise ResultError(f"{self.path}: {'.'.join(keys)} should hold mean, sd and n, found {value!r}") from None
+        return found
+
+    def number(self, *keys: str) -> float | None:
+        """The plain number under `keys`, or None where it is missing. Raises `ResultError` for anything else."""
+        value = self.at(*keys)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ResultError(f"{self.path}: {'.'.join(keys)} should be a number, found {value!r}")
+        return float(value)
+
+    @property
+    def settings(self) -> Recorded:
+        """The parameters that made this result, in the shape of `params.yaml`.
+
+        Raises:
+            ResultError: it holds none.
+        """
+        found = self.records[-1].get("settings")
+        if not isinstance(found, dict):
+            raise ResultError(f"{self.path}: its provenance holds no settings")
+        return Recorded(found)
+
+    @property
+    def trained(self) -> Recorded:
+        """Settings of the runs that the study itself trained, by name; empty where it trained none."""
+        return Recorded(self.records[-1].get("trained") or {})
+
+    def run(self, name: str) -> Recorded:
+        """The settings of a run that this result rests on. Raises `ResultError` where it recorded no such run."""
+        return self._setting("runs", name)
+
+    def dataset_of(self, run: str) -> Recorded:
+        """The settings of the data set that a run was trained on. Raises `ResultError` as `run`."""
+        return self._setting("datasets", self.run(run).dataset)
+
+    def _setting(self, section: str, name: str) -> Recorded:
+        found: Recorded | None = self.settings.get(section, {}).get(name)
+        if found is None:
+            raise ResultError(f"{self.path}: its settings lack {section}.{name}")
+        return found
+
+    @property
+    def records(self) -> list[Record]:
+        """The provenance records, the stage's own last. Raises `ResultError` where there is none."""
+        records = self.values.get("provenance")
+        if not isinstance(records, list) or not records or not all(isinstance(each, dict) for each in records):
+            raise ResultError(f"{self.path}: no provenance, a list of records, in it")
+        return records
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of one profile.
+
+    Args:
+        records: the folder with `<stage>/<item>.json` and `.csv`.
+        arrays: the folder with `<stage>/<item>/<name>.npz`.
+    """
+
+    records: Path
+    arrays: Path
+
+    def items(self, stage: str) -> list[str]:
+        """The items of a stage that were executed, in natural order: 45 before 180."""
+        return sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural)
+
+    def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
+        """Name and numbers of each item of a stage that was executed. Raises `ResultError` as `numbers`."""
+        for item in self.items(stage):
+            numbers = self.numbers(stage, item)
+            if numbers is not None:
+                yield item, numbers
+
+    def numbers(self, stage: str, item: str) -> Numbers | None:
+        """The numbers of an item of a stage, or None where it was not executed.
+
+        Raises:
+            ResultError: the file is not JSON, holds NaN or infinity, or is not an object.
+        """
+        path = self.records / stage / f"{item}.json"
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+            raise ResultError(f"{path} is corrupt: {error}") from None
+        if not isinstance(values, dict):
+            raise ResultError(f"{path} is corrupt: it should hold a JSON object")
+        return Numbers(path, values)
+
+    def table(self, stage: str, item: str, columns: Iterable[str]) -> pd.DataFrame | None:
+        """The long table of an item of a stage, or None where it was not executed.
+
+        Raises:
+            ResultError: the file is not CSV, has no rows, or lacks one of `columns`.
+        """
+        path = self.records / stage / f"{item}.csv"
+        try:
+            table = pd.read_csv(path)
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
+            raise ResultError(f"{path} is corrupt: {error}") from None
+        missing = [column for column in columns if column not in table.columns]
+        if missing:
+            raise ResultError(f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        if table.empty:
+            raise ResultError(f"{path} has no rows")
+        return table
+
+    def examples(self, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None where there is no such file.
+
+        Raises:
+            ResultError: the file is corrupt, holds pickles, or lacks one of `names`.
+        """
+        path = self.arrays / stage / item / "examples.npz"
+        try:
+            # Opened here: numpy leaves a file open that turns out not to be an archive.
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                missing = [name for name in names if name not in file.files]
+                if missing:
+                    raise ResultError(f"{path} lacks the array{'s' * (len(missing) > 1)} {', '.join(missing)}")
+                return {name: file[name] for name in file.files}
+        except FileNotFoundError:
+            return None
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+            raise ResultError(f"{path} is corrupt: {error}") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"it holds {name}")
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names by the numbers in them."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """`values` without None and repetitions, in order of appearance."""
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+def distinct(records: Iterable[Record]) -> list[Record]:
+    """`records` without repetitions: one per stage, item and tracked run, in order of appearance."""
+    kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
+    return list(kept.values())
+
+
+def item_name(record: Record) -> str:
+    """`<stage>/<item>` of a record, or the stage alone where it has no items."""
+    stage, item = str(record.get("stage", "?")), record.get("item")
+    return f"{stage}/{item}" if item else stage
+
+
+def dataset_label(records: Iterable[Record]) -> str:
+    """The labels of the data sets of `records`, joined."""
+    return ", ".join(unique(each.get("dataset") for each in records))
+
+
+def _commit(record: Record) -> str | None:
+    commit = record.get("commit")
+    known = commit and commit != "unknown"
+    return f"{commit}-dirty" if known and record.get("dirty") else commit
+
+
+def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
+    """One provenance for a number that rests on several items.
+
+    Returns:
+        commit ("-dirty" where the tree had unsaved changes), params_hash and device, several joined by commas; the
+        seconds of all items together; the most epochs trained; and the items and tracked runs themselves. Every value
+        is None or empty where no record says.
+    """
+    records = distinct(records)
+    commits = unique(_commit(each) for each in records)
+    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
+    epochs = [each["epochs"] for each in records if isinstance(each.get("epochs"), int | float)]
+    return {
+        "commit": ", ".join(commits) or None,
+        "params_hash": ", ".join(unique(each.get("params_hash") for each in records)) or None,
+        "device": ", ".join(unique(each.get("device") for each in records)) or None,
+        "seconds": sum(seconds) if seconds else None,
+        "epochs": max(epochs) if epochs else None,
+        "items": unique(item_name(each) for each in records),
+        "tracking_runs": unique(each.get("tracking_run") for each in records),
+    }

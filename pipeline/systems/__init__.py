@@ -1,0 +1,73 @@
+"""The systems of the documents: one package each, listed here and nowhere else.
+
+Settings need no torch, so that `params.yaml` is checked at once; models and reports are imported when they are asked
+for. To add a system, see CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from pipeline.systems.capsnet.settings import CapsNetRun
+from pipeline.systems.cnn.settings import CNNRun
+from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
+from pipeline.systems.scae.settings import SCAERun
+from pipeline.systems.vae.settings import VAERun
+
+if TYPE_CHECKING:
+    from pipeline.learning.evaluation import EvaluationInputs
+    from pipeline.learning.model import Model
+    from pipeline.learning.settings import RunSettings
+    from pipeline.probes.sweep import SweepInputs
+    from pipeline.results.outcome import Outcome
+
+Run = Annotated[
+    GenerativeRun | VAERun | SCAERun | CapsNetRun | MatrixCapsulesRun | CNNRun, Field(discriminator="variant")
+]
+"""One entry of `runs` in params.yaml; `variant` names its system."""
+
+MODELS = {
+    "generative": "generative_model:GenerativeModel",
+    "vae": "vae:VAE",
+    "scae": "scae:SCAE",
+    "capsnet": "capsnet:CapsNet",
+    "matrix_capsules": "matrix_capsules:MatrixCapsules",
+    "cnn": "cnn:CNN",
+}
+"""The model of each system, in its package `model`: module and class."""
+
+SWEEPS = {
+    "generative": "pipeline.systems.generative.studies.sweep",
+    "vae": "pipeline.probes.sweep",
+    "scae": "pipeline.probes.sweep",
+    "capsnet": "pipeline.probes.sweep",
+}
+"""What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
+
+
+def build_model(run: RunSettings, image_size: int) -> Model:
+    """A freshly initialised model of a run, for square images of `image_size` pixels a side.
+
+    Its initial values come from torch's global random state.
+    """
+    module, _, name = MODELS[run.variant].partition(":")
+    build = getattr(import_module(f"{__name__}.{run.variant}.model.{module}"), name)
+    model: Model = build(run.model, run.augmentation.seen_size(image_size))
+    return model
+
+
+def evaluation_of(variant: str) -> Callable[[EvaluationInputs], Outcome]:
+    """What the stage `evaluate` asks of a system."""
+    evaluate: Callable[[EvaluationInputs], Outcome] = import_module(f"{__name__}.{variant}.evaluation").evaluate
+    return evaluate
+
+
+def sweep_of(variant: str) -> Callable[[SweepInputs], Outcome]:
+    """What the stage `sweep` asks of a system."""
+    sweep: Callable[[SweepInputs], Outcome] = import_module(SWEEPS[variant]).sweep
+    return sweep

@@ -1,0 +1,77 @@
+"""Planted scenes: parts whose parents and whose objects' poses are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.systems.attention.model import von_mises_fisher
+from pipeline.systems.attention.model.top_down import Hierarchy
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """B scenes of m parts, each a random parse tree.
+
+    Attributes:
+        parts: poses `[B, m, d]`.
+        cues: directions `[B, m, d]`.
+        parents: object of each part, `[B, m]`; n where it is clutter.
+        poses: of the objects, `[B, n, D]`; of those that are not there as well.
+        present: `[B, n]`.
+    """
+
+    parts: Tensor
+    cues: Tensor
+    parents: Tensor
+    poses: Tensor
+    present: Tensor
+
+
+def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
+    """W `[m, n, d, d]`: orthogonal matrices, drawn evenly: no part is likelier to fit by its length alone."""
+    gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
+    q, r = np.linalg.qr(gaussian)
+    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
+
+
+def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
+    """`count` scenes of `shown` objects each; a part belongs to any of them alike, or is clutter.
+
+    Shares, concentrations and sds are the hierarchy's: given which objects are present, these are samples of its model.
+    """
+    W = hierarchy.W
+    m, n, _, D = W.shape
+    poses = torch.from_numpy(random.normal(0.0, hierarchy.object_sd, (count, n, D)))
+    order = np.argsort(random.random((count, n)), axis=1)[:, :shown]  # the objects shown
+    parents = np.take_along_axis(order, random.integers(shown, size=(count, m)), axis=1)
+    parents = np.where(random.random((count, m)) < hierarchy.clutter, n, parents)
+    present = np.zeros((count, n), bool)
+    np.put_along_axis(present, order, True, axis=1)
+    components = hierarchy.components(poses.to(W))
+    U, directions = (each.double().cpu().numpy() for each in (components.predictions, components.directions))
+    kappa, sigma = (each.double().cpu().numpy()[parents] for each in (components.kappa, components.sigma))
+    parts = _of_parents(U, parents) + sigma[..., None] * random.normal(size=(count, m, U.shape[-1]))
+    towards = _of_parents(directions, parents).reshape(count * m, -1)
+    cues = von_mises_fisher.sample(towards, kappa.ravel(), random).reshape(parts.shape)
+    return Scenes(
+        torch.from_numpy(parts).to(W),
+        torch.from_numpy(cues).to(W),
+        torch.from_numpy(parents).to(W.device),
+        poses.to(W),
+        torch.from_numpy(present).to(W.device),
+    )
+
+
+def _of_parents(values: NDArray[np.float64], parents: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of values `[B, m, n + 1, d]` those of the parents `[B, m]`."""
+    return np.take_along_axis(values, parents[..., None, None], axis=2)[:, :, 0]
+
+
+def votes(W: Tensor, parts: Tensor) -> Tensor:
+    """What pose each object would have as the parent of each part `[B, m, d]`, by least squares: `[B, m, n, D]`."""
+    return torch.einsum("ijab,...ib->...ija", torch.linalg.pinv(W), parts)

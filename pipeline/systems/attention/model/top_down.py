@@ -1,0 +1,264 @@
+"""Top-down attention as a generative model of parts (document 001, section 4).
+
+Object capsules j = 1..n with poses z_j predict the pose of each part i = 1..m by matrices W_ij:
+
+    U_ij = W_ij z_j                                                                          (section 4.1)
+
+Attention of a part over its predictions, iterated, makes one parent of many:
+
+    V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
+
+Equation 7 makes a density of it, a mixture of Gaussians around the predictions whose weights are a softmax of von
+Mises-Fisher densities; here of their logarithms, which is the attention of equation 6. As written the weights depend on
+the very pose whose density they weigh, and such a mixture does not integrate to one (`literal_mass`: where directions
+settle the parent it comes near n). What is proper is what equation 6 does: the weights come from the *previous* pose.
+So a part here has two observables, a cue q_i, the direction it is looked for in, and its pose:
+
+    s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
+
+Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)), equation 7's p_(i),
+and the pose as equation 7's mixture. Parents are summed out everywhere. Clutter is one more component, whose prediction
+is zero, whose kappa is zero and whose sd is wide.
+
+Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; components are n + 1 with clutter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import torch
+from pyro.distributions import constraints
+from torch import Tensor
+
+from pipeline.systems.attention.model import von_mises_fisher
+
+
+@dataclass(frozen=True)
+class Components:
+    """What a part may come from, in numbers that broadcast.
+
+    Attributes:
+        predictions: U, `[..., n, d]`.
+        kappa: concentration of cues, `[n]`.
+        sigma: sd of poses, in units of the pose, `[n]`.
+        log_prior: `[n]` or `[..., n]`, nats; sums to one.
+    """
+
+    predictions: Tensor
+    kappa: Tensor
+    sigma: Tensor
+    log_prior: Tensor
+
+    @property
+    def directions(self) -> Tensor:
+        """Unit vectors `[..., n, d]` along the predictions; zero where nothing is predicted."""
+        # Times one over the length: the way back through a quotient would take three times as long.
+        squares = self.predictions.square().sum(-1, keepdim=True)
+        return self.predictions * squares.clamp_min(torch.finfo(squares.dtype).tiny).rsqrt()
+
+    def log_cues(self, cues: Tensor) -> Tensor:
+        """log VMF of unit vectors `[..., d]` under every component: `[..., n]`."""
+        return von_mises_fisher.log_density(cues.unsqueeze(-2), self.directions, self.kappa)
+
+    def log_poses(self, parts: Tensor) -> Tensor:
+        """log N of poses `[..., d]` under every component: `[..., n]`."""
+        squares = (parts.unsqueeze(-2) - self.predictions).square().sum(-1)
+        d = parts.shape[-1]
+        return squares * (-0.5 / self.sigma**2) - d * (self.sigma.log() + 0.5 * math.log(2 * math.pi))
+
+    def log_weights(self, cues: Tensor | None) -> Tensor:
+        """Equation 7's mixing weights given cues `[..., d]`, in logs: `[..., n]`; the prior without cues."""
+        if cues is None:
+            return self.log_prior.expand(self.predictions.shape[:-1])
+        return (self.log_prior + self.log_cues(cues)).log_softmax(-1)
+
+    def log_printed_weights(self, cues: Tensor) -> Tensor:
+        """The same as equation 7 prints them, a softmax of the von Mises-Fisher densities themselves: `[..., n]`."""
+        log_densities = self.log_cues(cues)
+        largest = log_densities.amax(-1, keepdim=True)
+        # Differences to the largest density, which may itself be beyond what a number can hold.
+        most = math.log(torch.finfo(largest.dtype).max) - 1
+        return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
+
+    def parents(self, parts: Tensor, cues: Tensor | None) -> Tensor:
+        """P(s | pose, cue), `[..., n]`."""
+        return (self.log_weights(cues) + self.log_poses(parts)).softmax(-1)
+
+
+class Cues(dist.TorchDistribution):
+    """Directions `[..., d]`: the mixture of von Mises-Fisher distributions, parents summed out.
+
+    Samples are drawn by SciPy, on the CPU, seeded from torch's own generator.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.real_vector
+
+    def __init__(self, components: Components) -> None:
+        self.components = components
+        shape = components.predictions.shape
+        super().__init__(shape[:-2], shape[-1:], validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """`[...]`, nats."""
+        return (self.components.log_prior + self.components.log_cues(value)).logsumexp(-1)
+
+    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
+        """A parent by the prior, then a direction around its prediction's."""
+        directions, log_prior = self.components.directions, self.components.log_prior
+        parents = _drawn_parents(log_prior.expand(directions.shape[:-1]), sample_shape)
+        means, kappa = _of_parents(parents, directions), _of_parents(parents, self.components.kappa.unsqueeze(-1))
+        random = np.random.default_rng(int(torch.randint(2**62, ())))
+        flat = means.reshape(-1, means.shape[-1]).double().cpu().numpy()
+        drawn = von_mises_fisher.sample(flat, kappa.flatten().double().cpu().numpy(), random)
+        return torch.from_numpy(drawn).to(means).view_as(means)
+
+
+class Parts(dist.TorchDistribution):
+    """Poses `[..., d]` given their cues: equation 7's mixture, parents summed out.
+
+    Args:
+        cues: `[..., d]`, unit vectors; None: the prior is what weighs.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.real_vector
+
+    def __init__(self, components: Components, cues: Tensor | None) -> None:
+        self.components, self.cues = components, cues
+        shape = components.predictions.shape
+        super().__init__(shape[:-2], shape[-1:], validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """`[...]`, nats."""
+        return (self.components.log_weights(self.cues) + self.components.log_poses(value)).logsumexp(-1)
+
+    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
+        """A parent by the weights, then a pose around its prediction."""
+        parents = _drawn_parents(self.components.log_weights(self.cues), sample_shape)
+        chosen = _of_parents(parents, self.components.predictions)
+        return chosen + _of_parents(parents, self.components.sigma.unsqueeze(-1)) * torch.randn_like(chosen)
+
+
+def _drawn_parents(log_weights: Tensor, sample_shape: torch.Size) -> Tensor:
+    """Components drawn by their weights `[..., n]`: `[*sample_shape, ...]`."""
+    return torch.distributions.Categorical(logits=log_weights).sample(sample_shape)
+
+
+def _of_parents(parents: Tensor, values: Tensor) -> Tensor:
+    """Of values `[..., n, d]` those of the parents `[*sample_shape, ...]`: `[*sample_shape, ..., d]`."""
+    values = values.expand(*parents.shape, *values.shape[-2:])
+    return values.take_along_dim(parents[..., None, None], dim=-2).squeeze(-2)
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Two layers of capsules and what lies between them.
+
+    Attributes:
+        W: `[m, n, d, D]`.
+        kappa: of cues around an object's prediction, `[n]`, or `[1]` for all alike.
+        sigma: sd of poses around it, `[n]` or `[1]`.
+        clutter: prior share of parts without a parent.
+        clutter_sd: of their poses.
+        object_sd: of the objects' poses.
+    """
+
+    W: Tensor
+    kappa: Tensor
+    sigma: Tensor
+    clutter: float
+    clutter_sd: float
+    object_sd: float
+
+    @property
+    def objects(self) -> int:
+        return self.W.shape[1]
+
+    def predictions(self, poses: Tensor) -> Tensor:
+        """U of object poses `[..., n, D]`: `[..., m, n, d]`."""
+        return torch.einsum("ijab,...jb->...ija", self.W, poses)
+
+    def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
+        """What parts may come from under object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`.
+
+        Args:
+            present: which objects are known to be there, `[..., n]`; None: any of them may be.
+        """
+        U = self.predictions(poses)
+        nothing = torch.zeros_like(U[..., :1, :])
+        n = self.objects
+        there = U.new_ones(n) if present is None else present.to(U).unsqueeze(-2)  # as seen by each part
+        share = (1 - self.clutter) * there / there.sum(-1, keepdim=True)
+        return Components(
+            torch.cat([U, nothing], dim=-2),
+            torch.cat([self.kappa.expand(n), U.new_zeros(1)]),
+            torch.cat([self.sigma.expand(n), U.new_full((1,), self.clutter_sd)]),
+            torch.cat([share, share.new_full((*share.shape[:-1], 1), self.clutter)], dim=-1).log(),
+        )
+
+    def model(self, count: int, parts: Tensor | None = None, cues: Tensor | None = None) -> Tensor:
+        """The generative process of `count` scenes as a Pyro model; returns the parts `[B, m, d]`.
+
+        Args:
+            parts: observed poses `[B, m, d]`.
+            cues: observed directions `[B, m, d]`; None: there are none, the prior weighs the components.
+        """
+        _, n, _, D = self.W.shape
+        with pyro.plate("scenes", count):
+            nowhere = self.W.new_zeros(count, n, D)
+            poses = pyro.sample("objects", dist.Normal(nowhere, self.object_sd).to_event(2))
+            components = self.components(poses)
+            if cues is not None:
+                pyro.sample("cues", Cues(components).to_event(1), obs=cues)
+            return pyro.sample("parts", Parts(components, cues).to_event(1), obs=parts)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Iterated attention: weights before every update `[T, ..., m, n]`, parts after the last `[..., m, d]`."""
+
+    weights: Tensor
+    parts: Tensor
+
+
+def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Attention:
+    """Equation 6 again and again, on parts `[..., m, d]` and predictions `[..., m, n, d]`; the paper's `scale` is 1."""
+    found = []
+    for _ in range(iterations):
+        weights = (scale * torch.einsum("...id,...ijd->...ij", parts, predictions)).softmax(-1)
+        parts = torch.einsum("...ij,...ijd->...id", weights, predictions)
+        found.append(weights)
+    return Attention(torch.stack(found), parts)
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """Of distributions `[..., n]`, in nats: `[...]`."""
+    return torch.special.entr(weights).sum(-1)
+
+
+def literal_mass(components: Components, samples: int) -> tuple[Tensor, Tensor]:
+    """What equation 7 integrates to where a pose is its own cue, `[...]`: by Monte Carlo, with `samples` draws of each.
+
+    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j.
+
+    Returns:
+        with weights that are a softmax of log densities, as here; and of the densities themselves, as printed.
+    """
+    U, sigma = components.predictions, components.sigma
+    noise = torch.randn(samples, *U.shape, dtype=U.dtype, device=U.device)
+    V = U + sigma.unsqueeze(-1) * noise  # (K, ..., n, d), from each component
+    log_prior = components.log_prior.unsqueeze(-2)
+    own = Components(U.unsqueeze(-3), components.kappa, sigma, log_prior)  # as seen by each of these
+    cues = torch.nn.functional.normalize(V, dim=-1)
+
+    def mass(log_weights: Tensor) -> Tensor:  # (K, ..., n, n)
+        return log_weights.exp().diagonal(dim1=-2, dim2=-1).sum(-1).mean(0)
+
+    return mass(own.log_weights(cues)), mass(own.log_printed_weights(cues))

@@ -1,0 +1,132 @@
+"""How the claims of document 001 about its generative model are answered, from the studies of `attention`.
+
+Of several studies of a kind the first that was executed answers, in the order of `params.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scipy.stats import norm
+
+from pipeline.results.findings import Evidence, Finding, Measure
+from pipeline.results.reading import Measured, Numbers, dataset_label
+
+SINGLE = 1.05
+"""Effective hidden units up to which one is a single winner."""
+NEAR_ZERO = 0.1
+"""Entropy that is near 0, in that of attention that knows nothing."""
+CERTAIN = 2.0
+"""Standard errors from which a lead is no chance."""
+FAILURE_RATE = 1e-3
+"""Of the goodness of fit as a whole, for a density and samples that agree."""
+
+
+def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
+    def measure(evidence: Evidence) -> Finding | None:
+        for name, study in evidence.params.attention.items():
+            numbers = evidence.results.numbers("attention", name) if study.study == kind else None
+            answer = check(numbers) if numbers else None
+            if numbers and answer:
+                ours, holds, notes = answer
+                return Finding(ours, dataset_label(numbers.records), numbers.records, holds=holds, notes=notes)
+        return None
+
+    return measure
+
+
+def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+    """Figure 3, by the objective that the text states: effective hidden units with L1 at the weight that leaves fewest.
+
+    It holds where at some weight L1 has a single winner and no penalty and L2 have none: the document gives no weight.
+    """
+    fewest: Measured | None = None
+    single: dict[str, list[str]] = {}
+    for reading in numbers.names("end"):
+        for weight in numbers.names("end", reading):
+            plain, second = (
+                numbers.number("end", reading, weight, penalty, "effective_number", "mean")
+                for penalty in ("none", "L2")
+            )
+            first = numbers.measured("end", reading, weight, "L1", "effective_number")
+            if plain is None or second is None or first is None:
+                return None
+            if first.mean < SINGLE < min(plain, second):
+                single.setdefault(reading, []).append(weight)
+            if reading == "two-sided" and (fewest is None or first.mean < fewest.mean):
+                fewest = first
+    words = {"two-sided": "all errors counted", "output": "the output's error alone"}
+    at = {reading: " and ".join(single.get(reading, ["none"])) for reading in words}
+    notes = [f"{words[reading]}: single at weight {at[reading]}" for reading in numbers.names("end")]
+    return fewest, "two-sided" in single, notes
+
+
+def one_parent(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+    """Section 4.1: mean entropy (nats) of the last iteration's attention at the paper's scale."""
+    first, last = (numbers.number(when, "1", "entropy", "mean") for when in ("first", "last"))
+    most, right = numbers.number("log_objects", "mean"), numbers.number("last", "1", "right", "mean")
+    begun = numbers.number("first", "1", "right", "mean")
+    if first is None or last is None or most is None or right is None or begun is None:
+        return None
+    said = f"{100 * right:.0f} % end at their own parent, {100 * begun:.0f} % began there"
+    return numbers.measured("last", "1", "entropy"), last < first and last < NEAR_ZERO * most, [said]
+
+
+def density_and_samples_agree(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+    """Section 4.2: the largest of all tests' deviations in standard errors, against what chance gives of so many."""
+    z, tests = numbers.measured("largest_z"), numbers.number("tests")
+    literal, printed = (
+        [numbers.number(mass, which, "mean") for which in ("least", "most")]
+        for mass in ("literal_mass", "printed_mass")
+    )
+    if z is None or not tests or None in literal or None in printed:
+        return None
+    limit = float(norm.isf(FAILURE_RATE / tests / 2))
+    said = (
+        f"where a pose is its own cue, as equation 7 has it, the mixture integrates to {literal[0]:.1f} to "
+        f"{literal[1]:.1f}, and with weights from densities, as printed, to {printed[0]:.1f} to {printed[1]:.1f}"
+    )
+    return z, z.mean < limit, [said]
+
+
+def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+    """Section 4.2: points by which inversion leads routing by agreement, on average over settings.
+
+    It holds where that is more than chance gives. Against the better of routing's two numbers of iterations. The spread
+    is a standard error over scenes, which both parse: scenes differ more than the two do in one scene.
+    """
+    ours, settings = numbers.number("found", "inversion", "mean"), numbers.number("settings")
+    told = {method: _points(numbers, method) for method in numbers.names("lead")}
+    leads = {method: points for method, points in told.items() if points is not None}
+    by_agreement = [method for method in leads if method.startswith("dynamic routing")]
+    if ours is None or settings is None or not by_agreement:
+        return None
+    rival = min(by_agreement, key=lambda method: leads[method].mean)
+    best = min(leads, key=lambda method: leads[method].mean)
+    more, as_many = (numbers.number("lead", rival, count) for count in ("more", "as_many"))
+    if more is None or as_many is None:
+        return None
+    lead = leads[rival]
+    notes = [
+        f"{100 * ours:.1f} % found, {rival} {100 * ours - lead.mean:.1f}; fewer in {settings - more - as_many:.0f} of "
+        f"{settings:.0f} settings; the spread is a standard error over the same scenes",
+        f"of all routing {best} finds most: inversion leads it by {leads[best].mean:.1f} ± {leads[best].sd:.1f} points",
+    ]
+    return lead, lead.mean > CERTAIN * lead.sd, notes
+
+
+def _points(numbers: Numbers, method: str) -> Measured | None:
+    """The lead over a method, in points of parents found, with its standard error for a spread."""
+    mean, error, scenes = (numbers.number("lead", method, key) for key in ("mean", "standard_error", "scenes"))
+    if mean is None or error is None or scenes is None:
+        return None
+    return Measured(100 * mean, 100 * error, int(scenes))
+
+
+MEASURES: dict[str, Measure] = {
+    "001.toy": _answer("toy", single_winner),
+    "001.attn": _answer("iterated", one_parent),
+    "001.vmf": _answer("density", density_and_samples_agree),
+    "001.vmf.infer": _answer("parsing", inversion_finds_more),
+}
+"""How each claim of this document is answered."""

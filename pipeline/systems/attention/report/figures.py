@@ -1,0 +1,208 @@
+"""Figures of top-down attention (document 001): which there are, their words, and how each is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pipeline.drawing.drawings import Drawing, Written, executed
+from pipeline.drawing.style import BLACK, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
+from pipeline.params import Params
+from pipeline.results.reading import Results, dataset_label
+
+FAMILIES = {
+    "true poses": (FAINT, "", ":", ("true poses",)),
+    "inversion, cues": (BLUE, "s", "--", ("inversion, cues",)),
+    "inversion": (BLUE, "o", "-", ("inversion",)),
+    "inversion, cues, scales learned": (PURPLE, "D", "-.", ("inversion, cues, scales learned",)),
+    "EM routing": (
+        GREEN, "^", "-", ("EM routing", "EM routing, several starts", "EM routing, several starts, clutter"),
+    ),
+    "dynamic routing": (VERMILLION, "v", "-", ("dynamic routing", "dynamic routing, long")),
+    "k-means": (ORANGE, "x", "--", ("k-means",)),
+}  # fmt: skip
+"""Colour, marker and dashes of a family of methods, and its members; one line is drawn of each, the best's."""
+SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"))
+DASHES = ("-", "--", ":", "-.")
+"""Scales beyond the colours take them again with other dashes."""
+OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
+SHAPES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"))
+_NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outlines", "routed_outlines")
+
+
+@in_house_style
+def minimisers(table: pd.DataFrame) -> Figure:
+    """Figure 3: the three hidden activities after inference, by penalty, a panel for each objective and weight."""
+    cases = list(table[["reading", "weight"]].drop_duplicates().itertuples(index=False))
+    figure, axes = panels(len(cases), 2.3, sharey=True)
+    penalties = ["none", "L1", "L2"]
+    for axis, (reading, weight) in zip(axes, cases, strict=True):
+        chosen = table[(table["reading"] == reading) & (table["weight"] == weight)].set_index("penalty").loc[penalties]
+        for unit, (colour, hatch) in enumerate(((BLUE, ""), (VERMILLION, "//"), (GREEN, ".."))):
+            places = np.arange(3) + 0.26 * (unit - 1)
+            heights, words = chosen[f"h{unit + 1}"], f"unit {unit + 1}"
+            axis.bar(places, heights, 0.24, color=colour, hatch=hatch, edgecolor="white", label=words)
+        axis.axhline(0, color=INK, linewidth=0.7)
+        axis.set_xticks(range(3), penalties)
+        axis.set_title(f"{OBJECTIVES[reading]},\nweight {weight:g}")
+        axis.grid(axis="x", visible=False)
+    axes[0].set_ylabel("hidden activity")
+    axes[0].legend(loc="upper right")
+    return figure
+
+
+@in_house_style
+def attention_over_iterations(table: pd.DataFrame) -> Figure:
+    """Entropy of attention (nats) and share of parts that look most at their own parent, over iterations, by scale."""
+    figure, axes = panels(2, 2.4)
+    means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
+    for index, scale in enumerate(sorted(means["scale"].unique())):
+        colour, marker = SCALES[index % len(SCALES)]
+        look: Any = {"color": colour, "marker": marker, "linestyle": DASHES[index // len(SCALES) % len(DASHES)]}
+        rows = means[means["scale"] == scale]
+        words = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
+        axes[0].plot(rows["iteration"], rows["entropy"], label=words, **look)
+        axes[1].plot(rows["iteration"], 100 * rows["right"], label=words, **look)
+    axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
+    axes[1].set(xlabel="iteration", ylabel="at their own parent (%)", ylim=(0, 100))
+    axes[1].legend(loc="lower left")
+    return figure
+
+
+@in_house_style
+def parents_found(table: pd.DataFrame) -> Figure:
+    """Share of parents found (percent) over the objects in a scene, one panel for each sd of the parts.
+
+    Of each family of methods the one that finds most, over all scenes.
+    """
+    means = table.groupby("method")["found"].mean()
+    best = {
+        max(present, key=lambda method: means[method]): look
+        for *look, members in FAMILIES.values()
+        if (present := [method for method in members if method in means])
+    }
+    sigmas = sorted(table["sigma"].unique())
+    shown = sorted(table["shown"].unique())
+    apart = 0.025 * float(max(shown) - min(shown) or 1)  # so that no error bar hides another
+    figure, axes = panels(len(sigmas), 2.9, sharey=True)
+    for axis, sigma in zip(axes, sigmas, strict=True):
+        for index, (method, (colour, marker, dashes)) in enumerate(best.items()):
+            rows = table[(table["sigma"] == sigma) & (table["method"] == method)]
+            axis.errorbar(
+                rows["shown"] + apart * (index - len(best) // 2), 100 * rows["found"], 100 * rows["standard_error"],
+                color=colour, marker=marker or None, linestyle=dashes, label=method,
+            )  # fmt: skip
+        axis.set_title(f"sd of parts {sigma:g}")
+        axis.set_xticks(shown)
+        axis.set_xlabel("objects in the scene")
+    axes[0].set_ylabel("parents found (%)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+@in_house_style
+def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
+    """Overlapping shapes: rows are scenes; parts coloured by their parent, planted, as routed and as inverted."""
+    views = (
+        ("planted", "truth", "outlines"),
+        ("routing by agreement", "routing", "routed_outlines"),
+        ("inversion", "inversion", "inverted_outlines"),
+    )
+    count = len(arrays["places"])
+    figure, _ = panels(1, 2.15 * count)
+    figure.clear()
+    grid = figure.subplots(count, 3, squeeze=False, sharex="row", sharey="row")
+    for row in range(count):
+        places = arrays["places"][row]
+        for axis, (title, parents, outlines) in zip(grid[row], views, strict=True):
+            for j, (colour, marker) in enumerate(SHAPES):
+                outline = arrays[outlines][row][:, j]
+                ring = np.concatenate([outline, outline[:1]])
+                axis.plot(ring[:, 0], ring[:, 1], color=colour, linewidth=0.8, alpha=0.55)
+                mine = arrays[parents][row] == j
+                axis.plot(*places[mine, :2].T, marker, color=colour, markersize=4, linestyle="")
+            nobody = arrays[parents][row] == len(SHAPES)
+            axis.plot(*places[nobody, :2].T, "x", color=BLACK, markersize=4, linestyle="")
+            axis.set_aspect("equal")
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.grid(visible=False)
+            low, high = places[:, :2].min(0) - 0.3, places[:, :2].max(0) + 0.3
+            axis.set_xlim(low[0], high[0])
+            axis.set_ylim(low[1], high[1])
+            for spine in axis.spines.values():
+                spine.set_visible(True)
+                spine.set_color(FAINT)
+            if row == 0:
+                axis.set_title(title)
+            if parents != "truth":
+                real = arrays["truth"][row] < len(SHAPES)
+                right = (arrays[parents][row] == arrays["truth"][row])[real].mean()
+                axis.set_xlabel(f"{100 * right:.0f} % of parents found", labelpad=2)
+    return figure
+
+
+def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """Every figure of the attention studies, in the parameters' order."""
+    for name, study, numbers in executed(results, "attention", params.attention, written):
+        label, records = dataset_label(numbers.records), numbers.records
+        match study.study:
+            case "toy":
+                table = results.table("attention", name, ("reading", "weight", "penalty", "h1", "h2", "h3"))
+                if table is not None:
+                    yield Drawing(
+                        f"attention-{name}",
+                        "svg",
+                        partial(minimisers, table),
+                        "Where inference in the toy network ends",
+                        "Hidden activities without a penalty and with two, for the published figure's objective (the "
+                        "output's error alone) and for the text's (all prediction errors), by weight of the penalty.",
+                        "Bars of three hidden activities by penalty, in a panel for each objective and weight.",
+                        records,
+                    )
+            case "iterated":
+                table = results.table("attention", name, ("scale", "iteration", "entropy", "right"))
+                if table is not None:
+                    yield Drawing(
+                        f"attention-{name}",
+                        "svg",
+                        partial(attention_over_iterations, table),
+                        "Attention over iterations",
+                        f"Whether parts settle on one parent, and on their own ({label}; means over sds of the parts).",
+                        "Entropy over iterations, and the share of right parents, a line for each scale.",
+                        records,
+                    )
+            case "parsing":
+                table = results.table("attention", name, ("sigma", "shown", "method", "found", "standard_error"))
+                if table is not None:
+                    yield Drawing(
+                        f"attention-{name}",
+                        "svg",
+                        partial(parents_found, table),
+                        "Parents found by inversion and by routing",
+                        f"Share of parts whose parent is found, over the objects in a scene ({label}; bars: one "
+                        "standard error over scenes; of each kind of routing the best, the table has all). With true "
+                        "poses a part's parent is inferred from its pose, the poses of the objects and which of them "
+                        "are shown.",
+                        "A line for each method over the number of objects, one panel for each sd of the parts.",
+                        records,
+                    )
+                arrays = results.examples("attention", name, _NAMES)
+                if arrays:
+                    yield Drawing(
+                        f"scenes-{name}",
+                        "png",
+                        partial(parsed_scenes, arrays),
+                        "Overlapping objects, parsed",
+                        "Parts of a triangle, a square and a star with clutter (crosses), coloured by their parent; "
+                        "lines are the objects where each method finds them. Routing by agreement is given "
+                        f"{study.long_iterations} iterations and knows no clutter; a part that is called clutter is "
+                        "not found.",
+                        "Three scenes of overlapping shapes, planted, as routed and as inverted.",
+                        records,
+                    )

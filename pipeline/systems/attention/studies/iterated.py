@@ -1,0 +1,61 @@
+"""Does attention, iterated, leave each part one parent (document 001, section 4.1)?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
+from pipeline.systems.attention.model.top_down import Hierarchy, entropy, iterate_attention
+from pipeline.systems.attention.settings import IteratedStudy
+
+
+def run(study: IteratedStudy, title: str) -> Outcome:
+    """Entropy of attention over a part's predictions (nats), by iteration, scale and sd of the parts' poses.
+
+    Scenes show all objects and no clutter: every prediction is of something that is there, one of them is right.
+    """
+    random = np.random.default_rng(study.seed)
+    n = study.objects
+    W = orthogonal_transforms(study.parts, n, study.dimensions, random)
+    rows = []
+    for sigma in study.sigmas:
+        hierarchy = Hierarchy(W, torch.ones(1), torch.tensor([sigma]), 0.0, 1.0, 1.0)
+        scenes = plant(hierarchy, study.scenes, n, random)
+        predictions = hierarchy.predictions(scenes.poses)
+        for scale in study.scales:
+            weights = iterate_attention(scenes.parts, predictions, study.iterations, scale).weights  # (T, B, m, n)
+            spread = entropy(weights).flatten(1)
+            best, where = weights.max(-1)
+            rows += [
+                {
+                    "sigma": sigma,
+                    "scale": scale,
+                    "iteration": step + 1,
+                    "entropy": float(spread[step].mean()),
+                    "single": float((best[step] > 0.99).float().mean()),
+                    "right": float((where[step] == scenes.parents).float().mean()),
+                }
+                for step in range(study.iterations)
+            ]
+    table = pd.DataFrame(rows)
+    last = table[table["iteration"] == study.iterations]
+    numbers = {
+        "log_objects": one(math.log(n)),
+        "first": _by_scale(table[table["iteration"] == 1]),
+        "last": _by_scale(last),
+    }
+    return Outcome("iterated", table, numbers, tuple(f"last.{scale:g}.single" for scale in study.scales))
+
+
+def _by_scale(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
+    """Means over the sds, by scale: entropy, single, right."""
+    means = rows.groupby("scale")[["entropy", "single", "right"]].mean()
+    return {
+        f"{scale:g}": {str(name): one(value) for name, value in row.items()}
+        for scale, row in zip(means.index, means.to_dict("records"), strict=True)
+    }

@@ -1,0 +1,198 @@
+"""Planted scenes, parsed: variational inversion against routing (document 001, section 4.2, left open there).
+
+Everyone is given the transformations and the parts. Inversion also knows the model's scales, or learns them from parts
+and cues. Beside it stand dynamic routing, EM routing's steps and a k-means-like baseline on the parts' votes: routing
+with the published few iterations from one start, and given more of both, the sd of parts and the density of clutter.
+Above all of them stands the posterior under the true poses of the objects that are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.attention.model.inversion import Settings, invert
+from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, em_routing_of_several, k_means
+from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
+from pipeline.systems.attention.model.top_down import Hierarchy
+from pipeline.systems.attention.settings import ParsingStudy
+
+INVERSION = "inversion"
+
+
+def run(study: ParsingStudy, title: str) -> Outcome:
+    """By sd, objects shown and method: share of parts with a parent whose parent is found, over scenes; share of
+    clutter recognised; error of the shown objects' poses (root mean square, in units of their sd).
+    """
+    random = np.random.default_rng(study.seed)
+    m, n = study.parts, study.objects
+    W = orthogonal_transforms(m, n, study.dimensions, random)
+    rows, scales, leads = [], [], []
+    settings = [(sigma, shown) for sigma in study.sigmas for shown in study.shown]
+    for sigma, shown in tqdm(settings, desc=title, unit="setting"):
+        hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([sigma]), study.clutter, 1.0, 1.0)
+        scenes = plant(hierarchy, study.scenes, shown, random)
+        routed, inverted, known, learned = _parses(hierarchy, scenes, study)
+        for method, parse in {**routed, **inverted, **known}.items():
+            rows.append({"sigma": sigma, "shown": shown, "method": method, **_measured(parse, scenes)})
+        ours = found(inverted[INVERSION], scenes)
+        leads.append({method: ours - found(parse, scenes) for method, parse in routed.items()})
+        scales.append({"sigma": sigma, "shown": shown, **learned})
+    table = pd.DataFrame(rows)
+    by_method = table.groupby("method", sort=False)
+    numbers: dict[str, Any] = {
+        **{
+            measure: {str(name): one(each[measure].mean()) for name, each in by_method if each[measure].notna().all()}
+            for measure in ("found", "clutter_found", "pose_error")
+        },
+        "lead": {method: _lead([each[method] for each in leads]) for method in leads[0]},
+        "settings": len(leads),
+        "learned": scales,
+    }
+    headline = tuple(f"found.{method}" for method in numbers["found"])
+    return Outcome("parsing", table, numbers, headline, overlapping(study))
+
+
+Parses = dict[str, Parse]
+
+
+def _parses(
+    hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy
+) -> tuple[Parses, Parses, Parses, dict[str, float]]:
+    """By method: routing, inversion, what true poses tell; and the scales that were learned."""
+    at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
+    wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
+
+    def seeded() -> torch.Generator:
+        return torch.Generator(scenes.parts.device).manual_seed(study.seed)
+
+    def em(log_clutter: Tensor | None) -> Parse:
+        return em_routing_of_several(at, study.long_iterations, sigma, study.routing_starts, log_clutter, seeded())
+
+    # Transformations are orthogonal: clutter is as dense in votes as it is in parts.
+    log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
+    routed = {
+        "k-means": k_means(at, study.long_iterations),
+        "dynamic routing": dynamic_routing(at, study.iterations),
+        "dynamic routing, long": dynamic_routing(at, study.long_iterations),
+        "EM routing": em_routing(at, study.iterations, sigma),
+        "EM routing, several starts": em(None),
+        "EM routing, several starts, clutter": em(log_clutter),
+    }
+    settings = settings_of(study)
+    learned = invert(wrong, scenes.parts, scenes.cues, settings, seeded(), learn=True)
+    inverted = {
+        INVERSION: invert(hierarchy, scenes.parts, None, settings, seeded()).parse,
+        "inversion, cues": invert(hierarchy, scenes.parts, scenes.cues, settings, seeded()).parse,
+        "inversion, cues, scales learned": learned.parse,
+    }
+    truth = hierarchy.components(scenes.poses, scenes.present)
+    by_cues = {"true poses": None, "true poses, cues": scenes.cues}
+    answers = {method: truth.parents(scenes.parts, cues) for method, cues in by_cues.items()}
+    known = {method: Parse(each[..., :-1], scenes.poses, each[..., -1]) for method, each in answers.items()}
+    return routed, inverted, known, {"kappa": learned.kappa, "learned_sigma": learned.sigma}
+
+
+def settings_of(study: ParsingStudy) -> Settings:
+    """How a study inverts."""
+    return Settings(study.steps, study.rate, study.starts, study.kept, study.samples, study.judging, study.widest)
+
+
+def found(parse: Parse, scenes: Scenes) -> Tensor:
+    """Share of parts with a parent whose parent is found, by scene, `[B]` or fewer: of scenes with such parts.
+
+    A part that is called clutter is not found.
+    """
+    real = scenes.parents < parse.parents.shape[-1]  # (B, m)
+    right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
+    return right[real.any(1)]
+
+
+def _measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
+    right, n = found(parse, scenes), parse.parents.shape[-1]
+    nobody = scenes.parents == n
+    knows = parse.clutter is not None and bool(nobody.any())
+    error = (parse.poses - scenes.poses).square().mean(-1).sqrt()[scenes.present]
+    return {
+        "found": float(right.mean()),
+        "standard_error": float(right.std() / math.sqrt(len(right))),
+        "clutter_found": float((parse.chosen[nobody] == n).float().mean()) if knows else math.nan,
+        "pose_error": float(error.mean()),
+    }
+
+
+def _lead(leads: list[Tensor]) -> dict[str, float]:
+    """Of inversion over a method on the same scenes: settings count alike, scenes within them too.
+
+    Returns:
+        the mean and its standard error over scenes; in how many settings inversion finds more, and in how many as many.
+    """
+    means = [float(each.mean()) for each in leads]
+    variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
+    return {
+        "mean": float(np.mean(means)),
+        "standard_error": math.sqrt(variance),
+        "scenes": sum(len(each) for each in leads),
+        "more": sum(mean > 0 for mean in means),
+        "as_many": sum(mean == 0 for mean in means),
+    }
+
+
+# ---- a scene that can be looked at
+
+SIDES = {"triangle": 3, "square": 4, "star": 5}
+
+
+def shapes(parts: int) -> Tensor:
+    """W `[parts, 3, 4, 4]` of a triangle, a square and a star whose outlines pass `parts` places.
+
+    An object's pose is (x, y, s cos a, s sin a); a part's is its own place and its direction along the outline, alike.
+    """
+    found = []
+    for sides in SIDES.values():
+        corners = np.exp(2j * np.pi * (np.arange(2 * sides) / (2 * sides) + 0.25))
+        corners[1::2] *= 0.45 if sides == 5 else math.cos(math.pi / sides)
+        ring = np.append(corners, corners[0])
+        lengths = np.append(0, np.abs(np.diff(ring)).cumsum())
+        at = (np.arange(parts) + 0.5) / parts * lengths[-1]
+        places = np.interp(at, lengths, ring.real) + 1j * np.interp(at, lengths, ring.imag)
+        edge = np.diff(ring)[np.searchsorted(lengths, at, side="right") - 1]
+        found.append([_similarity(place, way / abs(way)) for place, way in zip(places, edge, strict=True)])
+    return torch.tensor(np.array(found)).transpose(0, 1).float()
+
+
+def _similarity(place: complex, way: complex) -> list[list[float]]:
+    return [
+        [1.0, 0.0, place.real, -place.imag],
+        [0.0, 1.0, place.imag, place.real],
+        [0.0, 0.0, way.real, -way.imag],
+        [0.0, 0.0, way.imag, way.real],
+    ]
+
+
+def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
+    """Scenes of three overlapping shapes with clutter, and who finds which parent: arrays for a figure."""
+    random = np.random.default_rng(study.seed)
+    W = shapes(24)
+    hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)
+    scenes = plant(hierarchy, 3, 3, random)
+    settings = replace(settings_of(study), starts=4 * study.starts)
+    inverted = invert(hierarchy, scenes.parts, None, settings, torch.Generator().manual_seed(study.seed)).parse
+    routed = dynamic_routing(votes(W, scenes.parts), study.long_iterations)
+    return {
+        "places": scenes.parts.numpy(),
+        "truth": scenes.parents.numpy(),
+        "routing": routed.chosen.numpy(),
+        "inversion": inverted.chosen.numpy(),
+        "outlines": hierarchy.predictions(scenes.poses).numpy(),
+        "inverted_outlines": hierarchy.predictions(inverted.poses).numpy(),
+        "routed_outlines": hierarchy.predictions(routed.poses).numpy(),
+    }

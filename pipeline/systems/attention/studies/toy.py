@@ -1,0 +1,74 @@
+"""The toy network of document 001's appendix B: three inputs, three hidden units, one output.
+
+Input and output are clamped; the hidden activities h start at the forward pass and descend the energy
+
+    two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as the text says
+    output      (t - sum h)^2 + penalty                          what gives the published figure
+
+with a weight times the penalty |h|_1, |h|^2 (half of it two-sided) or none. The document gives no weight. By hand: with
+all errors L1 leaves h = x + e - w sign h, e = t - sum h, and a single unit for 5/3 <= w < 7; with the output's error
+alone any h >= 0 with sum t - w/2 is as good, and where inference ends is the start's doing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pipeline.probes.sparsity import effective_number, hoyer
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.attention.settings import ToyStudy
+
+INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
+Reading = Literal["output", "two-sided"]
+Penalty = Literal["none", "L1", "L2"]
+READINGS: tuple[Reading, ...] = ("output", "two-sided")
+PENALTIES: tuple[Penalty, ...] = ("none", "L1", "L2")
+
+
+def infer(reading: Reading, penalty: Penalty, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
+    """Hidden activities over the inference, `[steps + 1, 3]`: gradient steps, proximal ones for L1's exact zeros."""
+    x = np.array(INPUT)
+    h, path = x.copy(), [x.copy()]
+    half = 0.5 if reading == "two-sided" else 1.0
+    for _ in range(steps):
+        gradient = np.full(3, -2 * half * (TARGET - h.sum()))
+        if reading == "two-sided":
+            gradient += h - x
+        if penalty == "L2":
+            gradient += 2 * half * weight * h
+        h = h - rate * gradient
+        if penalty == "L1":
+            h = np.sign(h) * np.maximum(np.abs(h) - rate * weight, 0.0)
+        path.append(h)
+    return np.stack(path)
+
+
+def run(study: ToyStudy, title: str) -> Outcome:
+    """Where inference ends, by reading, weight of the penalty and penalty: h1, h2, h3, and how sparse they are."""
+    rows = []
+    for reading in READINGS:
+        for weight in study.weights:
+            for penalty in PENALTIES:
+                h = infer(reading, penalty, weight, study.rate, study.steps)[-1]
+                rows.append(
+                    {
+                        "reading": reading,
+                        "weight": weight,
+                        "penalty": penalty,
+                        **{f"h{i + 1}": float(value) for i, value in enumerate(h)},
+                        "hoyer": float(hoyer(h)),
+                        "effective_number": float(effective_number(h)),
+                    }
+                )
+    end: dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]] = {}
+    for row in rows:
+        at = end.setdefault(str(row["reading"]), {}).setdefault(f"{row['weight']:g}", {})
+        at[str(row["penalty"])] = {key: one(float(row[key])) for key in ("h1", "h2", "h3", "hoyer", "effective_number")}
+    headline = tuple(
+        f"end.{reading}.{weight}.L1.effective_number" for reading, weights in end.items() for weight in weights
+    )
+    return Outcome("toy", pd.DataFrame(rows), {"end": end}, headline)

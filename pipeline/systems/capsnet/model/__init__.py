@@ -1,0 +1,1 @@
+"""All that changes the network's weights."""

@@ -1,0 +1,165 @@
+"""CapsNet (Sabour et al. 2017), the network that document 001 studies (section 3.1, Figure 1A, appendix A).
+
+    image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
+
+A class capsule's length says whether its class is there (equation 3, margin loss); a decoder draws the image from the
+capsule of its class. Weights of votes come from routing by agreement, or there are none ("0 iterations").
+
+Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from torch import Generator, Tensor, nn
+
+from pipeline.errors import UserError
+from pipeline.layers.class_losses import margin_loss, one_hot
+from pipeline.layers.dynamic_routing import route, squash, unweighted_sum
+from pipeline.layers.images import ChannelsLastConvolution
+from pipeline.learning.model import Model
+from pipeline.systems.capsnet.settings import CapsNetModelParams
+
+_TRANSFORMATION_SD = 0.1
+"""Of transformations at the start, as in the authors' code."""
+
+
+class CapsuleLayer(nn.Module):
+    """Capsules above capsules: every one below has a transformation to every one above.
+
+    Args:
+        below, above: how many capsules, and the numbers of one.
+        updates: of the weights, by routing; None: sums without weights.
+    """
+
+    def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None) -> None:
+        super().__init__()
+        self.transformations = nn.Parameter(torch.randn(*below, *above) * _TRANSFORMATION_SD)  # (m, d, n, D)
+        self.updates = updates
+
+    def forward(self, capsules: Tensor) -> Tensor:
+        """`[B, m, d]` to `[B, n, D]`."""
+        if self.updates is None:
+            return squash(unweighted_sum(capsules, self.transformations))
+        return squash(route(capsules, self.transformations, self.updates))
+
+
+def routing_updates(params: CapsNetModelParams) -> int | None:
+    """How often routing updates its weights; None where there are none."""
+    if params.iterations == 0:
+        return None
+    return params.iterations - (params.counting == "sums")
+
+
+class CapsNet(Model):
+    """The network with its losses.
+
+    Args:
+        params: sizes, routing and losses.
+        image_size: side S of the square images, in pixels.
+
+    Raises:
+        UserError: the convolutions leave nothing of images of that size.
+    """
+
+    noise_size = 0
+
+    def __init__(self, params: CapsNetModelParams, image_size: int) -> None:
+        super().__init__()
+        self.params, self.image_size = params, image_size
+        first, second = params.strides
+        side = ((image_size - params.kernel) // first + 1 - params.kernel) // second + 1
+        if side < 1 or image_size < params.kernel:
+            raise UserError(
+                f"capsnet: kernels of {params.kernel} pixels leave nothing of {image_size}x{image_size} images"
+            )
+        self.first = ChannelsLastConvolution(1, params.channels, params.kernel, first)
+        self.second = ChannelsLastConvolution(
+            params.channels, params.types * params.primary_size, params.kernel, second
+        )
+        updates = routing_updates(params)
+        below = (side**2 * params.types, params.primary_size)
+        self.middle: CapsuleLayer | None = None
+        if params.middle:
+            self.middle = CapsuleLayer(below, (params.middle, params.middle_size), updates)
+            below = (params.middle, params.middle_size)
+        self.last = CapsuleLayer(below, (params.classes, params.class_size), updates)
+        self.decoder: nn.Module | None = None
+        if params.reconstruction != "none":
+            sizes = [params.classes * params.class_size, *params.decoder]
+            hidden = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+            self.decoder = nn.Sequential(*hidden, nn.Linear(sizes[-1], image_size**2), nn.Sigmoid())
+
+    def generative_parameters(self) -> int:
+        """How many numbers the decoder learns."""
+        return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
+
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+        """None: `[*shape, 0]`."""
+        return torch.empty((*shape, 0), device=device)
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """The first convolution of images `[B, 1, S, S]`: `[B, channels, H, H]`."""
+        return self.first(images).relu()
+
+    def primary_capsules(self, feature_maps: Tensor) -> Tensor:
+        """Primary capsules `[B, m, d]` of `feature_maps`, position by position."""
+        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, H, H, types d), as it lies
+        return squash(maps.reshape(len(maps), -1, self.params.primary_size))
+
+    def layers(self) -> list[Callable[[Tensor], Tensor]]:
+        """The layers in order, each from the activities of the one below: images first, class capsules last."""
+        return [self.feature_maps, self.primary_capsules, *([self.middle] if self.middle else []), self.last]
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Class capsules `[B, n, D]` of images `[B, 1, S, S]`."""
+        activities = images
+        for layer in self.layers():
+            activities = layer(activities)
+        return activities
+
+    def features(self, images: Tensor) -> dict[str, Tensor]:
+        """What probes read of images `[B, 1, S, S]`: class_capsules, flat."""
+        return {"class_capsules": self.encode(images).flatten(1)}
+
+    def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
+        """Images `[B, 1, S, S]` drawn from the capsules `[B, n, D]` of the classes `labels [B]` alone.
+
+        Raises:
+            ValueError: the network was built without a decoder.
+        """
+        if self.decoder is None:
+            raise ValueError("this network has no decoder")
+        chosen = one_hot(labels, capsules[..., 0]).unsqueeze(-1)
+        pixels = self.decoder((capsules * chosen).flatten(1))
+        return pixels.unflatten(-1, (1, self.image_size, self.image_size))
+
+    def margin_loss(self, lengths: Tensor, labels: Tensor) -> Tensor:
+        """Equation 3 of each image `[B]`, of the class capsules' `lengths [B, n]`."""
+        params = self.params
+        return margin_loss(lengths, labels, params.present_margin, params.absent_margin, params.absent_weight)
+
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss per image, with `margin_loss`, `accuracy` (share whose longest capsule is that of their class) and
+        `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
+
+        Raises:
+            ValueError: labels are missing.
+        """
+        if labels is None:
+            raise ValueError("CapsNet learns from labels")
+        capsules = self.encode(images)
+        lengths = capsules.norm(dim=-1)
+        loss = margin = self.margin_loss(lengths, labels).mean()
+        metrics = {"margin_loss": margin.detach(), "accuracy": (lengths.argmax(-1) == labels).float().mean()}
+        if self.decoder is not None:
+            error = (self.decode(capsules, labels) - images).square().flatten(1).sum(-1).mean()
+            scale = 1.0 if self.params.reconstruction == "summed" else 1 / self.image_size**2
+            loss = margin + self.params.reconstruction_weight * scale * error
+            metrics["pixel_error"] = error.detach()
+        return loss, metrics

@@ -1,0 +1,257 @@
+"""Figures of CapsNet and of iterative inference in it (document 001, Figures 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from pipeline.drawing.drawings import Drawing, Written, executed
+from pipeline.drawing.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WIDTH,
+    in_house_style,
+    panels,
+)
+from pipeline.params import Params
+from pipeline.results.findings import Evidence
+from pipeline.results.reading import Numbers, Record, Results, dataset_label
+from pipeline.systems.capsnet.report.claims import (
+    CONDITIONS,
+    PLAIN,
+    SPARSER,
+    START,
+    Condition,
+    candidates,
+    capsnets,
+    family,
+    pairs,
+    rises,
+    studies,
+)
+
+_LOOKS = {
+    Condition(routed=True, reconstructed=True): (BLUE, "o", "-"),
+    Condition(routed=False, reconstructed=True): (VERMILLION, "s", "-"),
+    Condition(routed=True, reconstructed=False): (SKY, "o", "--"),
+    Condition(routed=False, reconstructed=False): (ORANGE, "s", "--"),
+}
+_TERMS = (BLUE, GREEN, ORANGE, PURPLE)
+_PANELS = (
+    ("routed", START, "B: routing"),
+    ("unrouted", START, "C: no routing"),
+    ("unrouted", PLAIN, "D: inference"),
+    ("unrouted", SPARSER, "E: inference with L1"),
+)
+"""Of Figure 1: which network, which condition, title."""
+_EXAMPLES = 2
+
+
+@in_house_style
+def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
+    """Figure 2: training and validation loss per epoch on a logarithmic axis, and the best validation losses."""
+    figure, axes = panels(3, 2.5, sharey=True)
+    for condition, table in tables.items():
+        colour, marker, dashes = _LOOKS[condition]
+        means = table.groupby("epoch")[["train_loss", "validation_loss"]].mean()
+        for axis, column in zip(axes, means, strict=False):
+            axis.plot(means.index, means[column], color=colour, linestyle=dashes, label=condition.words)
+        best = table.groupby("replica")["validation_loss"].min()
+        place = CONDITIONS.index(condition)
+        axes[2].errorbar(place, best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker)
+    for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
+        axis.set_yscale("log")
+        axis.set_title(title)
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # of all: they share it
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    for axis in axes[:2]:
+        axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_ylabel("loss")
+    axes[2].set_xticks(range(4), ["yes", "no", "yes", "no"])
+    axes[2].set_xlim(-0.6, 3.6)
+    axes[2].set_xlabel("routing")
+    axes[2].grid(axis="x", visible=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+@in_house_style
+def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, np.ndarray]) -> Figure:
+    """Figure 1B-E: a row of numbers per class capsule, its length beside it, the right one framed.
+
+    Args:
+        images: `[k, S, S]`, of which the first few are drawn.
+        capsules: by title, `[k, n, D]`.
+    """
+    count = min(_EXAMPLES, *(len(values) for values in capsules.values()))
+    figure = Figure(figsize=(WIDTH, 2.05 * count + 0.25))
+    grid = figure.subplots(count, 1 + len(capsules), squeeze=False, width_ratios=[0.7, *[1.0] * len(capsules)])
+    largest = max(float(np.abs(values[:count]).max()) for values in capsules.values())
+    for row in range(count):
+        grid[row, 0].imshow(images[row], cmap="gray_r")
+        grid[row, 0].axis("off")
+        for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
+            _capsules(axis, values[row], int(labels[row]), largest)
+            if row == 0:
+                axis.set_title(title)
+        grid[row, 1].set_ylabel("class")
+    return figure
+
+
+def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> None:
+    n, size = capsules.shape
+    axis.imshow(capsules, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+    axis.add_patch(Rectangle((-0.5, label - 0.5), size, 1, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
+    for j, length in enumerate(np.linalg.norm(capsules, axis=1)):
+        weight = "bold" if j == label else "normal"
+        axis.text(size - 0.1, j, f"{length:.2f}", va="center", ha="left", fontsize=6.5, weight=weight)
+    axis.set_yticks(range(n))
+    axis.set_xticks([])
+    axis.tick_params(length=0, labelsize=6.5)
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)
+
+
+@in_house_style
+def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
+    """Terms of the energy over the steps of inference, means over images, a panel for each condition.
+
+    Args:
+        energies: by title, `[steps + 1, terms]`: the layers from the bottom up, the label, the penalty.
+    """
+    figure, axes = panels(len(energies), 2.4, sharey=True)
+    for axis, (title, terms) in zip(axes, energies.items(), strict=True):
+        layers = terms.shape[1] - 2
+        for number in range(layers):
+            axis.plot(terms[:, number], color=_TERMS[number % len(_TERMS)], label=f"errors of layer {number + 1}")
+        axis.plot(terms[:, -2], color=VERMILLION, linestyle="--", label="error of the label")
+        if terms[:, -1].any():
+            axis.plot(terms[:, -1], color=SKY, linestyle="-.", label="penalty")
+        axis.plot(terms.sum(1), color=INK, linestyle=":", label="all")
+        axis.set_yscale("log")
+        axis.set_title(title)
+        axis.set_xlabel("step")
+    top = max(float(terms.sum(1).max()) for terms in energies.values())
+    axes[0].set_ylim(1e-5 * top, 2 * top)
+    axes[0].set_ylabel("energy")
+    most = max(axes, key=lambda axis: len(axis.get_lines()))
+    figure.legend(*most.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """Figures 1 and 2 of the runs nearest to the paper's, by data set; and of iterative inference, by study."""
+    for name in capsnets(params):
+        if results.numbers("train", name) is None:
+            written.miss(f"train/{name}")
+    for dataset in dict.fromkeys(run.dataset for run in capsnets(params).values()):
+        yield from _figure_2(dataset, results, params)
+        yield from _figure_1(dataset, results, params)
+    for study, _, numbers in executed(results, "infer", params.infer, written):
+        yield from _energies(study, numbers, results, written)
+
+
+def _figure_2(dataset: str, results: Results, params: Params) -> Iterator[Drawing]:
+    """Of the first run with routing and reconstruction that was executed, and those that differ in nothing else."""
+    tables: dict[Condition, pd.DataFrame] = {}
+    records: list[Record] = []
+    for first in candidates(params, CONDITIONS[0]):
+        if capsnets(params)[first].dataset != dataset or results.numbers("train", first) is None:
+            continue
+        for condition, name in family(params, first).items():
+            table = results.table("train", name, ("replica", "epoch", "train_loss", "validation_loss"))
+            numbers = results.numbers("train", name)
+            if table is not None and numbers is not None:
+                tables[condition] = table
+                records += numbers.records
+        break
+    if tables:
+        yield Drawing(
+            f"capsnet-losses-{dataset}",
+            "svg",
+            partial(losses_by_condition, tables),
+            f"CapsNet's loss with and without routing, {dataset}",
+            "Whether learning without routing is slower at first and ends at nearly the same loss. Losses with and "
+            "without reconstruction are different functions (Figure 2 of document 001; shifted validation images in "
+            "place of test images).",
+            "Training and validation loss per epoch of four conditions, and their best validation losses.",
+            records,
+        )
+
+
+def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawing]:
+    """Of the first pair of runs, with routing and without, that both have a study."""
+    for routed, unrouted in pairs(params, reconstructed=True):
+        if capsnets(params)[routed].dataset != dataset:
+            continue
+        found = {kind: _study(name, results, params) for kind, name in (("routed", routed), ("unrouted", unrouted))}
+        both = {kind: each for kind, each in found.items() if each is not None}
+        if len(both) < len(found):
+            continue
+        shown = {
+            title: both[kind][1][f"capsules_{condition}"]
+            for kind, condition, title in _PANELS
+            if f"capsules_{condition}" in both[kind][1]
+        }
+        arrays = both["unrouted"][1]
+        yield Drawing(
+            f"capsnet-capsules-{dataset}",
+            "png",
+            partial(class_capsules, arrays["images"], arrays["labels"], shown),
+            f"Class capsules after routing, without it, and after inference, {dataset}",
+            "Numbers of the ten class capsules, their lengths at the right, that of the image's class framed: with "
+            "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 "
+            "(Figure 1B-E of document 001).",
+            "Heat maps of ten class capsules for two digits under four conditions.",
+            [record for numbers, _ in both.values() for record in numbers.records],
+        )
+        return
+
+
+def _study(run: str, results: Results, params: Params) -> tuple[Numbers, dict[str, np.ndarray]] | None:
+    """Numbers and arrays of the first executed study of a run, before others one whose energies fall."""
+    for study, _, numbers in sorted(studies(Evidence(results, params), run), key=lambda each: rises(each[-1])):
+        arrays = results.examples("infer", study, ("images", "labels"))
+        if arrays is not None:
+            return numbers, arrays
+    return None
+
+
+def _energies(study: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
+    arrays = results.examples("infer", study, ("images", "labels"))
+    if arrays is None:
+        written.miss(f"infer/{study} (its examples)")
+        return
+    prefix = "energies_predicted-clamped-"
+    energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
+    if energies:
+        yield Drawing(
+            f"inference-{study}",
+            "svg",
+            partial(energies_over_steps, energies),
+            f"Energy over inference, {study}",
+            "Squared prediction errors of each layer and of the clamped label, and the penalty, means over images of "
+            f"{dataset_label(numbers.records)}: their sum should never rise. Class capsules are predicted.",
+            "Lines of energy over steps on a logarithmic axis, a panel for each penalty.",
+            numbers.records,
+        )
+
+
+def _title(penalty: str) -> str:
+    kind, _, weight = penalty.partition("-")
+    return f"{kind}, weight {weight}" if weight else "no penalty"

@@ -1,0 +1,1 @@
+"""The convolutional network that document 004 compares with."""

@@ -1,0 +1,43 @@
+"""Settings of the convolutional network."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline.classification.settings import ClassifierRun
+from pipeline.learning.settings import CropParams
+from pipeline.settings import Section
+
+
+class CNNModelParams(Section):
+    """The convolutional network that document 004 compares with, section 5."""
+
+    views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
+    channels: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
+        min_length=2, max_length=2, description="feature maps of the two convolutions"
+    )
+    kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels, odd")
+    hidden: int = Field(ge=1, le=65_536, description="units of the fully connected layer")
+    dropout: float = Field(ge=0, lt=1, description="share of them that is silent in a training step")
+    classes: int = Field(ge=2, le=1000, description="outputs")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CNNModelParams:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        return self
+
+
+class CNNRun(ClassifierRun):
+    """A run of the convolutional network."""
+
+    variant: Literal["cnn"]
+    augmentation: CropParams
+    model: CNNModelParams
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images that the network takes."""
+        return self.model.views

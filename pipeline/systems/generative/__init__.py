@@ -1,0 +1,1 @@
+"""Probabilistic capsules, document 000 (Smith et al. 2020)."""

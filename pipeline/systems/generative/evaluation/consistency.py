@@ -1,0 +1,151 @@
+"""Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
+
+Images are turned within the range a model was trained on, and what it finds is turned back by the angle, which is
+known: in that upright frame digits of a class lie over each other, whatever the model has seen of them. Each pixel with
+ink goes to the part that gives most of its brightness. How often two digits of a class give a pixel to the same part,
+beyond chance, is the consistency of part use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.layers import poses
+from pipeline.layers.rendering import warp_templates
+from pipeline.systems.generative.evaluation.examples import Arrays, arrange
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.hierarchy import join
+
+BATCH = 100
+"""Images at a time: every part of each is drawn by itself."""
+INK = 0.5
+"""Brightness from which a pixel of a reconstruction counts as ink."""
+NO_INK = -1
+EXAMPLES = 10
+"""Digits of one class kept for the picture."""
+
+
+def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
+    """Agreement of images of a class on the part at a pixel, beyond chance (Scott's pi).
+
+    Over all classes, pairs of images of a class and pixels where both have ink: the share that names the same part,
+    less what chance gives, over one less what chance gives. Chance is two parts drawn from all ink of all classes.
+    Which number a part has plays no role.
+
+    Args:
+        parts: `[N, S, S]`, the part at each pixel, `NO_INK` where there is none.
+        classes: `[N]`.
+
+    Returns:
+        1 where pairs always agree; about 0 where parts fall at random, below where pairs agree less than that; 0 where
+        chance explains all or nothing can be compared: one part that draws everything says nothing of the arrangement.
+    """
+    ink = parts[parts != NO_INK]
+    names, uses = np.unique(ink, return_counts=True)
+    pairs = agreeing = 0.0
+    for name in np.unique(classes):
+        of_class = parts[classes == name]
+        pairs += _pairs((of_class != NO_INK).sum(0))
+        agreeing += sum(_pairs((of_class == part).sum(0)) for part in names)
+    chance = float(((uses / max(len(ink), 1)) ** 2).sum())
+    if pairs == 0 or chance == 1:
+        return 0.0
+    return (agreeing / pairs - chance) / (1 - chance)
+
+
+def _pairs(counts: NDArray[np.int64]) -> float:
+    """Pairs among each of `counts` things, in all."""
+    return float((counts * (counts - 1) / 2).sum())
+
+
+def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
+    """The part that gives most of each pixel's brightness, `[B, S, S]`; `NO_INK` where the picture is dark.
+
+    Under over-compositing part j gives C_j a_j prod_{k > j} (1 - a_k): its colour, where later parts do not hide it.
+
+    Args:
+        states: part states `[B, P, 7]`: presence logit, then pose.
+    """
+    colour, alpha = model.templates.unbind(1)
+    weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
+    layers = torch.stack([colour.expand_as(weighted), weighted], dim=2)
+    C, a = warp_templates(layers, states[..., 1:], model.image_size).unbind(2)  # (B, P, S, S)
+    through = (1 - a).flip(1).cumprod(1).flip(1)  # what the parts from j on let through
+    hidden = torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
+    share = C * a * hidden
+    return torch.where(share.sum(1) > INK, share.argmax(1), NO_INK)
+
+
+@torch.no_grad()
+def use_of_parts(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> NDArray[np.float64]:
+    """The share `[P]` of all ink that each part is responsible for, as uint8 `images [N, 1, S, S]` are drawn."""
+    counts = np.zeros(model.params.parts)
+    for start in range(0, len(images), BATCH):
+        pixels = torch.from_numpy(images[start : start + BATCH]).to(device).float() / 255
+        parts = responsible_parts(model, _states(model, model.encode(pixels)))
+        counts += np.bincount(parts[parts != NO_INK].cpu().numpy(), minlength=len(counts))
+    return counts / max(counts.sum(), 1)
+
+
+def _states(model: GenerativeModel, posterior: Capsules) -> Tensor:
+    """Part states `[B, P, 7]` without noise: (log odds + noise) / temperature."""
+    return join(posterior.part_logits / model.temperature, posterior.part_poses)
+
+
+def overlap(parts: NDArray[np.int64], images: NDArray[np.uint8]) -> float:
+    """How much of the ink is drawn where it is: pixels inked in both, over pixels inked in either.
+
+    A model that draws the same for every image uses its parts consistently and draws little of any.
+
+    Args:
+        parts: `[N, S, S]` as `consistency` takes them.
+        images: uint8 `[N, 1, S, S]`.
+    """
+    drawn, inked = parts != NO_INK, images[:, 0] > 255 * INK
+    return float((drawn & inked).sum() / max((drawn | inked).sum(), 1))
+
+
+def upright(posterior: Capsules, turn: Tensor) -> Capsules:
+    """What was found in images turned by `turn [B, 2, 3]`, its part poses turned back."""
+    back = poses.compose(poses.invert(turn).unsqueeze(1), poses.to_matrix(posterior.part_poses))
+    return Capsules(posterior.part_logits, poses.to_offset(back), posterior.object_logits, posterior.object_poses)
+
+
+@torch.no_grad()
+def part_use(
+    model: GenerativeModel,
+    images: NDArray[np.uint8],
+    classes: NDArray[np.int64],
+    angle: float,
+    seed: int,
+    device: torch.device,
+    digit: int = 2,
+) -> tuple[dict[str, float], Arrays]:
+    """Consistency of part use on images turned within +-angle degrees, and digits of one class for the picture.
+
+    Args:
+        images: uint8 `[N, 1, S, S]`, upright.
+        classes: `[N]`.
+        digit: the class shown.
+
+    Returns:
+        consistency and overlap by name, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour,
+        turned back) `[n, S, S, 3]`.
+    """
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+    maps = []
+    shown = np.flatnonzero(classes == digit)[:EXAMPLES]
+    colours = []
+    for start in range(0, len(images), BATCH):
+        rows = np.arange(start, min(start + BATCH, len(images)))
+        turn = warps.uniform_rotations(len(rows), angle, generator, device)
+        found = upright(model.encode(warps.warp(torch.from_numpy(images[rows]).to(device), turn)), turn)
+        maps.append(responsible_parts(model, _states(model, found)).cpu().numpy())
+        colours.append(arrange(model, found).cpu().numpy()[np.isin(rows, shown)])
+    arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)}
+    parts = np.concatenate(maps)
+    return {"consistency": consistency(parts, classes), "overlap": overlap(parts, images)}, arrays

@@ -1,0 +1,266 @@
+"""Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
+
+For two templates as drawn (opacity times intensity) the best affine map of one onto the other is sought: six numbers,
+of either handedness (a mirrored stroke is a copy too), which stretches no direction by more than `MOST_STRETCH` nor
+shrinks it by more. Likeness is the correlation over the pixels that lie in the frame of either, on a canvas of twice
+the template's size: ink that only one has counts against it, and black outside of both does not count for it.
+
+Where the second of two pictures is an affine copy of the first, their centres and second moments fix the map up to a
+rotation or reflection Q: L = S1^(1/2) Q S2^(-1/2). Turns of Q in equal steps are the starts; the best of them are
+refined by gradient ascent on all six numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.layers import poses
+from pipeline.layers.rendering import warp_templates
+from pipeline.systems.generative.evaluation.consistency import use_of_parts
+from pipeline.systems.generative.evaluation.examples import Arrays
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.settings import FailureParams
+
+MOST_STRETCH = 2.0
+"""Singular values of a map lie between one over this and this."""
+CANVAS = 2
+"""Side of the canvas that two templates are compared on, in sides of a template."""
+REFINED = 4
+"""Starts of a pair that are refined."""
+STEP = 0.03
+"""Adam's step size on the numbers of a map."""
+LEAST_USE = 0.01
+"""Share of the ink from which a part is in use. The template of another has learnt no shape: it is noise or nothing."""
+CONTROLS = 10
+"""Draws of strokes that templates are compared with."""
+BEST = 6
+"""Pairs kept for the picture."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Best maps for n pairs of pictures.
+
+    Attributes:
+        correlation: `[n]`, of the first with the mapped second.
+        maps: `[n, 2, 3]`, from the second's frame to the first's.
+    """
+
+    correlation: Tensor
+    maps: Tensor
+
+
+def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Templates in use for uint8 `images [N, 1, S, S]`, as they appear on black `[n, h, w]`, and their parts `[n]`."""
+    intensity, opacity = model.templates.detach().unbind(1)
+    used = np.flatnonzero(use_of_parts(model, images, device) >= LEAST_USE)
+    parts = torch.from_numpy(used).to(device)
+    return (intensity * opacity)[parts], parts
+
+
+def on_canvas(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
+    """Pictures `[n, h, h]`, each moved by its map `[n, 2, 3]` where given, on the canvas `[n, CANVAS h, CANVAS h]`."""
+    return _placed(pictures, maps)[:, 0]
+
+
+def likeness(first: Tensor, second: Tensor, maps: Tensor) -> Tensor:
+    """Correlations `[n]` of pictures `first` with `second`, `[n, h, h]`, moved by maps `[n, 2, 3]`."""
+    return _correlation(_placed(first), _placed(second, maps))
+
+
+def _placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
+    """Pictures and their frames (1 inside) on the canvas, `[n, 2, CANVAS h, CANVAS h]`."""
+    frame = poses.identity(pictures) / CANVAS
+    placed = frame.expand(len(pictures), 2, 3) if maps is None else poses.compose(frame, maps)
+    layers = torch.stack([pictures, torch.ones_like(pictures)], dim=1).unsqueeze(1)  # each a part of two channels
+    return warp_templates(layers, poses.to_offset(placed).unsqueeze(1), CANVAS * pictures.shape[-1])[:, 0]
+
+
+def _correlation(first: Tensor, second: Tensor) -> Tensor:
+    """Of what `_placed` returns, over the pixels in either frame; 0 with a picture that is the same everywhere."""
+    (a, inside), (b, also) = (each.flatten(2).unbind(1) for each in (first, second))
+    weight = torch.maximum(inside, also)
+    weight = weight / weight.sum(1, keepdim=True)
+    a, b = (each - (weight * each).sum(1, keepdim=True) for each in (a, b))
+    scale = ((weight * a**2).sum(1) * (weight * b**2).sum(1)).clamp_min(1e-12).sqrt()
+    return (weight * a * b).sum(1) / scale
+
+
+def align(first: Tensor, second: Tensor, starts: int, steps: int) -> Alignment:
+    """The best affine maps of pictures `second [n, h, h]` onto `first [n, h, h]`.
+
+    Args:
+        starts: rotations tried for each handedness.
+        steps: of gradient ascent.
+    """
+    begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
+    tried = begin.shape[1]
+    target, moving = (each.repeat_interleave(tried, 0) for each in (_placed(first), second))
+    rough = _correlation(target, _placed(moving, begin.flatten(0, 1))).view(len(first), tried)
+    kept = min(REFINED, tried)
+    order = rough.topk(kept, dim=1).indices
+    maps = begin.gather(1, order[..., None, None].expand(-1, -1, 2, 3)).flatten(0, 1)
+    target, moving = (each.repeat_interleave(kept, 0) for each in (_placed(first), second))
+
+    maps = maps.clone().requires_grad_()
+    optimiser = torch.optim.Adam([maps], lr=STEP)
+    best, best_maps = torch.full((len(maps),), -1.0, device=maps.device), maps.detach().clone()
+    for step in range(steps + 1):
+        found = _correlation(target, _placed(moving, maps))
+        better = found.detach() > best
+        best = torch.where(better, found.detach(), best)
+        best_maps = torch.where(better[:, None, None], maps.detach(), best_maps)
+        if step < steps:
+            optimiser.zero_grad()
+            (-found.sum()).backward()
+            optimiser.step()
+            with torch.no_grad():
+                maps[..., :2] = _within_stretch(maps[..., :2])
+    top = best.view(len(first), kept).max(1)
+    chosen = best_maps.view(len(first), kept, 2, 3)[torch.arange(len(first), device=maps.device), top.indices]
+    return Alignment(top.values, chosen)
+
+
+def align_all(pictures: Tensor, starts: int, steps: int) -> tuple[Tensor, Alignment]:
+    """Every pair of `pictures [P, h, h]`: indices `[2, n]`, the first below the second, and their alignment."""
+    pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
+    if pairs.shape[1] == 0:
+        return pairs, Alignment(pictures.new_zeros(0), pictures.new_zeros(0, 2, 3))
+    return pairs, align(pictures[pairs[0]], pictures[pairs[1]], starts, steps)
+
+
+def copies(pictures: Tensor, failures: FailureParams) -> tuple[dict[str, float], Tensor, Alignment]:
+    """How many of `pictures [P, h, h]` are affine copies of each other.
+
+    Returns:
+        "pairs", the share of pairs whose correlation reaches the threshold, and "copied", the share of pictures in at
+        least one such pair (both 0 where there is no pair); then what `align_all` returns.
+    """
+    pairs, alignment = align_all(pictures, failures.starts, failures.steps)
+    alike = alignment.correlation >= failures.threshold
+    share = {
+        "pairs": int(alike.sum()) / max(len(alike), 1),
+        "copied": len(pairs[:, alike].unique()) / max(len(pictures), 1),
+    }
+    return share, pairs, alignment
+
+
+def template_copies(
+    model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams, device: torch.device
+) -> tuple[dict[str, float], Arrays]:
+    """Copies among a model's templates, and among strokes of digits, as many, for comparison.
+
+    Args:
+        images: uint8 `[N, 1, S, S]`: those the templates are used for, and the digits that strokes are cut from.
+
+    Returns:
+        numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` in the mean over
+        `CONTROLS` draws of them, and the sd of the first over the draws;
+        arrays: parts (indices of the drawn templates `[n]`), correlation `[n, n]`, and for each of the k `BEST` pairs
+        pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second, pair_aligned `[k, H, H]` on the canvas.
+    """
+    pictures, parts = drawn(model, images, device)
+    share, pairs, alignment = copies(pictures, failures)
+    size, scale = model.params.template_size, model.params.template_scale
+    count = max(len(pictures), 2)  # a pair at least
+    draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
+    controls = pd.DataFrame([copies(windows, failures)[0] for windows in draws])
+    control = {f"strokes_{name}": float(mean) for name, mean in controls.mean().items()}
+    control["strokes_pairs_sd"] = float(controls["pairs"].std())
+    matrix = torch.eye(len(pictures), device=pictures.device)
+    matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = alignment.correlation
+    shown = _best(pairs, alignment.correlation)
+    first, second = pairs[:, shown]
+    numbers = {"drawn": float(len(pictures)), **share, **control}
+    tensors = {
+        "parts": parts,
+        "correlation": matrix,
+        "pair_parts": torch.stack([parts[first], parts[second]], dim=1),
+        "pair_correlation": alignment.correlation[shown],
+        "pair_first": on_canvas(pictures[first]),
+        "pair_second": on_canvas(pictures[second]),
+        "pair_aligned": on_canvas(pictures[second], alignment.maps[shown]),
+    }
+    return numbers, {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()}
+
+
+def _best(pairs: Tensor, found: Tensor) -> list[int]:
+    """The most alike pairs, at most `BEST`, each picture in one of them: no picture is shown over and over."""
+    chosen: list[int] = []
+    seen: set[int] = set()
+    for index in found.argsort(descending=True).tolist():
+        pair = set(pairs[:, index].tolist())
+        if not pair & seen and len(chosen) < BEST:
+            chosen.append(index)
+            seen |= pair
+    return chosen
+
+
+def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
+    """The control: windows of digits `[count, size, size]` in [0, 1], as large as a template is drawn.
+
+    Each is centred on an ink pixel of another image, so they hold what a template would have to draw there. Strokes of
+    digits are alike up to affine maps too: templates have copies among them only where they are more alike than these.
+
+    Args:
+        images: uint8 `[N, 1, S, S]`.
+        scale: side of a window / side of an image.
+    """
+    random = np.random.default_rng(seed)
+    chosen = images[random.permutation(len(images))[:count], 0]
+    windows = []
+    for image in chosen:
+        rows, columns = np.nonzero(image > 127)
+        at = random.integers(len(rows)) if len(rows) else 0
+        centre = (np.array([columns[at], rows[at]]) * 2 + 1) / len(image) - 1 if len(rows) else np.zeros(2)
+        windows.append(np.concatenate([np.eye(2) * scale, centre[:, None]], axis=1))
+    frames = torch.from_numpy(np.stack(windows)).float()
+    pictures = torch.from_numpy(chosen)[:, None, None].float() / 255
+    return warp_templates(pictures, poses.to_offset(poses.invert(frames)).unsqueeze(1), size)[:, 0, 0]
+
+
+def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
+    """Maps that carry centre and second moments of `second` to those of `first`, `[n, 2 count, 2, 3]`."""
+    centre, spread = _moments(first)
+    other_centre, other_spread = _moments(second)
+    turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)
+    mirror = torch.diag(torch.tensor([1.0, -1.0]).to(first))
+    Q = torch.cat([turns, turns @ mirror])  # (2 count, 2, 2)
+    linear = _within_stretch(_root(spread).unsqueeze(1) @ Q @ torch.linalg.inv(_root(other_spread)).unsqueeze(1))
+    shift = centre[:, None, :, None] - linear @ other_centre[:, None, :, None]
+    return torch.cat([linear, shift], dim=-1)
+
+
+def _moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
+    """Centre `[n, 2]` and covariance `[n, 2, 2]` of the ink of pictures `[n, h, h]`, in their frames."""
+    size = pictures.shape[-1]
+    ticks = (torch.arange(size, device=pictures.device) * 2 + 1) / size - 1
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    places = torch.stack([x, y], dim=-1).flatten(0, 1)  # (h h, 2)
+    share = pictures.flatten(1) + 1e-9
+    share = share / share.sum(1, keepdim=True)
+    centre = share @ places
+    away = places - centre.unsqueeze(1)
+    spread = torch.einsum("np,npi,npj->nij", share, away, away)
+    return centre, spread + torch.eye(2).to(spread) / size**2  # no thinner than a pixel
+
+
+def _root(matrix: Tensor) -> Tensor:
+    """The square root of symmetric positive matrices `[..., 2, 2]`, in closed form."""
+    determinant = torch.linalg.det(matrix).clamp_min(1e-12).sqrt()[..., None, None]
+    trace = matrix.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+    return (matrix + determinant * torch.eye(2).to(matrix)) / (trace + 2 * determinant).sqrt()
+
+
+def _within_stretch(linear: Tensor) -> Tensor:
+    """Linear maps `[..., 2, 2]` with their singular values moved into the range allowed; handedness stays."""
+    left, values, right = torch.linalg.svd(linear)
+    limit = math.log(MOST_STRETCH)
+    return left @ torch.diag_embed(values.clamp_min(1e-6).log().clamp(-limit, limit).exp()) @ right

@@ -1,0 +1,265 @@
+"""Gauss-Newton steps on the analytic bound: its gradient and curvature, and the damped linear system of each image.
+
+The negative bound is close to a sum of squares: pixel residuals over sigma, pose residuals over c_ij weighted by the
+responsibilities of the parents (the routing). Its Gauss-Newton curvature keeps the first derivatives of the residuals:
+
+    pixels   J'J / sigma^2, J [S S, 7 P] the derivative of the mean picture
+    votes    quadratic in all poses, since (I + A_i) M_ij is linear in A_i; responsibilities held as they are
+    logits   the second derivative of their relaxed densities
+
+Object poses meet only through the parts, and rows of a vote's 2x3 matrix not at all, so the objects' block is one 3x3
+matrix per object, the same for both rows: they are eliminated first, and one 7 P x 7 P system per image is left.
+
+Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipeline.layers import poses
+from pipeline.layers.poses import POSE_SIZE
+from pipeline.layers.rendering import pixel_centres, sample_templates, sampling_points
+from pipeline.systems.generative.inference.analytic_bound import (
+    STATE,
+    expected_routing,
+    picture_moments,
+    pixel_bound,
+    presence_moments,
+    prior_and_entropy,
+    unpack,
+)
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+_CHUNK = 64
+"""Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) stay near the processor."""
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """The analytic bound about a state: value, gradient and curvature of each image, of the negative bound."""
+
+    value: Tensor  # (N,)
+    gradient: Tensor  # (N, 7 P + 7 O)
+    parts: Tensor  # (N, 7 P, 7 P), curvature of the parts
+    coupling: Tensor  # (N, 3 P, 3 O), of a row of the parts' poses with the same row of the objects'
+    objects: Tensor  # (N, O, 3, 3), of a row of each object's pose
+    presences: Tensor  # (N, O), of the objects' logits
+
+    def rows(self, chosen: Tensor) -> Linearised:
+        """Those of some images, by mask or index."""
+        return Linearised(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    def diagonal(self) -> Tensor:
+        """The curvature's diagonal, `[N, 7 P + 7 O]`."""
+        rows = self.objects.diagonal(dim1=-2, dim2=-1)  # (N, O, 3)
+        objects = torch.cat([self.presences.unsqueeze(-1), rows, rows], dim=-1)
+        return torch.cat([self.parts.diagonal(dim1=-2, dim2=-1), objects.flatten(1)], dim=1)
+
+
+def where(mask: Tensor, first: Linearised, second: Linearised) -> Linearised:
+    """The first's images where `mask [N]`, else the second's."""
+
+    def choose(name: str) -> Tensor:
+        new, old = getattr(first, name), getattr(second, name)
+        return torch.where(mask.view(-1, *[1] * (new.dim() - 1)), new, old)
+
+    return Linearised(*(choose(field.name) for field in fields(Linearised)))
+
+
+def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
+    """Value, gradient and Gauss-Newton curvature of the negative analytic bound.
+
+    Args:
+        images: `[N, 1, S, S]` in [0, 1].
+        states: `[N, 7 P + 7 O]`.
+    """
+    chunks = [_linearise(model, *each) for each in _chunks(images, states)]
+    return Linearised(*(torch.cat([getattr(chunk, field.name) for chunk in chunks]) for field in fields(Linearised)))
+
+
+def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    size = len(tensors[0]) if tensors[0].device.type == "cuda" else _CHUNK
+    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
+
+
+def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
+    P = model.params.parts
+    x = states.detach().requires_grad_()
+    with torch.enable_grad():
+        found = unpack(x, P)
+        presence = presence_moments(found.part_logits, model.temperature)
+        drawings = _draw(model, found.part_poses)
+        colour, alpha = drawings.colour.requires_grad_(), drawings.alpha.requires_grad_()
+        first, second = picture_moments(colour, alpha, presence.mean, presence.square)
+        explained, routing = expected_routing(model, found, presence)
+        bound = pixel_bound(model, images, first, second) + explained.sum(-1) + prior_and_entropy(model, found)
+        # A log odds moves its own presence alone: the sum's gradient is the slope of each.
+        (slope,) = torch.autograd.grad(presence.mean.sum(), x, retain_graph=True)
+        gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
+    with torch.no_grad():
+        to_inverse = (drawings.slopes(to_colour, to_alpha) @ drawings.pixels).flatten(2)  # (N, P, 6)
+        gradient.unflatten(1, (-1, STATE))[:, :P, 1:] += (to_inverse.unsqueeze(-2) @ drawings.inverse_slope).squeeze(-2)
+        t = presence.mean.detach()
+        jacobian = _jacobian(drawings, t, slope.unflatten(1, (-1, STATE))[:, :P, 0])
+        pixels = _pixel_curvature(drawings, jacobian, model.params.pixel_sd)
+        return _assemble(model, states, -bound.detach(), gradient, pixels, routing, t)
+
+
+@dataclass(frozen=True)
+class _Drawings:
+    """All templates drawn at their poses, and how the drawings change with the points sampled."""
+
+    colour: Tensor  # (N, P, S, S)
+    alpha: Tensor  # (N, P, S, S)
+    colour_slope: Tensor  # (N, P, S, S, 2), by the point
+    alpha_slope: Tensor  # (N, P, S, S, 2)
+    pixels: Tensor  # (S S, 3), homogeneous: the points sampled are these times the inverse poses
+    inverse_slope: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
+
+    def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
+        """Derivatives by the points, given those by the drawings: `[N, P, 2, S S]`."""
+        to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
+        to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
+        return to_points.flatten(2, 3).transpose(-1, -2).contiguous()
+
+
+def _draw(model: GenerativeModel, A: Tensor) -> _Drawings:
+    size = model.image_size
+    points = sampling_points(A.detach(), size).requires_grad_()
+    with torch.enable_grad():
+        colour, alpha = sample_templates(model.templates.detach(), points).unbind(2)
+        (colour_slope,) = torch.autograd.grad(colour.sum(), points, retain_graph=True)
+        (alpha_slope,) = torch.autograd.grad(alpha.sum(), points)
+    return _Drawings(
+        colour.detach(), alpha.detach(), colour_slope, alpha_slope, pixel_centres(A, size), _inverse_slope(A)
+    )
+
+
+def _inverse_slope(A: Tensor) -> Tensor:
+    """The derivative of the inverse pose (six numbers) by the pose `A [N, P, 6]`: `[N, P, 6, 6]`."""
+
+    def inverse(A: Tensor) -> Tensor:
+        return poses.invert(poses.to_matrix(A)).flatten(-2)
+
+    return torch.func.vmap(torch.func.jacrev(inverse))(A.detach().flatten(0, 1)).unflatten(0, A.shape[:2])
+
+
+def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
+    """The derivative of the mean picture by the parts' log odds and inverse poses, `[N, P, 7, S S]`.
+
+    Args:
+        t, slope: mean presences and their derivatives by the log odds, `[N, P]`.
+    """
+    colour, alpha, t = drawings.colour, drawings.alpha, t[..., None, None]
+    opacity = alpha * t
+    below, above = [torch.zeros_like(colour[:, 0])], [torch.ones_like(colour[:, 0])]
+    for C, a in zip(colour.unbind(1)[:-1], opacity.unbind(1)[:-1], strict=True):
+        below.append(torch.lerp(below[-1], C, a))
+    for a in reversed(opacity.unbind(1)[1:]):
+        above.append(above[-1] * (1 - a))  # how much of a layer is seen through those over it
+    through = torch.stack(above[::-1], dim=1)
+    by_opacity = (colour - torch.stack(below, dim=1)).mul_(through)
+    jacobian = colour.new_empty(*colour.shape[:2], STATE, colour[0, 0].numel())
+    torch.mul(by_opacity.flatten(2), (alpha * slope[..., None, None]).flatten(2), out=jacobian[:, :, 0])
+    by_point = drawings.slopes(opacity.mul_(through), by_opacity.mul_(t))
+    for row in range(2):
+        torch.mul(by_point[:, :, row, None], drawings.pixels.T, out=jacobian[:, :, 1 + 3 * row : 4 + 3 * row])
+    return jacobian
+
+
+def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor:
+    """J'J / sigma^2 by the parts' log odds and poses, `[N, 7 P, 7 P]`."""
+    flat = jacobian.flatten(1, 2)
+    curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
+    # From inverse poses to poses: a 7x7 matrix on either side of each pair of parts' block
+    turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
+    turn[..., 0, 0] = 1
+    each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is to be turned
+    left = (each @ turn).transpose(-1, -2).flatten(1, 2)  # (N, 7 P, 7 P)
+    return (left.transpose(1, 2).unflatten(1, (-1, STATE)).transpose(-1, -2) @ turn).transpose(-1, -2).flatten(1, 2)
+
+
+def _assemble(
+    model: GenerativeModel,
+    states: Tensor,
+    value: Tensor,
+    gradient: Tensor,
+    parts: Tensor,
+    routing: Tensor,
+    t: Tensor,
+) -> Linearised:
+    """The curvature's blocks from the pixels' `parts [N, 7 P, 7 P]` and the routing `[N, P, 1 + O]`."""
+    params = model.params
+    found = unpack(states, params.parts)
+    weight = routing * t.unsqueeze(-1) / model.c**2  # (N, P, 1 + O), precision of each vote
+    M = F.pad(poses.to_matrix(model.M), (0, 0, 0, 1))  # (O, P, 3, 3), homogeneous
+    M[..., 2, 2] = 1
+
+    pose = weight.sum(-1) + (1 - t) / params.inactive_pose_sd**2
+    odds = (model.gamma - found.part_logits.unsqueeze(-1)).sigmoid()
+    logit = (routing * 2 * odds * (1 - odds)).sum(-1)
+    own = torch.cat([logit.unsqueeze(-1), pose.unsqueeze(-1).expand(*pose.shape, POSE_SIZE)], dim=-1)
+    parts.diagonal(dim1=1, dim2=2).add_(own.flatten(1))
+
+    voting = weight[..., 1:]
+    outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)
+    eye = torch.eye(3, dtype=M.dtype, device=M.device)
+    objects = torch.einsum("npo,polm->nolm", voting, outer) + eye
+    coupling = -torch.einsum("npo,oplk->npkol", voting, M).flatten(3, 4).flatten(1, 2)
+
+    # An object's log odds: its prior, and how its presence changes which parent is chosen.
+    prior = (torch.logit(torch.tensor(params.object_presence)) - found.object_logits).sigmoid()
+    pi = routing[..., 1:]
+    on = found.object_logits.div(model.temperature).sigmoid()
+    presences = 2 * prior * (1 - prior) + (pi * (1 - pi)).sum(1) * ((1 - on) / model.temperature) ** 2
+    return Linearised(value, gradient, parts, coupling, objects, presences)
+
+
+def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
+    """The damped Gauss-Newton step of each image, `[N, 7 P + 7 O]`: -(H + D)^-1 gradient.
+
+    Args:
+        damping: `[N]`; D is the curvature's diagonal times it, plus `floor`. Steps of images whose system is not
+            positive definite in this precision are zero.
+    """
+    O = linearised.presences.shape[1]
+    P = linearised.parts.shape[1] // STATE
+    gradient = linearised.gradient.unflatten(1, (-1, STATE))
+    by_parts, by_objects = gradient[:, :P], gradient[:, P:]
+    scale = 1 + damping
+
+    # The objects' poses out: one 3x3 system for each, and the rows of the parts' poses get what is left.
+    blocks = linearised.objects.clone()
+    diagonal = blocks.diagonal(dim1=-2, dim2=-1)
+    diagonal.mul_(scale[:, None, None]).add_(floor)
+    inverse = torch.linalg.inv(blocks)  # (N, O, 3, 3)
+    coupling = linearised.coupling  # (N, 3 P, 3 O)
+    weighted = (coupling.unflatten(2, (O, 3)).unsqueeze(-2) @ inverse.unsqueeze(1)).flatten(2)  # (N, 3 P, 3 O)
+    left = (weighted @ coupling.transpose(1, 2)).unflatten(1, (P, 3)).unflatten(3, (P, 3))  # (N, P, 3, P, 3)
+    system = linearised.parts.clone()
+    diagonal = system.diagonal(dim1=1, dim2=2)
+    diagonal.mul_(scale.unsqueeze(-1)).add_(floor)
+    each = system.unflatten(1, (P, STATE)).unflatten(3, (P, STATE))
+    right = -by_parts
+    rows = [slice(1, 4), slice(4, 7)]
+    for row in rows:
+        each[:, :, row, :, row] -= left
+        wanted = by_objects[:, :, row].flatten(1).unsqueeze(-1)  # (N, 3 O, 1)
+        right[:, :, row] += (weighted @ wanted).squeeze(-1).unflatten(1, (P, 3))
+    factor, failed = torch.linalg.cholesky_ex(system)
+    step = torch.cholesky_solve(right.flatten(1).unsqueeze(-1), factor).squeeze(-1).unflatten(1, (P, STATE))
+
+    back = torch.empty_like(by_objects)
+    back[..., 0] = -by_objects[..., 0] / (linearised.presences * scale.unsqueeze(-1) + floor)
+    for row in rows:
+        moved = coupling.transpose(1, 2) @ step[:, :, row].flatten(1).unsqueeze(-1)  # (N, 3 O, 1)
+        rest = -(by_objects[:, :, row].unsqueeze(-1) + moved.unflatten(1, (O, 3)))
+        back[:, :, row] = (inverse @ rest).squeeze(-1)
+    whole = torch.cat([step, back], dim=1).flatten(1)
+    return torch.where((failed == 0).unsqueeze(-1), whole, torch.zeros_like(whole))

@@ -1,0 +1,119 @@
+"""Free-form variational inference: the bound optimised for each image by itself (document 000, section 2.4).
+
+Every image gets variational parameters of its own (log odds and poses of its parts and objects), started at the
+encoder's output. The generative model stays as it is; only the guide is replaced. All images are one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Generator, Tensor
+
+from pipeline.systems.generative.inference.analytic_bound import pack, unpack
+from pipeline.systems.generative.inference.engines import Climbed, climb
+from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.sampled_bound import mean_bound
+from pipeline.systems.generative.inference.settings import Engine
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+
+EVALUATION_SAMPLES = 16
+"""Samples of the presences that a bound before or after is averaged over, the same for both."""
+
+CURVE_SAMPLES = 4
+"""Samples, the first of those, that each point of a curve is averaged over."""
+
+CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
+"""Rounds after which the climb so far is measured, and the last one."""
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """What free-form inference of N images found.
+
+    Attributes:
+        start, end: the posteriors before and after.
+        bound_start, bound_end: bounds `[N]`, in nats, averaged over the same presence samples.
+        error_start, error_end: squared pixel errors `[N]`, summed over the pixels, likewise averaged.
+        evaluations: gradient evaluations that each image took, `[N]`.
+        seconds: wall-clock time of the climb.
+        curve: columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images,
+            estimated from the same few samples.
+    """
+
+    start: Capsules
+    end: Capsules
+    bound_start: Tensor
+    bound_end: Tensor
+    error_start: Tensor
+    error_end: Tensor
+    evaluations: Tensor
+    seconds: float
+    curve: pd.DataFrame
+
+
+def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: Generator) -> Optimised:
+    """Raise the bound of each image on its own variational parameters, from the encoder's output.
+
+    An image whose bound ends below its start keeps its start.
+
+    Args:
+        images: `[N, 1, S, S]` in [0, 1], on the model's device.
+        engine: which method, and its settings.
+        generator: of the presence samples.
+
+    Raises:
+        ValueError: the model's parts may stand in any slot, or its poses are Gaussian: neither has an analytic bound.
+    """
+    if model.params.slots != "own" or model.gaussian:
+        raise ValueError("free-form inference needs slots: own and pose_posterior: delta")
+    with _frozen(model):
+        with torch.no_grad():
+            start = model.encode(images)
+        states = pack(start)
+        noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
+        points: list[dict[str, float]] = []
+
+        def watch(climbed: Climbed) -> None:
+            found = unpack(climbed.states, model.params.parts)
+            bound, error = mean_bound(model, images, found, noise[:CURVE_SAMPLES])
+            work = {"round": climbed.rounds, "evaluations": float(climbed.evaluations.float().mean())}
+            took = {"seconds": climbed.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
+            points.append(work | took)
+
+        watch(Climbed.start(states))
+        climbed = climb(Task(model, images, generator), states, engine, watch, CURVE_POINTS)
+        if points[-1]["round"] < climbed.rounds:
+            watch(climbed)
+        bound_start, error_start = mean_bound(model, images, start, noise)
+        end = unpack(climbed.states, model.params.parts)
+        bound_end, error_end = mean_bound(model, images, end, noise)
+    better = bound_end > bound_start
+    return Optimised(
+        start,
+        unpack(torch.where(better.unsqueeze(-1), climbed.states, states), model.params.parts),
+        bound_start,
+        torch.where(better, bound_end, bound_start),
+        error_start,
+        torch.where(better, error_end, error_start),
+        climbed.evaluations,
+        climbed.seconds,
+        pd.DataFrame(points),
+    )
+
+
+@contextmanager
+def _frozen(model: GenerativeModel) -> Iterator[None]:
+    """No gradient of the model's own parameters is worked out inside."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)

@@ -1,0 +1,128 @@
+"""What a method of free-form inference is given and what it promises; the paper's method, Adam.
+
+Shapes: N images, n of them still at work; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats:
+less is better.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from pipeline.systems.generative.inference.analytic_bound import analytic_bound, unpack
+from pipeline.systems.generative.inference.sampled_bound import expected_bound
+from pipeline.systems.generative.inference.settings import AdamEngine
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+_CHUNK = 128
+"""Images evaluated together on a CPU, so that what a step writes stays near the processor."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be optimised: the frozen model and some images `[N, 1, S, S]` in [0, 1]."""
+
+    model: GenerativeModel
+    images: Tensor
+    generator: Generator
+
+    def rows(self, chosen: Tensor) -> Task:
+        return Task(self.model, self.images[chosen], self.generator)
+
+
+Value = tuple[Tensor, Tensor]
+"""Negative bounds `[N]` and their gradients `[N, V]`."""
+
+
+def analytic_value(task: Task, states: Tensor) -> Value:
+    """The negative analytic bound and its gradient."""
+
+    def value(model: GenerativeModel, images: Tensor, x: Tensor) -> Tensor:
+        return -analytic_bound(model, images, x)
+
+    return _value(task, states, value)
+
+
+def sampled_value(task: Task, states: Tensor) -> Value:
+    """The negative bound estimated with one fresh sample of the presences, and its gradient."""
+    noise = task.model.draw_noise((len(states),), task.generator, states.device)
+
+    def value(model: GenerativeModel, images: Tensor, x: Tensor, noise: Tensor) -> Tensor:
+        return -expected_bound(model, images, unpack(x, model.params.parts), noise).bound
+
+    return _value(task, states, value, noise)
+
+
+def _value(task: Task, states: Tensor, function: Callable[..., Tensor], *more: Tensor) -> Value:
+    size = len(states) if states.device.type == "cuda" else _CHUNK
+    values, gradients = [], []
+    for images, state, *others in zip(*(each.split(size) for each in (task.images, states, *more)), strict=True):
+        x = state.detach().requires_grad_()
+        value = function(task.model, images, x, *others)
+        # The sum, not the mean: an image's steps do not depend on how many others are in the batch.
+        gradients.append(torch.autograd.grad(value.sum(), x)[0])
+        values.append(value.detach())
+    return torch.cat(values), torch.cat(gradients)
+
+
+class Method(ABC):
+    """How states move. Its tensors are `[n, ...]`, one row per image still at work."""
+
+    patience: int
+    """Rounds without a rise by the tolerance after which an image has converged."""
+
+    state: Tensor
+    """`[n, V]`, the states accepted last."""
+
+    @abstractmethod
+    def begin(self, task: Task, states: Tensor) -> Tensor:
+        """Take the first states; returns their values `[n]`."""
+
+    @abstractmethod
+    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+        """One evaluation of a trial for each image: the states `[n, V]` and values `[n]` after accepting or not."""
+
+    @abstractmethod
+    def keep(self, chosen: Tensor) -> None:
+        """Go on with some of the images only."""
+
+
+class AdamMethod(Method):
+    """Adam (Kingma & Ba 2015), its step size falling along a cosine to a tenth so that the last steps settle.
+
+    On the sampled bound every step is taken and none is best, since values are noisy: images work to the end.
+    """
+
+    patience = 50
+
+    def __init__(self, settings: AdamEngine) -> None:
+        self.settings = settings
+        self.noisy = settings.bound == "sampled"
+        self.evaluate = sampled_value if self.noisy else analytic_value
+        self.count = 0
+
+    def begin(self, task: Task, states: Tensor) -> Tensor:
+        self.state = states
+        self.first, self.second = torch.zeros_like(states), torch.zeros_like(states)
+        return torch.full_like(states[:, 0], math.inf)
+
+    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+        # The value belongs to the state before the step.
+        before = self.state
+        value, gradient = self.evaluate(task, before)
+        rate = self.settings.learning_rate * (0.55 + 0.45 * math.cos(math.pi * self.count / self.settings.steps))
+        self.count += 1
+        self.first = torch.lerp(self.first, gradient, 0.1)
+        self.second = torch.lerp(self.second, gradient.square(), 0.001)
+        mean = self.first / (1 - 0.9**self.count)
+        spread = (self.second / (1 - 0.999**self.count)).sqrt()
+        self.state = before - rate * mean / (spread + 1e-8)
+        return (self.state, value) if self.noisy else (before, value)
+
+    def keep(self, chosen: Tensor) -> None:
+        self.state, self.first, self.second = (each[chosen] for each in (self.state, self.first, self.second))

@@ -1,0 +1,50 @@
+"""The bound of a free-form posterior, estimated with samples of its presences.
+
+Every image has variational parameters of its own; the guide holds them instead of an encoder's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from pipeline.systems.generative.model.generative_model import (
+    BoundTrace,
+    Capsules,
+    GenerativeModel,
+    PartPosterior,
+    trace_bound,
+)
+from pipeline.systems.generative.model.presences import RelaxedPresence
+
+
+def free_guide(model: GenerativeModel, posterior: Capsules) -> Callable[..., None]:
+    """A guide whose parameters are the given tensors, one row per image, instead of an encoder's output."""
+    P, temperature = model.params.parts, model.temperature
+
+    def guide(images: Tensor, noise: Tensor | None = None, coupling: float = 1.0) -> None:
+        part_noise, object_noise = (None, None) if noise is None else (noise[:, :P], noise[:, P:])
+        with pyro.plate("images", images.shape[0]):
+            presence = RelaxedPresence(posterior.part_logits, temperature, part_noise)
+            pyro.sample("parts", PartPosterior(presence, posterior.part_poses))
+            pyro.sample("y0", RelaxedPresence(posterior.object_logits, temperature, object_noise).to_event(1))
+            pyro.sample("A0", dist.Delta(posterior.object_poses, event_dim=2))
+
+    return guide
+
+
+def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
+    """The bound of each image under a free-form posterior, one sample: all tensors of `BoundTrace`."""
+    return trace_bound(model, images, noise, 1.0, free_guide(model, posterior))
+
+
+@torch.no_grad()
+def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Bound and squared error of each image, averaged over the samples `noise [samples, N, K]`."""
+    traces = [expected_bound(model, images, posterior, sample) for sample in noise]
+    bound = torch.stack([trace.bound for trace in traces]).mean(0)
+    return bound, torch.stack([trace.error for trace in traces]).mean(0)

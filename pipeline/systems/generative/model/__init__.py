@@ -1,0 +1,1 @@
+"""All that changes the model's weights or posteriors."""

@@ -1,0 +1,471 @@
+"""Capsule networks as a generative model: document 000 (Smith et al. 2020), section 2 and appendix B.
+
+    t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects (equations 1, 2)
+    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        choice of parent (3), summed out
+    t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts (4 to 6)
+    x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
+
+Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`.
+The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses while the
+model is learnt, or Gaussian ones (section 2.3). The bound is the difference of Pyro's traces of model and guide.
+
+Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import pyro
+import pyro.distributions as dist
+import torch
+import torch.nn.functional as F
+from pyro import poutine
+from torch import Generator, Tensor, nn
+
+from pipeline.layers import poses
+from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransformer
+from pipeline.layers.poses import POSE_SIZE
+from pipeline.layers.rendering import render
+from pipeline.learning.model import Model
+from pipeline.systems.generative.model.hierarchy import (
+    ChildrenGivenParents,
+    join,
+    log_affinities,
+    scale_gradient,
+    votes,
+)
+from pipeline.systems.generative.model.pose_posteriors import GaussianPoses
+from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
+from pipeline.systems.generative.settings import GenerativeModelParams
+
+# Adam moves every parameter by about its step size, whatever the gradient. Logits of pixels have several units to go
+# where weights of a layer have hundredths, so templates are learnt as logits / gain: as plain logits they were still
+# noise when the encoder had settled for them (on digits the bound of 12 epochs is then that of 35 without the gain).
+TEMPLATE_GAIN = 20.0
+TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
+"""Logits that templates begin at, and the sd of the noise on them."""
+
+
+@dataclass(frozen=True)
+class Capsules:
+    """The posterior of a batch: log odds of presence and poses, of parts and of objects."""
+
+    part_logits: Tensor  # (B, P)
+    part_poses: Tensor  # (B, P, 6)
+    object_logits: Tensor  # (B, O)
+    object_poses: Tensor  # (B, O, 6)
+
+
+class PartPosterior(dist.TorchDistribution):
+    """q(y1, A1): relaxed presences and poses of the parts, event shape `[P, 7]`.
+
+    Args:
+        A: delta poses `[B, P, 6]`, or Gaussian ones.
+    """
+
+    arg_constraints: ClassVar[dict[str, object]] = {}
+    has_rsample = True
+
+    def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses) -> None:
+        self.presence, self.A = presence, A
+        shape = presence.batch_shape
+        super().__init__(shape[:-1], torch.Size([shape[-1], 1 + POSE_SIZE]), validate_args=False)
+
+    def expand(self, batch_shape: torch.Size, _instance: object = None) -> PartPosterior:
+        shape = torch.Size([*batch_shape, self.event_shape[0]])
+        with_poses = torch.Size([*shape, POSE_SIZE])
+        A = self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.expand(shape)
+        return PartPosterior(self.presence.expand(shape), A)
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
+        y = self.presence.rsample(sample_shape)
+        with_poses = torch.Size([*y.shape, POSE_SIZE])
+        return join(y, self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.rsample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Of presences and Gaussian poses; of the presences alone where poses are deltas, which have no density."""
+        presences = self.presence.log_prob(value[..., 0]).sum(-1)
+        return presences if isinstance(self.A, Tensor) else presences + self.A.log_prob(value[..., 1:]).sum(-1)
+
+
+class GenerativeModel(Model):
+    """Two layers of capsules over templates, with their amortised guide.
+
+    Args:
+        params: sizes and hyperparameters.
+        image_size: side S of the square images, in pixels.
+    """
+
+    batch_statistics = frozenset({"most_children", "objects_in_use"})
+
+    def __init__(self, params: GenerativeModelParams, image_size: int) -> None:
+        super().__init__()
+        self.params, self.image_size = params, image_size
+        O, P = params.objects, params.parts
+        self.gaussian = params.pose_posterior == "gaussian"
+        self.noise_size = (P + O) * (1 + POSE_SIZE if self.gaussian else 1)
+
+        # The generative parameters, in the document's symbols. First index of [P, 1 + O]: the part; of the second, 0
+        # is the dummy parent.
+        size = params.template_size
+        begin = torch.tensor([TEMPLATE_INTENSITY, TEMPLATE_OPACITY]).view(2, 1, 1) / TEMPLATE_GAIN
+        self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
+        # Learned affinities can tie each part to an object of its own at no cost: presences then say nothing.
+        self.log_rho: Tensor
+        if params.affinities == "learned":
+            self.log_rho = nn.Parameter(torch.zeros(P, O))
+        else:
+            self.register_buffer("log_rho", torch.zeros(P, O), persistent=False)
+        self.gamma = nn.Parameter(torch.zeros(P, 1 + O))  # log odds
+        self.M = nn.Parameter(poses.spread(P, params.template_scale).expand(O, P, POSE_SIZE).clone())  # offsets
+        excess = torch.tensor(params.pose_sd_start - params.pose_sd_floor)
+        self.c_excess = nn.Parameter(excess.expm1().log().expand(P, O).clone())  # c = floor + softplus(c_excess)
+
+        self.register_buffer("initial_pose", poses.spread(P, params.template_scale), persistent=False)
+        self.initial_pose: Tensor
+
+        # The guide.
+        width = params.channels
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(1, width, 3, stride=2, padding=1), nn.ELU(),
+            nn.Conv2d(width, width, 3, stride=2, padding=1), nn.ELU(),
+            nn.Conv2d(width, width, 3, padding=1), nn.ELU(),
+            nn.Conv2d(width, width, 3, padding=1), nn.ELU(),
+        )  # fmt: skip
+        self.pooling = AttentionPooling(width, P, params.part_features)
+        self.part_head = PerElementMLP(P, params.part_features, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
+        self.embed = nn.Linear(1 + POSE_SIZE, params.hidden)
+        self.part_identity = nn.Parameter(torch.randn(P, params.hidden) * 0.5)
+        self.set_transformer = SetTransformer(
+            params.hidden, params.heads, params.inducing, params.blocks, outputs=O, code=params.code
+        )
+        self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
+        if self.gaussian:
+            # Last, so that a seed begins with the same weights everywhere else whatever its poses are. Heads begin
+            # at zero: every sd is then pose_posterior_sd_start.
+            self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
+            self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature that the model is evaluated at: the one it has at the end of training."""
+        return self.params.final_temperature
+
+    def temperature_at(self, epoch: Tensor) -> Tensor | float:
+        """The temperature at a time in training; in evaluation mode the last one, whatever the time."""
+        first, last = self.params.temperature, self.params.final_temperature
+        if first == last or not self.training:
+            return last
+        fallen = (epoch / max(self.params.temperature_epochs, 1e-6)).clamp(0, 1)
+        return first * (last / first) ** fallen
+
+    # ---- the generative parameters in their natural form
+
+    @property
+    def templates(self) -> Tensor:
+        """Intensity and opacity of the templates in [0, 1], `[P, 2, size, size]`."""
+        return (TEMPLATE_GAIN * self.template_weights).sigmoid()
+
+    @property
+    def c(self) -> Tensor:
+        """Sds c_ij of the parts' poses, `[P, 1 + O]`, the dummy's first."""
+        c = self.params.pose_sd_floor + F.softplus(self.c_excess)
+        return F.pad(c, (1, 0), value=self.params.dummy_pose_sd)
+
+    @property
+    def log_affinity(self) -> Tensor:
+        """log rho_ij, `[P, 1 + O]`, the dummy's fixed one first."""
+        return F.pad(self.log_rho, (1, 0), value=math.log(self.params.dummy_affinity))
+
+    @property
+    def inactive_pose(self) -> Tensor:
+        """Centre of an absent part's pose, `[P, 6]`."""
+        return self.initial_pose if self.params.inactive_pose == "initial" else torch.zeros_like(self.initial_pose)
+
+    def generative_parameters(self) -> int:
+        """How many numbers the generative model learns (the guide's not counted)."""
+        return sum(getattr(self, name).numel() for name in self.generative_names())
+
+    def generative_names(self) -> list[str]:
+        """Names of the parameters of p(x, y1, A1, y0, A0); the others are the guide's."""
+        names = ("template_weights", "log_rho", "gamma", "M", "c_excess")
+        return [name for name in names if isinstance(getattr(self, name), nn.Parameter)]
+
+    # ---- the generative model
+
+    def parts_given_objects(
+        self, y0: Tensor, A0: Tensor, coupling: Tensor | float = 1.0, temperature: Tensor | float | None = None
+    ) -> ChildrenGivenParents:
+        """p(y1, A1 | y0, A0): the parts given objects of presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
+        return ChildrenGivenParents(
+            log_affinities(y0, self.log_affinity), self.gamma, votes(A0, self.M, self.initial_pose), self.c,
+            self.inactive_pose, self.params.inactive_pose_sd, self.temperature if temperature is None else temperature,
+            coupling, self.params.slots,
+        )  # fmt: skip
+
+    def draw(self, parts: Tensor) -> Tensor:
+        """The picture `[B, S, S]` of part states `[B, P, 7]`."""
+        return render(self.templates, parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
+
+    def model(
+        self,
+        images: Tensor | None,
+        count: int,
+        coupling: Tensor | float = 1.0,
+        temperature: Tensor | float | None = None,
+    ) -> Tensor:
+        """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed where given.
+
+        Args:
+            temperature: of the relaxed presences; that of evaluation where None, here and in the guide.
+
+        Returns:
+            the rendered means `[count, S, S]`.
+        """
+        O, like = self.params.objects, self.M
+        temperature = self.temperature if temperature is None else temperature
+        with pyro.plate("images", count):
+            p = torch.full((count, O), self.params.object_presence, dtype=like.dtype, device=like.device).logit()
+            y0 = pyro.sample("y0", RelaxedPresence(p, temperature).to_event(1))
+            A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), like.new_ones(())).to_event(2))
+            parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
+            mean = self.draw(parts)
+            observed = None if images is None else images[:, 0]
+            # A plain number would be copied from the CPU, at every step.
+            pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            pyro.sample("pixels", pixels.to_event(2), obs=observed)
+        return mean
+
+    # ---- the guide
+
+    def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]`, means where they are Gaussian."""
+        return self._read_parts(self._part_features(images))
+
+    def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
+        """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]`, means where they are Gaussian."""
+        return self._read_objects(self._object_codes(y1, A1))
+
+    def _part_features(self, images: Tensor) -> Tensor:
+        return self.pooling(self.convolutions(images))  # (B, P, part_features)
+
+    def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.part_head(features)
+        # Parts begin present: an absent one gets no gradient from the pixels.
+        return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
+
+    def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
+        # Poses as deviations from where the part starts, brought to the size of the presences: what differs between
+        # images must not drown in what differs between parts.
+        deviation = (A1 - self.initial_pose) * 10
+        elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
+        return self.set_transformer(elements)  # (B, O, code)
+
+    def _read_objects(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.object_head(codes)
+        return state[..., 0], state[..., 1:]
+
+    def pose_sd(self, raw: Tensor) -> Tensor:
+        """Sds of Gaussian poses from what a head says of them; 0 gives `pose_posterior_sd_start`."""
+        return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
+
+    def guide(
+        self,
+        images: Tensor,
+        noise: Tensor | None = None,
+        coupling: Tensor | float = 1.0,
+        temperature: Tensor | float | None = None,
+    ) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`, drawn where None."""
+        P, O = self.params.parts, self.params.objects
+        temperature = self.temperature if temperature is None else temperature
+        y1_noise = y0_noise = A1_noise = A0_noise = None
+        if noise is not None:
+            y1_noise, y0_noise = noise[:, :P], noise[:, P : P + O]
+            if self.gaussian:
+                A1_noise, A0_noise = noise[:, P + O :].unflatten(1, (P + O, POSE_SIZE)).split([P, O], dim=1)
+        with pyro.plate("images", images.shape[0]):
+            features = self._part_features(images)
+            y1, A1 = self._read_parts(features)
+            if self.gaussian:
+                A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), A1_noise)
+            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, y1_noise), A1))
+            seen = scale_gradient(parts, coupling)
+            codes = self._object_codes(seen[..., 0], seen[..., 1:])
+            y0, A0 = self._read_objects(codes)
+            pyro.sample("y0", RelaxedPresence(y0, temperature, y0_noise).to_event(1))
+            if self.gaussian:
+                q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), A0_noise).to_event(1)
+            else:
+                q = dist.Delta(A0, event_dim=2)
+            pyro.sample("A0", q)
+
+    def encode(self, images: Tensor) -> Capsules:
+        """The posterior's parameters, the objects' given the parts at their means (no noise)."""
+        y1, A1 = self.encode_parts(images)
+        y0, A0 = self.encode_objects(y1 / self.temperature, A1)
+        return Capsules(y1, A1, y0, A0)
+
+    # ---- what training needs
+
+    def features(self, images: Tensor) -> dict[str, Tensor]:
+        """What probes read of images `[B, 1, S, S]` (document 000, section 5.1, appendix D).
+
+        Returns:
+            t0, the log odds of q(t0); t0_A0, these with the mean of A0; children, the expected number of children of
+            each object under the exact posterior over parents.
+        """
+        return self.features_of(self.encode(images))
+
+    def features_of(self, posterior: Capsules) -> dict[str, Tensor]:
+        """The same, read off a posterior."""
+        t0, A0, temperature = posterior.object_logits, posterior.object_poses, self.temperature
+        # The states without noise, (log odds + noise) / temperature
+        layer = self.parts_given_objects(t0 / temperature, A0)
+        children = layer.expected_children(join(posterior.part_logits / temperature, posterior.part_poses))
+        return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
+
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+        """Noise for `shape` images, `[*shape, noise_size]`: standard logistic for the presences of parts, then of
+        objects; where poses are Gaussian, standard normal for those of parts, then of objects.
+        """
+        presences = self.params.parts + self.params.objects
+        noise = logistic_noise((*shape, presences), generator, device)
+        if not self.gaussian:
+            return noise
+        normal = torch.randn((*shape, presences * POSE_SIZE), generator=generator, device=device)
+        return torch.cat([noise, normal], dim=-1)
+
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a batch and its metrics.
+
+        For `early_epochs` the hierarchy's gradient into the parts is scaled by `early_coupling`, so that they learn
+        from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. Coupled from
+        the first step, one object soon owns nearly all parts and the others get no gradient again.
+
+        Args:
+            images: `[B, 1, S, S]` in [0, 1].
+            noise: `[B, noise_size]` from `draw_noise`.
+            epoch: scalar tensor, passes over the data so far, with fraction.
+
+        Returns:
+            the negative bound per image, in nats, and metrics: scalar tensors, means over the batch.
+        """
+        trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
+        metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
+        return -trace.bound.mean(), metrics
+
+    def coupling(self, epoch: Tensor) -> Tensor:
+        """The factor on the hierarchy's gradient into the parts at a time in training."""
+        ramp = max(self.params.ramp_epochs, 1e-6)
+        risen = ((epoch - self.params.early_epochs) / ramp).clamp(0, 1)
+        return self.params.early_coupling + (1 - self.params.early_coupling) * risen
+
+    @torch.no_grad()
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+        """At `seeding_epoch`, take the M_ij of each object from the part poses of one of `images [n, 1, S, S]`.
+
+        Objects so begin as different arrangements that occur, as k-means begins with points of the data. With fewer
+        images than objects, some share one.
+        """
+        if epoch == self.params.seeding_epoch:
+            found = self.encode(images[torch.arange(self.params.objects, device=images.device) % len(images)])
+            own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
+            frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
+            part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
+            self.M.copy_(poses.to_offset(part_in_object))
+
+
+def inverse_softplus(value: float) -> float:
+    """The number whose softplus is `value`, which is positive."""
+    return math.log(math.expm1(value))
+
+
+@dataclass(frozen=True)
+class BoundTrace:
+    """The bound of a batch with what it is made of: all tensors `[B]`, in nats."""
+
+    log_pixels: Tensor
+    log_parts: Tensor
+    log_objects: Tensor
+    entropy: Tensor
+    parts: Tensor  # (B, P, 7), the states sampled
+    y0: Tensor  # (B, O)
+    mean: Tensor  # (B, S, S), rendered
+    error: Tensor  # (B,), squared error summed over the pixels
+    children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
+
+    @property
+    def bound(self) -> Tensor:
+        """Evidence lower bound of each image, one sample."""
+        return self.log_pixels + self.log_parts + self.log_objects + self.entropy
+
+    def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
+        """Per-image values of the bound's terms and of what shows a collapse.
+
+        Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
+        object that has most, and the perplexity of the objects' shares in all children, from 1 (one owns every part)
+        to O.
+        """
+        children = self.children.mean(0)
+        share = children / children.sum().clamp_min(1e-12)
+        return {
+            "bound": self.bound,
+            "log_pixels": self.log_pixels,
+            "log_parts": self.log_parts,
+            "log_objects": self.log_objects,
+            "entropy": self.entropy,
+            "pixel_error": self.error,
+            "parts_on": self.parts[..., 0].sigmoid().mean(-1),
+            "objects_on": self.y0.sigmoid().mean(-1),
+            "most_children": children.max(),
+            "objects_in_use": (-torch.xlogy(share, share).sum()).exp(),
+            "pose_sd": model.c[:, 1:].mean(),
+        }
+
+
+def trace_bound(
+    model: GenerativeModel,
+    images: Tensor,
+    noise: Tensor | None,
+    coupling: Tensor | float = 1.0,
+    guide: Callable[..., None] | None = None,
+    temperature: Tensor | float | None = None,
+) -> BoundTrace:
+    """One-sample evidence lower bound of each image, from the traces of guide and model.
+
+    `Trace_ELBO` computes the same sum but converts every term to a Python number, which stalls a GPU and does not run
+    under `torch.func.vmap`.
+
+    Args:
+        guide: a callable of images, noise and coupling, like `model.guide`; that one where None.
+        temperature: of the model and of its own guide; that of evaluation where None. Another guide knows its own.
+    """
+    guide = guide or partial(model.guide, temperature=temperature)
+    guide_trace = poutine.trace(guide).get_trace(images, noise, coupling)
+    replayed = poutine.replay(model.model, trace=guide_trace)
+    model_trace = poutine.trace(replayed).get_trace(images, images.shape[0], coupling, temperature)
+    for trace in (guide_trace, model_trace):
+        trace.compute_log_prob()
+    p, q = model_trace.nodes, guide_trace.nodes
+    mean = p["_RETURN"]["value"]
+    with torch.no_grad():
+        children = p["parts"]["fn"].expected_children(q["parts"]["value"])
+    return BoundTrace(
+        log_pixels=p["pixels"]["log_prob"],
+        log_parts=p["parts"]["log_prob"],
+        log_objects=p["y0"]["log_prob"] + p["A0"]["log_prob"],
+        entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
+        parts=q["parts"]["value"],
+        y0=q["y0"]["value"],
+        mean=mean,
+        error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
+        children=children,
+    )

@@ -1,0 +1,221 @@
+"""One layer of the capsule hierarchy: children given their parents, the choice of parent summed out.
+
+Document 000, equations 3 to 6, with presences relaxed (section 2.2). A child's state is its presence logit y_j, with
+t_j = sigmoid(y_j), and its pose A_j. With parent i chosen with probability pi_ij (equation 3),
+
+    log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
+                                + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
+
+The last two terms interpolate the densities of a present and an absent child. For 0 < t_j < 1 they integrate over A_j
+to Z_ij(t_j) <= 1 (Hölder), so a bound built on them lies below the one of the normalised model; `sample` draws from the
+normalised one, and `log_normaliser` is its closed form.
+
+So far a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j are those of child j and no other. That is what
+section 5.4 blames for the model's failure on rotations: two templates that look alike are not interchangeable. With
+`slots: any` a child takes one of the m places k first, uniformly and independently of the others,
+
+    log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
+
+with everything indexed by k in place of j. All children then have one and the same density, so exchanging the states of
+any two leaves the likelihood of the whole as it was. Nothing keeps two children out of one place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pyro.distributions import TorchDistribution
+from torch import Tensor
+from torch.distributions import constraints
+
+from pipeline.layers import poses
+from pipeline.layers.poses import POSE_SIZE
+from pipeline.systems.generative.model.presences import RelaxedPresence, presence_log_prob
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def scale_gradient(x: Tensor, factor: Tensor | float) -> Tensor:
+    """`x`, with the gradient that flows back through it multiplied by `factor`."""
+    return x.detach() + factor * (x - x.detach())
+
+
+def join(y: Tensor, A: Tensor) -> Tensor:
+    """Presence logits `[..., n]` and poses `[..., n, 6]` as capsule states `[..., n, 7]`."""
+    return torch.cat([y.unsqueeze(-1), A], dim=-1)
+
+
+def log_affinities(y: Tensor, log_rho: Tensor) -> Tensor:
+    """`log pi_ij`: how likely each child chooses each parent (equation 3), the always-on dummy first.
+
+    Args:
+        y: presence logits of the parents, `[..., n]`.
+        log_rho: log affinities `[m, 1 + n]` of m children, the dummy's first.
+
+    Returns:
+        `[..., m, 1 + n]`; its exponentials sum to one over the last dimension.
+    """
+    log_t = F.pad(F.logsigmoid(y), (1, 0))  # the dummy's log presence is 0
+    return (log_t.unsqueeze(-2) + log_rho).log_softmax(dim=-1)
+
+
+def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
+    """Where each parent expects each child: offsets of `(I + A_i) M_ij`, and the dummy's fixed pose first.
+
+    Args:
+        A: parents' poses `[..., n, 6]`.
+        M: the children's poses in the parents' frames, as offsets, `[n, m, 6]`.
+        dummy: the pose `[m, 6]` of a child without a parent.
+
+    Returns:
+        `[..., m, 1 + n, 6]`.
+    """
+    matrices = poses.compose(poses.to_matrix(A).unsqueeze(-3), poses.to_matrix(M))  # (..., n, m, 2, 3)
+    votes = poses.to_offset(matrices).transpose(-3, -2)  # (..., m, n, 6)
+    return torch.cat([dummy.unsqueeze(-2).expand(*votes.shape[:-2], 1, POSE_SIZE), votes], dim=-2)
+
+
+class ChildrenGivenParents(TorchDistribution):
+    """The joint distribution of m children's states, event shape `[m, 7]`: presence logit, then pose.
+
+    Args:
+        log_pi: `[..., m, 1 + n]` from `log_affinities`.
+        gamma: log odds that a child of parent i is present, `[m, 1 + n]`.
+        votes: `[..., m, 1 + n, 6]` from `votes`.
+        c: sd of a present child's pose around its vote, `[m, 1 + n]`.
+        inactive_pose: centre of an absent child's pose, `[m, 6]`.
+        inactive_sd: its sd, lambda_off.
+        temperature: of the relaxed presences.
+        coupling: factor on the gradient that flows into the value scored; see `GenerativeModel`.
+        slots: "own": child j stands in place j; "any": in one of the m places, summed out too. The first index of
+            `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+    """
+
+    arg_constraints: ClassVar[dict[str, object]] = {}
+    support = constraints.independent(constraints.real, 2)
+    has_rsample = False
+
+    def __init__(
+        self,
+        log_pi: Tensor,
+        gamma: Tensor,
+        votes: Tensor,
+        c: Tensor,
+        inactive_pose: Tensor,
+        inactive_sd: float,
+        temperature: Tensor | float,
+        coupling: Tensor | float = 1.0,
+        slots: Literal["own", "any"] = "own",
+    ) -> None:
+        self.log_pi, self.gamma, self.votes, self.c = log_pi, gamma, votes, c
+        self.inactive_pose, self.inactive_sd = inactive_pose, inactive_sd
+        self.temperature, self.coupling, self.slots = temperature, coupling, slots
+        super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]), validate_args=False)
+
+    def expand(self, batch_shape: torch.Size, _instance: object = None) -> ChildrenGivenParents:
+        return ChildrenGivenParents(
+            self.log_pi.expand(*batch_shape, *self.log_pi.shape[-2:]),
+            self.gamma,
+            self.votes.expand(*batch_shape, *self.votes.shape[-3:]),
+            self.c,
+            self.inactive_pose,
+            self.inactive_sd,
+            self.temperature,
+            self.coupling,
+            self.slots,
+        )
+
+    def joint_log_prob(self, value: Tensor) -> Tensor:
+        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`."""
+        value = scale_gradient(value, self.coupling)
+        if self.slots == "any":
+            return self._joint_by_slot(value).logsumexp(dim=-2)
+        y, A = value[..., 0], value[..., 1:]
+        t = y.sigmoid().unsqueeze(-1)
+        active = gaussian_log_density(((A.unsqueeze(-2) - self.votes) ** 2).sum(-1), self.c)
+        inactive = gaussian_log_density(((A - self.inactive_pose) ** 2).sum(-1), torch.full_like(y, self.inactive_sd))
+        present = presence_log_prob(y.unsqueeze(-1), self.gamma, self.temperature)
+        return self.log_pi + present + t * active + (1 - t) * inactive.unsqueeze(-1)
+
+    def _joint_by_slot(self, value: Tensor) -> Tensor:
+        """`log p(child state, chosen place and parent)`, `[..., m, m, 1 + n]`: by child, place and parent."""
+        y, A = value[..., 0], value[..., 1:]
+        m, n = self.log_pi.shape[-2:]
+        t = y.sigmoid()[..., None, None]  # (..., m, 1, 1)
+        to_votes = _squared_distances(A, self.votes.flatten(-3, -2)).unflatten(-1, (m, n))  # (..., m, m, 1 + n)
+        to_centres = _squared_distances(A, self.inactive_pose).unsqueeze(-1)  # (..., m, m, 1)
+        active = gaussian_log_density(to_votes, self.c)
+        inactive = gaussian_log_density(to_centres, to_centres.new_full((), self.inactive_sd))
+        present = presence_log_prob(y[..., None, None], self.gamma, self.temperature)
+        return self.log_pi.unsqueeze(-3) - math.log(m) + present + t * active + (1 - t) * inactive
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.joint_log_prob(value).logsumexp(dim=-1).sum(dim=-1)
+
+    def parent_posterior(self, value: Tensor) -> Tensor:
+        """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`, the dummy first."""
+        return self.joint_log_prob(value).softmax(dim=-1)
+
+    def expected_children(self, value: Tensor) -> Tensor:
+        """How many children each parent has under `parent_posterior`, `[..., n]`: the dummy's are not counted."""
+        return self.parent_posterior(value)[..., 1:].sum(dim=-2)
+
+    def log_normaliser(self, y: Tensor) -> Tensor:
+        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density.
+
+        With any slots `log Z_ik(t_j)`, `[..., m, m, 1 + n]`: for each child by place and parent.
+        """
+        t = y.sigmoid().unsqueeze(-1)
+        distance = ((self.votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
+        if self.slots == "any":
+            t, distance = t.unsqueeze(-1), distance.unsqueeze(-3)
+        on, off = self.c**2, self.inactive_sd**2
+        between = t * off + (1 - t) * on  # precision of the interpolation is between / (on * off)
+        volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # twice the log of the sd ratio, per number
+        return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
+
+    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
+        """Draw places where any is free, then parents, presences, and poses from the normalised interpolation."""
+        with torch.no_grad():
+            shape = torch.Size([*sample_shape, *self.log_pi.shape[:-1]])
+            if self.slots == "any":
+                place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
+            else:
+                place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
+
+            def in_place(x: Tensor, *trailing: int) -> Tensor:
+                """Each child's row of `x [..., m, *trailing]`, the row of the place it has taken."""
+                index = place.reshape(*shape, *[1] * len(trailing)).expand(*shape, *trailing)
+                return x.expand(*shape, *trailing).gather(len(shape) - 1, index)
+
+            n = self.log_pi.shape[-1]
+            logits = in_place(self.log_pi, n)
+            parent = torch.distributions.Categorical(logits=logits).sample().unsqueeze(-1)  # (..., m, 1)
+            gamma = in_place(self.gamma, n).gather(-1, parent).squeeze(-1)
+            y = RelaxedPresence(gamma, self.temperature).rsample()
+            t = y.sigmoid().unsqueeze(-1)
+            to_parent = parent.unsqueeze(-1).expand(*shape, 1, POSE_SIZE)
+            vote = in_place(self.votes, n, POSE_SIZE).gather(-2, to_parent).squeeze(-2)
+            on = in_place(self.c, n).gather(-1, parent) ** 2
+            off = self.inactive_sd**2
+            precision = t / on + (1 - t) / off
+            mean = (t / on * vote + (1 - t) / off * in_place(self.inactive_pose, POSE_SIZE)) / precision
+            return join(y, mean + torch.randn_like(mean) / precision.sqrt())
+
+
+def _squared_distances(A: Tensor, centres: Tensor) -> Tensor:
+    """Between every pose `A [..., m, 6]` and every centre `[..., n, 6]`: `[..., m, n]`.
+
+    By the expanded square, as one matrix product: nothing of size m * n * 6 is made. Poses are of size one and their
+    sds at least 0.1, so that what cancels costs the density less than 1e-4 nats in single precision.
+    """
+    squares = (A**2).sum(-1).unsqueeze(-1) + (centres**2).sum(-1).unsqueeze(-2)
+    return squares - 2 * A @ centres.transpose(-1, -2)
+
+
+def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:
+    """Log density of an isotropic Gaussian pose, given the squared distance to its mean, in nats."""
+    return -0.5 * squared_distance / sd**2 - POSE_SIZE * (sd.log() + 0.5 * _LOG_2PI)

@@ -1,0 +1,263 @@
+"""Figures of the failure analysis (document 000, section 5.4) and of the sensitivity study (appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from pipeline.drawing import pictures
+from pipeline.drawing.curves import ACCURACY
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLUE, FAINT, INK, WIDTH, in_house_style, look, panels
+from pipeline.params import Params
+from pipeline.results.reading import Numbers, Results
+from pipeline.systems.generative.report.failure_claims import deviations
+from pipeline.systems.generative.report.runs import sweep_item
+
+LAYERS = {"parts": "parts", "objects": "objects"}
+HYPERPARAMETERS = {
+    "pose_sd_floor": "least sd of a part's pose",
+    "pixel_sd": "sd of a pixel",
+    "temperature": "temperature",
+}
+_COPIES = ("parts", "correlation", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned")
+
+
+def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """As `figures.draw_all`. Runs measured before there was a failure analysis give no figure of it."""
+    for run, settings in params.runs.items():
+        numbers = results.numbers("evaluate", run) if settings.variant == "generative" else None
+        if numbers is not None:
+            yield from _evaluated(run, numbers, results, params)
+    yield from _part_use(results, params)
+    yield from _sensitivity(results, params, written)
+
+
+def _evaluated(run: str, numbers: Numbers, results: Results, params: Params) -> Iterator[Drawing]:
+    if numbers.names("equivariance"):
+        yield Drawing(
+            f"equivariance-{run}",
+            "svg",
+            partial(poses_over_rotation, equivariance_table(numbers)),
+            f"How far poses are from turning with the image, {run}",
+            "Poses that turn with the image would lie at zero; the nearer they come to the dashed line, where no pose "
+            "follows, the less of the turn they saw (the paper's Figure 5 in numbers); the band holds half the images.",
+            "Two line plots over the angle of the input, for parts and for objects: the deviation of poses from the "
+            "turned poses, and what it would be had none followed.",
+            numbers.records,
+        )
+    if numbers.names("templates"):
+        arrays = results.examples("evaluate", run, _COPIES)
+        if arrays is not None and len(arrays["parts"]) > 1:
+            yield Drawing(
+                f"copies-{run}",
+                "png",
+                partial(template_copies, arrays, params.failures.threshold),
+                f"Templates that are affine copies of each other, {run}",
+                "Correlation of each pair of templates under the best affine map (the mark on the scale: from there on "
+                "they count as copies), and the most alike pairs: where the mapped second looks like the first, two "
+                "parts can draw the same stroke (as in the paper's Figure 6).",
+                f"A heat map of best correlations between {len(arrays['parts'])} templates, and pairs of templates "
+                "with the second moved onto the first.",
+                numbers.records,
+            )
+
+
+def _part_use(results: Results, params: Params) -> Iterator[Drawing]:
+    for run in params.sweep.runs:
+        found = []
+        for angle in sorted(params.sweep.angles):
+            numbers = results.numbers("sweep", sweep_item(run, angle))
+            consistency = numbers.measured("consistency") if numbers else None
+            arrays = (
+                results.examples("sweep", sweep_item(run, angle), ("images", "arrangements")) if consistency else None
+            )
+            if numbers and consistency and arrays:
+                found.append((angle, numbers, consistency, arrays))
+        if len(found) < 2:
+            continue
+        rows = [("digits", found[0][3]["images"])]
+        for angle, _, consistency, arrays in (found[0], found[-1]):
+            trained = f"{'±' * (angle != 0)}{angle:g}°"
+            rows.append((f"{trained}\n{consistency.mean:.2f}", arrays["arrangements"]))
+        yield Drawing(
+            f"part-use-{run}",
+            "png",
+            partial(pictures.image_rows, rows),
+            f"Part use after narrow and wide training, {run}",
+            "Trained on narrow rotations, one part draws the same stroke of every digit; trained on wide ones, parts "
+            "take turns (the paper's Figure 7); beside each range stands its consistency, 1 for always the same part "
+            "and 0 for chance.",
+            "Digits of one class; below them how models trained on narrow and on wide rotations draw them, each part "
+            "in its colour, turned back upright.",
+            [*found[0][1].records, *found[-1][1].records],
+        )
+
+
+def _sensitivity(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    tables, records = [], []
+    for name in params.sensitivity.hyperparameters.model_dump():
+        numbers = results.numbers("sensitivity", name)
+        if numbers is None:
+            written.miss(f"sensitivity/{name}")
+            continue
+        tables.append(sensitivity_table(numbers, name))
+        records += numbers.records
+    if tables:
+        run = params.sensitivity.run
+        yield Drawing(
+            f"sensitivity-{run}",
+            "svg",
+            partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
+            f"Sensitivity of {run} to three hyperparameters",
+            "How much the probes on clean images gain or lose as one hyperparameter moves and the others stay; the "
+            "dotted line marks the value of the run, and bars are one sd over seeds.",
+            "Plots of accuracy over the values of each hyperparameter, one line each for t0 and for t0 and A0.",
+            records,
+        )
+
+
+def equivariance_table(numbers: Numbers) -> pd.DataFrame:
+    """Means over replicas: columns layer, angle, deviation, low, high, unfollowed."""
+    rows = []
+    for layer in numbers.names("equivariance"):
+        columns = {name: deviations(numbers, layer, name) for name in ("deviation", "low", "high", "unfollowed")}
+        rows += [(layer, angle, *(column[angle].mean for column in columns.values())) for angle in columns["deviation"]]
+    return pd.DataFrame(rows, columns=["layer", "angle", "deviation", "low", "high", "unfollowed"])
+
+
+def sensitivity_table(numbers: Numbers, name: str) -> pd.DataFrame:
+    """One hyperparameter: columns hyperparameter, value, own (the run's value), metric, mean, sd, n; by value."""
+    rows = []
+    own = numbers.number("own")
+    for value in sorted(numbers.names("value"), key=float):
+        for metric in numbers.names("value", value):
+            found = numbers.measured("value", value, metric)
+            if found is not None:
+                rows.append((name, float(value), own, metric, found.mean, found.sd, found.n))
+    return pd.DataFrame(rows, columns=["hyperparameter", "value", "own", "metric", "mean", "sd", "n"])
+
+
+@in_house_style
+def poses_over_rotation(table: pd.DataFrame) -> Figure:
+    """Deviation of poses from the turned poses over the angle of the input.
+
+    Args:
+        table: from `equivariance_table`.
+    """
+    figure, axes = panels(2, 2.3)
+    for each, layer in zip(axes, LAYERS, strict=True):
+        rows = table[table["layer"] == layer].sort_values("angle")
+        # At no angle every pose is where it was.
+        angle, low, high, deviation, unfollowed = (
+            np.concatenate([[0.0], rows[name]]) for name in ("angle", "low", "high", "deviation", "unfollowed")
+        )
+        each.fill_between(angle, low, high, color=BLUE, alpha=0.2, linewidth=0)
+        each.plot(angle, deviation, color=BLUE, marker="o")
+        each.plot(angle, unfollowed, color=INK, linestyle="--", linewidth=1.0)
+        each.set_title(LAYERS[layer])
+        each.set_ylim(0, None)
+        each.set_xticks(angle, [f"{value:g}°" for value in angle])
+        each.set_xlabel("rotation of the input")
+    axes[0].set_ylabel("deviation (image half widths)")
+    handles: list[Any] = [
+        Line2D([], [], color=BLUE, marker="o", label="from the turned pose"),
+        Patch(color=BLUE, alpha=0.2, linewidth=0, label="middle half of the images"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label="had no pose followed"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
+
+
+@in_house_style
+def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
+    """The best correlation of every pair, and the most alike pairs with the second mapped onto the first.
+
+    Args:
+        arrays: of `studies.templates.template_copies`.
+        threshold: correlation from which two templates count as copies; marked on the scale.
+    """
+    numbers = [int(part) + 1 for part in arrays["parts"]]
+    pairs = len(arrays["pair_parts"])
+    figure = Figure(figsize=(WIDTH, 2.75))
+    # Each half is laid out by itself: together, the heat map's words leave the page where the pairs fill less height.
+    matrix, gallery = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.2])[0]
+    left, right = matrix.subplots(), gallery.subplots()
+    correlation = np.where(np.eye(len(numbers), dtype=bool), np.nan, arrays["correlation"])
+    shown = left.imshow(correlation, cmap="cividis", vmin=min(0.5, float(np.nanmin(correlation))), vmax=1)
+    step = 1 + (len(numbers) - 1) // 12
+    places = list(range(0, len(numbers), step))
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_ticks(places, [str(numbers[place]) for place in places], fontsize=7)
+    left.tick_params(length=0)
+    left.set(xlabel="part", ylabel="part")
+    left.set_title("best correlation")
+    left.grid(False)
+    bar = matrix.colorbar(shown, ax=left, shrink=0.85)
+    bar.ax.axhline(threshold, color="white", linewidth=1.5)
+    bar.outline.set_visible(False)
+
+    rows = [arrays[f"pair_{name}"] for name in ("first", "second", "aligned")]
+    right.imshow(pictures.mosaic(rows, gap=1), interpolation="nearest")
+    side = rows[0].shape[-1] + 1
+    centre = (side - 1) / 2 - 0.5
+    names = [
+        f"{a + 1:g}, {b + 1:g}\n{value:.2f}"
+        for (a, b), value in zip(arrays["pair_parts"], arrays["pair_correlation"], strict=True)
+    ]
+    right.set_xticks([centre + side * place for place in range(pairs)], names, fontsize=7)
+    right.set_yticks([centre + side * place for place in range(3)], ["first", "second", "mapped"])
+    right.tick_params(length=0)
+    right.spines[:].set_visible(False)
+    right.set_title("most alike pairs")
+    right.grid(False)
+    return figure
+
+
+@in_house_style
+def accuracy_over_hyperparameters(table: pd.DataFrame) -> Figure:
+    """Probe accuracy on clean images over each hyperparameter, one plot each.
+
+    Args:
+        table: from `sensitivity_table`, of all hyperparameters.
+    """
+    names = list(dict.fromkeys(table["hyperparameter"]))
+    figure, axes = panels(len(names), 2.3, width=min(WIDTH, 2.25 * len(names)), sharey=True)
+    kinds = [metric for metric in dict.fromkeys(table["metric"]) if metric != "pixel_error"]
+    for each, name in zip(axes, names, strict=True):
+        chosen = table[table["hyperparameter"] == name]
+        for metric in kinds:
+            rows, style = chosen[chosen["metric"] == metric], look(metric)
+            each.errorbar(
+                rows["value"],
+                100 * rows["mean"],
+                yerr=(100 * rows["sd"]).where(rows["n"] > 1),
+                color=style.colour,
+                marker=style.marker,
+                linewidth=1.2,
+                elinewidth=0.8,
+            )
+        each.axvline(float(chosen["own"].iloc[0]), color=FAINT, linewidth=0.9, linestyle=":", zorder=0)
+        each.set_xscale("log")
+        values = sorted(chosen["value"].unique())
+        each.xaxis.set_major_locator(FixedLocator(values))
+        each.xaxis.set_minor_locator(NullLocator())
+        each.set_xticks(values, [f"{value:g}" for value in values])
+        each.set_xlim(values[0] / 1.25, values[-1] * 1.25)
+        each.set_xlabel(HYPERPARAMETERS.get(name, name))
+        each.grid(False, axis="x")
+    axes[0].set_ylabel(ACCURACY)
+    handles = [
+        Line2D([], [], color=look(kind).colour, marker=look(kind).marker, label=look(kind).label) for kind in kinds
+    ]
+    handles.append(Line2D([], [], color=FAINT, linewidth=0.9, linestyle=":", label="the run's own value"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    return figure

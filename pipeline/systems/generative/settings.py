@@ -1,0 +1,101 @@
+"""Settings of the probabilistic capsule model, document 000."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.learning.settings import AugmentationParams, RunSettings
+from pipeline.settings import Section
+
+SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
+"""Times in training, in epochs, among the model's settings."""
+
+
+class GenerativeModelParams(Section):
+    """Probabilistic capsules, document 000, section 2 and appendix B."""
+
+    objects: int = Field(ge=1, le=256, description="capsules of the top layer (k = 0)")
+    parts: int = Field(ge=1, le=256, description="capsules of the bottom layer (k = 1), one template each")
+    template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
+    template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
+    temperature: float = Field(gt=0, le=10, description="of the relaxed presences, at the start of training")
+    final_temperature: float = Field(
+        gt=0, le=10, description="temperature after temperature_epochs and whenever the model is evaluated"
+    )
+    temperature_epochs: int = Field(
+        ge=0, description="epochs over which the temperature goes from the first to the last, by equal factors"
+    )
+    pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
+    pose_sd_floor: float = Field(gt=0, le=10, description="least sd c_ij of a part's pose around its parent's vote")
+    pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
+    inactive_pose_sd: float = Field(gt=0, le=100, description="sd lambda_off of an absent part's pose")
+    inactive_pose: Literal["initial", "zero"] = Field(
+        description="centre of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
+    )
+    slots: Literal["own", "any"] = Field(
+        description="place of a part in its parent: its own, as published, or any of the parts' places, summed out"
+    )
+    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of the objects: learned from 1, or kept at 1")
+    dummy_affinity: float = Field(gt=0, le=10, description="rho_0j of the always-on dummy parent; others start at 1")
+    dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of the pose of a part without a parent")
+    object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")
+    pose_posterior: Literal["delta", "gaussian"] = Field(
+        description="the guide's poses: points, or Gaussians with sds from the encoder (section 2.3)"
+    )
+    pose_posterior_sd_start: float = Field(gt=0, le=10, description="sd of each number of a Gaussian pose at the start")
+
+    channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
+    part_features: int = Field(ge=1, le=1024, description="features pooled by attention for each part")
+    hidden: int = Field(ge=4, le=4096, description="width of the set transformer and of the per-capsule MLPs")
+    heads: int = Field(ge=1, le=64, description="attention heads; divides hidden")
+    inducing: int = Field(ge=1, le=1024, description="inducing points of each induced set attention block")
+    blocks: int = Field(ge=1, le=32, description="induced set attention blocks")
+    code: int = Field(ge=1, le=1024, description="features per object after the set transformer")
+
+    seeding_epoch: int = Field(ge=0, description="epochs before M_ij is set from part poses of training images")
+    early_coupling: float = Field(
+        ge=0, le=1, description="factor on the hierarchy's gradient into the parts before it rises to 1"
+    )
+    early_epochs: int = Field(ge=0, description="epochs at early_coupling, while objects specialise")
+    ramp_epochs: int = Field(ge=0, description="epochs over which the factor then rises to 1")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GenerativeModelParams:
+        if self.pose_sd_start <= self.pose_sd_floor:
+            raise ValueError(f"pose_sd_start must exceed pose_sd_floor ({self.pose_sd_floor})")
+        if self.hidden % self.heads:
+            raise ValueError(f"heads must divide hidden ({self.hidden})")
+        return self
+
+    def varied(self, name: str, value: float) -> Self:
+        """The model with one hyperparameter set to `value`, and what moves along with it.
+
+        `pose_sd_start` moves with `pose_sd_floor` by the same ratio: a floor above the start makes no model, and one
+        near it leaves the sds no way to shrink. `final_temperature` moves with `temperature` likewise: a temperature
+        that holds only when training starts is no other temperature.
+
+        Raises:
+            ValidationError: the value makes no model.
+        """
+        changes = {name: value}
+        if name == "pose_sd_floor":
+            changes["pose_sd_start"] = self.pose_sd_start * value / self.pose_sd_floor
+        if name == "temperature":
+            changes["final_temperature"] = self.final_temperature * value / self.temperature
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+
+class GenerativeRun(RunSettings):
+    """A run of the probabilistic capsule model."""
+
+    variant: Literal["generative"]
+    augmentation: AugmentationParams
+    model: GenerativeModelParams
+
+    def _schedule_for(self, epochs: int) -> dict[str, Any]:
+        share = epochs / self.training.epochs
+        # What is to happen at all happens at the end of the first epoch or later.
+        times = {name: getattr(self.model, name) for name in SCHEDULE}
+        return {name: max(round(time * share), min(time, 1)) for name, time in times.items()}

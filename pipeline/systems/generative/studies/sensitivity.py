@@ -1,0 +1,67 @@
+"""What a hyperparameter does to a model trained with it (document 000, appendix B).
+
+Bounds are not compared: the sds of pixels and poses and the temperature are part of the density that a bound bounds, so
+bounds at different values measure different things. Probes and the pixel error do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import torch
+
+from pipeline.data.datasets import Dataset
+from pipeline.learning.model import Model
+from pipeline.probes.generalisation import rotation_probes
+from pipeline.probes.metrics import metrics_on_test_images
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import nest
+from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.studies.settings import SensitivityParams
+
+COMPARED = ("t0", "t0_A0")
+"""The features that are probed."""
+
+
+def ordered_values(values: Sequence[float], own: float) -> list[float]:
+    """What is trained: each value once, then the run's own.
+
+    That one comes last because all hyperparameters share it: where another one's study has trained it, its checkpoint
+    is found, and belongs to that study's tracked run.
+    """
+    return [*dict.fromkeys(value for value in values if value != own), own]
+
+
+def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams) -> GenerativeRun:
+    """A run with one hyperparameter set to `value`, for the study's epochs and replicas."""
+    shorter = run.with_epochs(study.epochs)
+    return shorter.model_copy(update={"replicas": study.replicas, "model": shorter.model.varied(name, value)})
+
+
+def measure(model: Model, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
+    """Columns metric, measured: accuracies of the probes on clean images by their features, and pixel_error."""
+    probes = rotation_probes(model, dataset, 0.0, evaluate, device)
+    rows = [
+        (str(features), float(accuracy))
+        for features, accuracy in zip(probes["features"], probes["accuracy"], strict=True)
+        if features in COMPARED
+    ]
+    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+    return pd.DataFrame([*rows, ("pixel_error", float(metrics["pixel_error"]))], columns=["metric", "measured"])
+
+
+def outcome(tables: Mapping[float, pd.DataFrame], own: float, trained: Mapping[str, Any]) -> Outcome:
+    """What was measured at every value.
+
+    Args:
+        tables: by value, columns replica, metric, measured.
+        own: the run's own value.
+        trained: settings of the runs trained, by value.
+    """
+    table = pd.concat([each.assign(value=f"{value:g}") for value, each in tables.items()], ignore_index=True)
+    values = nest(table, ["value", "metric"], "measured")
+    headline = [f"value.{value}.{metric}" for value in values for metric in ("t0", "pixel_error")][:MOST_HEADLINES]
+    return Outcome("sensitivity", table, {"own": own, "value": values}, tuple(headline), trained=trained)

@@ -1,0 +1,198 @@
+"""What free-form optimisation at test time gains, by engine and by rotation (document 000, section 2.4, Figure 3).
+
+Two probes on t0 say what it does to the class: `fixed` is fit on what the encoder finds in clean training images;
+`refit` on training images that were turned and optimised like the test images (and, before, only encoded).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from pipeline.data import warps
+from pipeline.data.datasets import Dataset
+from pipeline.learning.gradient import DivergedError
+from pipeline.probes.generalisation import clean_probe
+from pipeline.probes.probes import Probe, fit_probe
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.outcome import Outcome
+from pipeline.results.spread import nest, stack_replicas
+from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
+from pipeline.systems.generative.inference.free_form import Optimised, optimise
+from pipeline.systems.generative.inference.settings import Engine
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.studies.settings import OptimiseParams
+
+EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
+
+BATCH = 512
+"""Training images optimised as one batch."""
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What every engine of a study gained.
+
+    Attributes:
+        by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
+            refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
+            batch), images. The refit probe is fit for the chosen engine only; elsewhere its accuracies are NaN.
+        curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+    """
+
+    by_angle: pd.DataFrame
+    curve: pd.DataFrame
+
+
+def optimisation_gains(
+    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
+) -> Gains:
+    """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each."""
+    clean = clean_probe(model, dataset, "t0", evaluate, device)
+    images, labels = dataset.part("test")
+    images, labels = images[: study.images], labels[: study.images]
+    rows, curves = [], []
+    for angle in study.angles:
+        pixels = _turn(images, angle, study.seed, device)
+        for name, engine in study.engines.items():
+            found = _optimise(model, pixels, engine, study.seed)
+            before, after = _t0(model, found.start), _t0(model, found.end)
+            row = {
+                "engine": name,
+                "angle": angle,
+                "bound_before": float(found.bound_start.mean()),
+                "bound_after": float(found.bound_end.mean()),
+                "pixel_error_before": float(found.error_start.mean()),
+                "pixel_error_after": float(found.error_end.mean()),
+                "accuracy_before": clean.accuracy(before, labels),
+                "accuracy_after": clean.accuracy(after, labels),
+                "evaluations": float(found.evaluations.float().mean()),
+                "seconds": found.seconds,
+                "images": len(images),
+            }
+            if name == study.chosen:
+                encoded, optimised = _refit_probes(model, dataset, angle, engine, study, evaluate, device)
+                row["refit_accuracy_before"] = encoded.accuracy(before, labels)
+                row["refit_accuracy_after"] = optimised.accuracy(after, labels)
+            rows.append(row)
+            curves.append(found.curve.assign(engine=name, angle=angle))
+    return Gains(pd.DataFrame(rows), pd.concat(curves, ignore_index=True))
+
+
+def _refit_probes(
+    model: GenerativeModel,
+    dataset: Dataset,
+    angle: float,
+    engine: Engine,
+    study: OptimiseParams,
+    evaluate: EvaluateParams,
+    device: torch.device,
+) -> tuple[Probe, Probe]:
+    """Probes on t0 of turned training images as encoded and as optimised; the last fifth chooses the strength."""
+    images, labels = dataset.part("train")
+    images, labels = images[: study.refit_images], labels[: study.refit_images]
+    pixels = _turn(images, angle, study.seed + 1, device)
+    found = [_optimise(model, batch, engine, study.seed) for batch in pixels.split(BATCH)]
+    kept = len(images) - len(images) // 5
+
+    def fit(posteriors: list[Capsules]) -> Probe:
+        t0 = np.concatenate([_t0(model, posterior) for posterior in posteriors])
+        return fit_probe((t0[:kept], labels[:kept]), (t0[kept:], labels[kept:]), evaluate.probe_strengths)
+
+    return fit([each.start for each in found]), fit([each.end for each in found])
+
+
+def example_gains(
+    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device, digit: int = 2
+) -> Arrays:
+    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3), by the
+    study's chosen engine.
+    """
+    images, labels = dataset.part("test")
+    pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
+    found = _optimise(model, pixels, study.engines[study.chosen], study.seed)
+    with torch.no_grad():
+        tensors = {
+            "images": pixels[:, 0],
+            "before": reconstruct(model, found.start),
+            "after": reconstruct(model, found.end),
+            "arrangements_before": arrange(model, found.start),
+            "arrangements_after": arrange(model, found.end),
+        }
+    return {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()} | {
+        "angles": EXAMPLE_ANGLES
+    }
+
+
+def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:
+    """uint8 images `[N, 1, S, S]` turned within +-angle degrees, in [0, 1]."""
+    angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+    batch = torch.from_numpy(images).to(device)
+    return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
+
+
+def _t0(model: GenerativeModel, posterior: Capsules) -> Array:
+    with torch.no_grad():
+        return model.features_of(posterior)["t0"].cpu().numpy()
+
+
+def _optimise(model: GenerativeModel, images: Tensor, engine: Engine, seed: int) -> Optimised:
+    return optimise(model, images, engine, torch.Generator(images.device).manual_seed(seed))
+
+
+def outcome(
+    models: Sequence[GenerativeModel],
+    dataset: Dataset,
+    settings: OptimiseParams,
+    evaluate: EvaluateParams,
+    device: torch.device,
+    title: str,
+) -> Outcome:
+    """Gains of all replicas by engine and angle, the way there, and pictures of the first replica's.
+
+    Args:
+        title: shown beside the progress bar.
+
+    Raises:
+        DivergedError: a measurement is not finite.
+    """
+    start = time.monotonic()
+    bar = tqdm(models, desc=title, unit="seed")
+    gains = [optimisation_gains(model, dataset, settings, evaluate, device) for model in bar]
+    seconds = time.monotonic() - start
+    measured = stack_replicas([gain.by_angle for gain in gains])
+    measured["angle"] = measured["angle"].map("{:g}".format)
+    long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric")
+    # Only the chosen engine has a probe of its own.
+    long = long[(long["engine"] == settings.chosen) | ~long["metric"].str.startswith("refit_")]
+    if long["value"].isna().any():
+        raise DivergedError(f"{title}: not finite: {', '.join(long[long['value'].isna()]['metric'].unique())}")
+    numbers = {
+        "engine": nest(long, ["engine", "angle", "metric"], "value"),
+        "images": min(settings.images, len(dataset.split["test"])),
+        "seconds": round(seconds, 2),
+    }
+    chosen = f"engine.{settings.chosen}"
+    names = ("bound_before", "bound_after", "refit_accuracy_before", "refit_accuracy_after")
+    angles = (min(settings.angles), max(settings.angles))
+    headline = [f"{chosen}.{angle:g}.{name}" for angle in dict.fromkeys(angles) for name in names]
+    curves = stack_replicas([gain.curve for gain in gains])
+    arrays: dict[str, NDArray[np.generic]] = {**example_gains(models[0], dataset, settings, device)}
+    return Outcome("optimisation", curves, numbers, tuple(headline), arrays)
+
+
+def bounds_by_round(curves: pd.DataFrame) -> Iterator[tuple[int, dict[str, float]]]:
+    """The mean bound by engine and angle after each round, for tracking: round, `bound/<engine>/<angle>`."""
+    for (engine, step), rows in curves.groupby(["engine", "round"]):
+        means = rows.groupby("angle")["bound"].mean()
+        yield int(str(step)), {f"bound/{engine}/{angle:g}": float(value) for angle, value in means.items()}

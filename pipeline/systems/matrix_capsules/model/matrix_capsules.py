@@ -1,0 +1,251 @@
+"""Matrix capsules with EM routing (document 004): a classifier that finds objects where votes for their poses agree.
+
+    image -> convolution, ReLU -> primary capsules -> convolutional capsules, twice -> class capsules
+
+A capsule has a pose, a 4x4 matrix or a vector of 16, and an activation. Its pose times a learnt transformation is its
+vote for the pose of a capsule above (section 3); those fit Gaussians to votes (`layers.em_routing`). Class capsules see
+every position through the same transformations, to whose votes the position is added (section 4, "coordinate
+addition"). A class capsule's activation says whether its class is there.
+
+Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.classification.classifier import Classifier
+from pipeline.errors import UserError
+from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
+from pipeline.layers.images import ChannelsLastConvolution, standardise
+from pipeline.systems.matrix_capsules.model.em_routing import (
+    Routing,
+    Step,
+    cast_votes,
+    history,
+    images_at_once,
+    route,
+)
+from pipeline.systems.matrix_capsules.model.m_steps import MStep
+from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams, RoutingLayerParams
+
+_BALANCED_ON = 64
+"""Images that betas are balanced on."""
+
+
+class PrimaryCapsules(nn.Module):
+    """Poses and activations that are linear in the feature maps at their position, activations through a logistic.
+
+    Args:
+        channels: feature maps below.
+        types: capsules at each position.
+        size: numbers of a pose, P.
+        pose_sd, activation_sd, bias: of weights at the start, and the activations' bias.
+    """
+
+    def __init__(self, channels: int, types: int, size: int, pose_sd: float, activation_sd: float, bias: float) -> None:
+        super().__init__()
+        self.types, self.size = types, size
+        self.poses = nn.Linear(channels, types * size)
+        self.activations = nn.Linear(channels, types)
+        with torch.no_grad():
+            for linear, sd, start in ((self.poses, pose_sd, 0.0), (self.activations, activation_sd, bias)):
+                nn.init.trunc_normal_(linear.weight, std=sd, a=-2 * sd, b=2 * sd)
+                linear.bias.fill_(start)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """`[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
+        flat = features.permute(0, 2, 3, 1).flatten(1, 2)
+        return self.poses(flat).unflatten(-1, (self.types, self.size)), self.activations(flat).sigmoid()
+
+
+class RoutedCapsules(nn.Module):
+    """Capsules that fit Gaussians to the votes of those below.
+
+    Args:
+        fields: who sees whom.
+        types_below, types: capsules at each position, below and here.
+        params: how poses are laid out, and how votes are routed.
+        layer: what this kind of layer starts from.
+        shared: one set of transformations for the whole receptive field, votes made different by coordinates alone.
+        inverse_temperature: lambda after infinitely many iterations.
+    """
+
+    offsets: Tensor | None
+
+    def __init__(
+        self,
+        fields: ReceptiveFields,
+        types_below: int,
+        types: int,
+        params: MatrixCapsulesModelParams,
+        layer: RoutingLayerParams,
+        shared: bool,
+        inverse_temperature: float,
+    ) -> None:
+        super().__init__()
+        self.fields, self.params = fields, params
+        places = 1 if shared else fields.children.shape[1]
+        side = params.pose_side
+        # What a transformation works on: the columns of a 4x4 pose alike, or all 16 numbers of a vector.
+        inner = side if params.pose == "matrix" else side**2
+        start = torch.empty(places, types_below, inner, types, inner)
+        self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
+        self.beta_a = nn.Parameter(torch.full((types,), layer.beta_a))
+        self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
+        offsets = _coordinates(fields, params) if shared and params.coordinate_addition else None
+        self.register_buffer("offsets", offsets, persistent=False)
+        self.m_step = MStep(
+            activation=params.activation,
+            variance_floor=params.variance_floor,
+            damping=params.damping,
+            inverse_temperature=inverse_temperature,
+            inverse_temperature_rate=params.inverse_temperature_rate,
+        )
+
+    def routing(self) -> Routing:
+        """How the layer routes."""
+        fields = self.fields.to(self.beta_a.device)
+        return Routing(fields, self.m_step, self.params.iterations, self.params.competition, self.offsets)
+
+    def full_transformations(self) -> Tensor:
+        """Of whole poses, at every place of the receptive field, `[k, c, P, D, P]`."""
+        W: Tensor = self.transformations
+        if self.params.pose == "matrix":
+            rows = torch.eye(self.params.pose_side, dtype=W.dtype, device=W.device)
+            # Row r of the vote is row r of the pose times W.
+            W = torch.einsum("rs,kcidj->kcridsj", rows, W).flatten(5, 6).flatten(2, 3)
+        return W.expand(self.fields.children.shape[1], *W.shape[1:])
+
+    def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
+        return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+
+    def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
+        """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
+        saves so many nats on average, beta_a so that the average capsule breaks even.
+
+        Activations then grow with what is assigned, not with its tightness alone, which says little before training.
+        """
+        count = images_at_once(capsules[0], self.full_transformations(), self.routing())
+        log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
+        for poses, activations in zip(*(each.split(count) for each in capsules), strict=True):
+            last = self.steps((poses, activations))[-1]
+            each = (-0.5 * (-2 * last.parents.quadratic).log()).sum(-1)  # (B, p, D)
+            for total, values in ((log_sd, each), (mass, last.moments.mass), (product, last.moments.mass * each)):
+                total += values.mean(1).sum(0) / len(capsules[0])
+        size = capsules[0].shape[-1]
+        self.beta_u.copy_((-saving - log_sd) / size)
+        self.beta_a.copy_(mass * size * self.beta_u + product)  # the mean cost
+
+    def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
+        """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
+        return cast_votes(capsules[0], self.full_transformations(), self.routing())
+
+    def steps(self, capsules: tuple[Tensor, Tensor]) -> list[Step]:
+        """Every iteration."""
+        return history(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+
+
+def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
+    """What is added to votes, `[k, P]`: row and column from the middle, scaled, to the first two elements of the
+    right-hand column of a matrix, or to the first two of a vector.
+    """
+    k, side = fields.children.shape[1], params.pose_side
+    height = round(k**0.5)
+    along = (torch.arange(height) - (height - 1) / 2) * params.coordinate_scale
+    offsets = torch.zeros(k, side**2)
+    places = (side - 1, 2 * side - 1) if params.pose == "matrix" else (0, 1)
+    offsets[:, places[0]], offsets[:, places[1]] = along.repeat_interleave(height), along.repeat(height)
+    return offsets
+
+
+class MatrixCapsules(Classifier):
+    """The network.
+
+    Args:
+        params: sizes, routing and loss.
+        image_size: side S of the square images, in pixels.
+
+    Raises:
+        UserError: a layer's kernels see more than there is below it.
+    """
+
+    scores_are_activations = True
+    stackable = False  # routing keeps a device busy with the votes of one network
+
+    def __init__(self, params: MatrixCapsulesModelParams, image_size: int) -> None:
+        super().__init__()
+        self.params = params
+        if image_size < params.kernel:
+            raise UserError(
+                f"matrix capsules: kernels of {params.kernel} pixels see more than {image_size}x{image_size}"
+            )
+        self.first = ChannelsLastConvolution(params.views, params.channels, params.kernel, params.stride)
+        height = (image_size - params.kernel) // params.stride + 1
+        self.primary = PrimaryCapsules(
+            params.channels,
+            params.primary_types,
+            params.pose_side**2,
+            params.primary_pose_sd,
+            params.primary_activation_sd,
+            params.primary_bias,
+        )
+        layers, types = [], params.primary_types
+        for above, stride in zip(params.types, params.capsule_strides, strict=True):
+            fields = ReceptiveFields(height, params.capsule_kernel, stride)
+            layers.append(
+                RoutedCapsules(fields, types, above, params, params.convolutional, False, params.inverse_temperature)
+            )
+            height, types = fields.side, above
+        last = ReceptiveFields(height, height, 1)
+        warmth = params.inverse_temperature * params.class_inverse_temperature
+        layers.append(RoutedCapsules(last, types, params.classes, params, params.last, True, warmth))
+        self.routed = nn.ModuleList(layers)
+
+    def capsules(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Poses and activations of every layer, primary capsules first."""
+        found = [self.primary(self.first(standardise(images)).relu())]
+        for layer in self.routed:
+            found.append(layer(found[-1]))
+        return found
+
+    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+        """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
+        saving = self.params.saving
+        if epoch == 0 and saving is not None:
+            with torch.no_grad():
+                capsules = self.primary(self.first(standardise(images[:_BALANCED_ON])).relu())
+                for layer in self.routed:
+                    assert isinstance(layer, RoutedCapsules)
+                    layer.balance(capsules, saving)
+                    capsules = layer(capsules)
+
+    def logits(self, scores: Tensor) -> Tensor:
+        """Log odds of the activations."""
+        return scores.logit(eps=1e-6)
+
+    def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Activations of the class capsules `[B, n]`."""
+        return self.capsules(images)[-1][1][:, 0]
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        """Spread loss, whose margin grows with the epochs; margin loss; or cross-entropy."""
+        params = self.params
+        match params.loss:
+            case "spread":
+                # Evaluated at one margin, losses of different epochs compare.
+                grown = torch.sigmoid((epoch / params.margin_epochs - 4).clamp(max=10)) if self.training else 1.0
+                margin = params.first_margin + (params.last_margin - params.first_margin) * grown
+                return spread_loss(scores, labels, margin)
+            case "margin":
+                return margin_loss(scores, labels, 0.9, 0.1, 0.5)
+            case "cross-entropy":
+                return cross_entropy(scores, labels)
+
+    def penalty(self) -> Tensor:
+        """Half the squared weights, times weight decay; biases and betas are free."""
+        squares = [parameter.square().sum() for name, parameter in self.named_parameters() if parameter.dim() > 1]
+        return 0.5 * self.params.weight_decay * torch.stack(squares).sum()

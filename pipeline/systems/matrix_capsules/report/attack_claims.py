@@ -1,0 +1,270 @@
+"""How the claims of document 004 about adversarial images are answered (section 6, Figure 3).
+
+Means over epsilons are of all above 0, each counted alike, whatever the grid of a study is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pipeline.classification.settings import AttackParams
+from pipeline.results.findings import Evidence, Finding, Measure
+from pipeline.results.reading import Measured, Numbers, dataset_label
+from pipeline.systems.matrix_capsules.report.runs import attacks, capsule_runs, of_attack
+
+COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value")
+METHODS = ("FGSM", "BIM")
+CERTAIN = 2.0
+"""Standard errors up to which a difference is noise."""
+TELLING = 5.0
+"""Points: where that many standard errors are more, there are too few images to say that there is no difference."""
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """An executed study of attacks.
+
+    Attributes:
+        table: columns as `COLUMNS`, values as shares.
+        images: test images attacked.
+        classes: that they may be taken for.
+    """
+
+    settings: AttackParams
+    numbers: Numbers
+    table: pd.DataFrame
+    images: int
+    classes: int
+
+    def curves(self, network: str, kind: str, method: str) -> pd.DataFrame:
+        """Percent, `[epsilons, replicas]`, epsilons rising; empty where there are none."""
+        chosen = self.table[(self.table["network"] == network) & (self.table["kind"] == kind)]
+        chosen = chosen[chosen["method"] == method]
+        return 100 * chosen.pivot_table(index="epsilon", columns="replica", values="value").sort_index()
+
+    @property
+    def chance(self) -> float:
+        """Percent of images that a guess gets right."""
+        return 100 / self.classes
+
+    def noise(self, percent: float) -> float:
+        """Standard error, in points, of a percentage of the images attacked (binomial)."""
+        return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
+
+    def error(self, ours: Measured, theirs: Measured) -> float:
+        """Standard error of the difference of two accuracies: a binomial part of the images attacked, taken as if there
+        were one epsilon, for all have the same images, and a part from the spread over replicas.
+        """
+        return math.hypot(*(part for each in (ours, theirs) for part in (self.noise(each.mean), each.sd / each.n**0.5)))
+
+
+def over_replicas(values: pd.Series[float]) -> Measured:
+    """One number per replica, summed up."""
+    return Measured(float(values.mean()), float(values.std()) if len(values) > 1 else 0.0, len(values))
+
+
+def executed(evidence: Evidence) -> Attacked | None:
+    """The first executed study, in the order of preference."""
+    params = evidence.params
+    for name in attacks(params):
+        numbers, table = evidence.results.numbers("attack", name), evidence.results.table("attack", name, COLUMNS)
+        if numbers is None or table is None:
+            continue
+        settings = params.attack[name]
+        run = capsule_runs(params)[settings.capsules]
+        images = min(settings.images, params.datasets[run.dataset].test)
+        return Attacked(settings, numbers, table, images, run.model.classes)
+    return None
+
+
+_Check = Callable[[Attacked], tuple[Measured, bool, list[str]] | None]
+"""Our number, whether the claim holds, and what else was seen; None where what it needs is not there."""
+
+
+def _measure(check: _Check) -> Measure:
+    def measure(evidence: Evidence) -> Finding | None:
+        found = executed(evidence)
+        answer = check(found) if found else None
+        if found is None or answer is None:
+            return None
+        ours, holds, notes = answer
+        records = found.numbers.records
+        remarks = of_attack(evidence.params, found.settings)
+        return Finding(ours, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
+
+    return measure
+
+
+def _both(found: Attacked, kind: str, method: str) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Curves of the capsules and of the convolutional network, over the same epsilons, some of them above 0."""
+    curves = tuple(found.curves(network, kind, method) for network in ("capsules", "cnn"))
+    if any(each.empty or each.index.max() <= 0 for each in curves):
+        return None
+    return curves[0], curves[1]
+
+
+def attacked_part(curves: pd.DataFrame) -> pd.DataFrame:
+    """What is above epsilon 0."""
+    return curves[curves.index > 0]
+
+
+def crossings(capsules: pd.DataFrame, cnn: pd.DataFrame) -> list[tuple[float, float]]:
+    """Neighbouring epsilons between which another network becomes the more accurate, by means over replicas."""
+    lead = (capsules.mean(axis=1) - cnn.mean(axis=1)).dropna()
+    lead = lead[lead != 0]
+    signs = np.sign(lead.to_numpy())
+    return [(lead.index[i], lead.index[i + 1]) for i in range(len(lead) - 1) if signs[i] != signs[i + 1]]
+
+
+def loses_less(method: str) -> _Check:
+    """Figure 3: points of accuracy lost, of those at epsilon 0, by the capsules less by the convolutional network; mean
+    over epsilons.
+
+    It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
+    has nothing to lose.
+    """
+
+    def check(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+        both = _both(found, "general", method)
+        if both is None or any(0.0 not in each.index for each in both):
+            return None
+        lost = [over_replicas((each.loc[0.0] - attacked_part(each)).mean()) for each in both]
+        clean = [float(each.mean(axis=1).loc[0.0]) for each in both]
+        crossed = [f"{low:g} and {high:g}" for low, high in crossings(*both)]
+        leads = "capsules are" if both[0].iloc[-1].mean() > both[1].iloc[-1].mean() else "the CNN is"
+        notes = [
+            f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
+            f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
+            f"curves cross between epsilons {', between '.join(crossed)}" if crossed else "curves do not cross",
+            f"at epsilon {both[0].index[-1]:g} {leads} the more accurate: "
+            f"capsules {both[0].iloc[-1].mean():.1f} %, CNN {both[1].iloc[-1].mean():.1f} %",
+        ]
+        left = [over_replicas(attacked_part(each).mean()) for each in both]
+        error = found.error(*left)
+        notes.append(
+            f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
+            f"difference {error:.1f} points"
+        )
+        less = lost[0].mean < lost[1].mean - CERTAIN * error
+        more = left[0].mean > left[1].mean + CERTAIN * error
+        return lost[0].minus(lost[1]), less and more, [*notes, *_masked(found)]
+
+    return check
+
+
+def _masked(found: Attacked) -> list[str]:
+    """What part of the images has no gradient of the network's own loss, where some have none."""
+    none = found.numbers.number("gradient", "capsules", "without", "mean")
+    return [f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images"] if none else []
+
+
+def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+    """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules less that on the CNN.
+
+    It holds where it is lower by either method, by more than two standard errors.
+    """
+    lower, notes = [], []
+    rates: list[list[Measured]] = []
+    for method in METHODS:
+        both = _both(found, "targeted", method)
+        if both is None:
+            return None
+        ours, theirs = (over_replicas(attacked_part(each).mean()) for each in both)
+        rates.append([ours, theirs])
+        lower.append(ours.mean < theirs.mean - CERTAIN * found.error(ours, theirs))
+        notes.append(f"{method}: {ours.mean:.1f} % on capsules, {theirs.mean:.1f} % on the CNN")
+    mean = [_halfway(first, second) for first, second in zip(*rates, strict=True)]
+    return mean[0].minus(mean[1]), all(lower), notes
+
+
+def _halfway(first: Measured, second: Measured) -> Measured:
+    """The mean of two numbers of the same replicas; its spread is at most the mean of theirs."""
+    return Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
+
+
+def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+    """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
+
+    It holds where that is not below chance by more than two standard errors (binomial, of the images attacked), if
+    these are few enough points to tell.
+    """
+    lowest: list[Measured] = []
+    notes = []
+    for method in METHODS:
+        both = _both(found, "general", method)
+        if both is None:
+            return None
+        words = []
+        for name, curves in (("capsules", both[0]), ("CNN", both[1])):
+            means = attacked_part(curves).mean(axis=1)
+            least = means.index[int(means.to_numpy().argmin())]
+            accuracy = over_replicas(curves.loc[least])
+            words.append(f"{name} {accuracy.mean:.1f} % at epsilon {least:g}")
+            if name == "capsules":
+                lowest.append(accuracy)
+        notes.append(f"lowest under {method}: {', '.join(words)}")
+    allowed = CERTAIN * found.noise(found.chance)
+    notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
+    ours = min(lowest, key=lambda accuracy: accuracy.mean)
+    return ours, ours.mean >= found.chance - allowed and allowed <= TELLING, [*notes, *_too_few(allowed)]
+
+
+def _too_few(allowed: float) -> list[str]:
+    return [f"too few images to tell: that may be {TELLING:g} points at most"] if allowed > TELLING else []
+
+
+def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+    """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less the CNN's.
+
+    It holds where that is within two standard errors, if these are few enough points to tell.
+    """
+    sums: list[list[pd.Series[float]]] = [[], []]
+    notes = []
+    for method in METHODS:
+        both = _both(found, "black-box", method)
+        if both is None:
+            return None
+        means = [attacked_part(each).mean() for each in both]
+        for kept, mean in zip(sums, means, strict=True):
+            kept.append(mean)
+        notes.append(f"{method}: capsules {means[0].mean():.1f} %, other CNNs {means[1].mean():.1f} %")
+    ours, theirs = (over_replicas(first.add(second) / 2) for first, second in sums)
+    error = found.error(ours, theirs)
+    clean = [found.curves(network, "black-box", METHODS[0]) for network in ("capsules", "cnn")]
+    if all(0.0 in each.index for each in clean):
+        before = [each.loc[0.0].mean() for each in clean]
+        notes.append(f"on the images as they are: {before[0]:.1f} % and {before[1]:.1f} %")
+    notes.append(f"standard error of the difference {error:.1f} points ({found.images:,} images)")
+    difference = ours.minus(theirs)
+    allowed = CERTAIN * error
+    return difference, abs(difference.mean) <= allowed <= TELLING, [*notes, *_too_few(allowed)]
+
+
+def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+    """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent)."""
+    zeros = [found.numbers.measured("gradient", network, "zeros") for network in ("capsules", "cnn")]
+    sizes = [found.numbers.number("gradient", network, "median", "mean") for network in ("capsules", "cnn")]
+    capsules, cnn = zeros
+    if capsules is None or cnn is None:
+        return None
+    notes = [f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN"]
+    if sizes[0] is not None and sizes[1] is not None:
+        ratio = f", {sizes[1] / sizes[0]:.3g} times as large" if sizes[0] > 0 else ""
+        notes.append(f"median size of the others: {sizes[0]:.2g} in capsules, {sizes[1]:.2g} in the CNN{ratio}")
+    return capsules.scaled(100), capsules.mean <= cnn.mean, notes
+
+
+MEASURES: dict[str, Measure] = {
+    "004.fig3.fgsm": _measure(loses_less("FGSM")),
+    "004.fig3.bim": _measure(loses_less("BIM")),
+    "004.fig3.target": _measure(targets_are_missed),
+    "004.floor": _measure(stays_above_chance),
+    "004.blackbox": _measure(transfer_hurts_both),
+    "004.gradzeros": _measure(gradients_are_there),
+}
+"""As `document_000.MEASURES`."""

@@ -1,0 +1,258 @@
+"""Plots of matrix capsules (document 004): errors as they learn, by condition, on novel viewpoints, under attack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from pipeline.drawing.style import (
+    BLUE,
+    COLUMN,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    in_house_style,
+    panels,
+)
+from pipeline.results.reading import Measured
+from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
+from pipeline.systems.matrix_capsules.report.claims import NETWORKS, PAPER_FAMILIAR
+
+
+class _Factor(NamedTuple):
+    """How errors by a factor are drawn.
+
+    Attributes:
+        words: what its values are.
+        ticks: along the axis; all values where empty.
+        ordered: whether a line through them has a meaning.
+    """
+
+    words: str
+    ticks: Sequence[int]
+    ordered: bool
+
+
+_LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
+"""Colour and marker of either network."""
+_CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, PURPLE), (VERMILLION, ORANGE)
+_DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "D", "^", "v")
+_FACTORS = {
+    "elevation": _Factor("degrees above the table", (30, 40, 50, 60, 70), True),
+    "azimuth": _Factor("degrees around", (0, 90, 180, 270), True),
+    "lighting": _Factor("condition", (), False),
+    "instance": _Factor("object of its class", (), False),
+}
+"""What images are known by beside their class."""
+_KINDS = {
+    "general": ("away from the class", "accuracy (%)"),
+    "targeted": ("towards another class", "success (%)"),
+    "black-box": ("through another CNN", "accuracy (%)"),
+}
+"""Title and axis of a kind of attack."""
+_VIEW = 5.0
+"""Errors on familiar viewpoints up to so many times those matched at are drawn: beyond, networks know nothing yet."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A row of Table 1: its name, our error and the paper's, in percent."""
+
+    name: str
+    ours: Measured
+    paper: float | None
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A study of viewpoints.
+
+    Attributes:
+        table: columns familiar, novel (shares) and network, a row for each epoch of a replica.
+        points: by network, error on familiar and on novel viewpoints where networks are matched, in percent.
+        paper: by network, the paper's error on novel viewpoints, in percent.
+    """
+
+    axis: str
+    table: pd.DataFrame
+    points: dict[str, tuple[Measured, Measured]]
+    paper: dict[str, float]
+
+
+def _looks(
+    tables: Mapping[str, tuple[bool, pd.DataFrame]], marked: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each run with the look of its line."""
+    counts = [0, 0]
+    for name, (is_cnn, _) in tables.items():
+        palette, place = (_CNN_COLOURS if is_cnn else _CAPSULE_COLOURS), counts[is_cnn]
+        counts[is_cnn] += 1
+        turn = place // len(palette) % len(_DASHES)
+        look = {"linestyle": _DASHES[turn], "marker": _MARKERS[turn], "markersize": 3 if marked else 0}
+        yield name, {"color": palette[place % len(palette)], "label": name, **look}
+
+
+@in_house_style
+def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
+    """Errors over epochs, means over replicas, of training and of validation images.
+
+    Args:
+        tables: by run, whether it is of the convolutional network, and its history.
+    """
+    figure, axes = panels(2, 2.4, sharey=True)
+    for name, look in _looks(tables):
+        table = tables[name][1]
+        means = 100 * (1 - table.groupby("epoch")[["train_accuracy", "validation_accuracy"]].mean())
+        for axis, column in zip(axes, means, strict=True):
+            axis.plot(means.index, means[column], **look)
+    for axis, title in zip(axes, ("training", "validation"), strict=True):
+        axis.set_title(title)
+        axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_ylabel("error (%)")
+    axes[0].set_ylim(0, None)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def by_factor(table: pd.DataFrame) -> pd.DataFrame:
+    """Errors by factor from an evaluation's table: columns factor, value, error (percent), means over replicas; no
+    rows where nothing but the class is known of the images.
+    """
+    parts = table["test"].str.extract(rf"^(?P<factor>{'|'.join(_FACTORS)})-(?P<value>\d+)$")
+    found = parts.assign(error=100 * (1 - table["accuracy"])).dropna()
+    found["value"] = found["value"].astype(int)
+    return found.groupby(["factor", "value"])[["error"]].mean().reset_index()
+
+
+@in_house_style
+def factors(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
+    """Test errors by the values of each factor.
+
+    Args:
+        tables: by run, whether it is of the convolutional network, and what `by_factor` gives.
+    """
+    known = {factor for _, table in tables.values() for factor in table["factor"]}
+    shown = {factor: look for factor, look in _FACTORS.items() if factor in known}
+    figure, axes = panels(len(shown), 2.3, sharey=True)
+    for axis, (factor, look) in zip(axes, shown.items(), strict=True):
+        values: set[int] = set()
+        for name, line in _looks(tables, marked=True):
+            table = tables[name][1]
+            own = table[table["factor"] == factor].sort_values("value")
+            values |= set(own["value"])
+            axis.plot(own["value"], own["error"], **line | ({} if look.ordered else {"linestyle": ""}))
+        axis.set_title(factor)
+        axis.set_xlabel(look.words)
+        axis.set_xticks(look.ticks or sorted(values))
+    axes[0].set_ylabel("test error (%)")
+    axes[0].set_ylim(0, None)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+@in_house_style
+def conditions(dots: Sequence[Dot]) -> Figure:
+    """Table 1: a row for each condition; our errors at the left, the paper's at the right where it has any."""
+    figure, axes = panels(2, 0.6 + 0.19 * len(dots), sharey=True)
+    rows = range(len(dots))
+    for row, dot in zip(rows, dots, strict=True):
+        axes[0].errorbar(dot.ours.mean, row, xerr=dot.ours.sd if dot.ours.n > 1 else None, color=BLUE, marker="o")
+        if dot.paper is not None:
+            axes[1].plot(dot.paper, row, color=INK, marker="D", markerfacecolor="white", linestyle="")
+    axes[0].set_yticks(rows, [dot.name for dot in dots])
+    axes[0].set_ylim(len(dots) - 0.5, -0.5)
+    for axis, title in zip(axes, ("ours", "the paper's"), strict=True):
+        axis.set_title(title)
+        axis.set_xlabel("test error (%)")
+        axis.set_xlim(0, None)
+    return figure
+
+
+@in_house_style
+def viewpoints(studies: Mapping[str, Matched]) -> Figure:
+    """Error on novel viewpoints over error on familiar ones, a panel for each study."""
+    figure, axes = panels(len(studies), 2.8, width=COLUMN * max(len(studies), 2) + 0.15)
+    for axis, (name, study) in zip(axes, studies.items(), strict=True):
+        _viewpoint(axis, study)
+        axis.set_title(f"{study.axis} ({name})" if name != study.axis else name)
+        axis.set_xlabel("error, familiar viewpoints (%)")
+    axes[0].set_ylabel("error, novel viewpoints (%)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _viewpoint(axis: Axes, study: Matched) -> None:
+    errors = 100 * study.table[["familiar", "novel"]]
+    at = [familiar.mean for familiar, _ in study.points.values()] or [float(errors["familiar"].min())]
+    right = min(max(_VIEW * max(at), 1.0), 100.0)
+    drawn = errors[errors["familiar"] <= right]
+    top = min(max([float(drawn["novel"].max()), right, *study.paper.values()]) * 1.05, 100.0)
+    axis.plot([0, top], [0, top], color=FAINT, linestyle=":", linewidth=1, label="no worse on novel ones")
+    for network, (colour, marker) in _LOOKS.items():
+        own = drawn[study.table.loc[drawn.index, "network"] == network]
+        axis.plot(
+            own["familiar"], own["novel"], marker, color=colour, markersize=2.2, alpha=0.45, markeredgewidth=0,
+            label=f"{NETWORKS[network]}, epochs",
+        )  # fmt: skip
+    for network, (familiar, novel) in study.points.items():
+        colour, marker = _LOOKS[network]
+        axis.errorbar(
+            familiar.mean, novel.mean, novel.sd, familiar.sd, color=colour, marker=marker, markersize=8,
+            markeredgecolor=INK, zorder=5, linestyle="", label=f"{NETWORKS[network]}, matched",
+        )  # fmt: skip
+    axis.set_xlim(0, right)
+    axis.set_ylim(0, top)
+    _papers(axis, study)
+
+
+def _papers(axis: Axes, study: Matched) -> None:
+    for network, novel in study.paper.items():
+        colour, marker = _LOOKS[network]
+        axis.plot(
+            PAPER_FAMILIAR[study.axis], novel, marker, color=colour, markerfacecolor="white", markersize=6, zorder=4,
+            label=f"{NETWORKS[network]}, the paper's",
+        )  # fmt: skip
+
+
+@in_house_style
+def attacks(table: pd.DataFrame, chance: float) -> Figure:
+    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent).
+
+    Args:
+        table: columns network, replica, method, kind, epsilon, value (shares).
+        chance: percent.
+    """
+    kinds = [kind for kind in _KINDS if (table["kind"] == kind).any()]
+    figure, axes = panels(len(kinds), 2.6, sharex=True)
+    for axis, kind in zip(axes, kinds, strict=True):
+        title, words = _KINDS[kind]
+        for network, (colour, marker) in _LOOKS.items():
+            for method, dashes in zip(METHODS, ("-", "--"), strict=True):
+                rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
+                values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])
+                axis.plot(
+                    values.index, values["mean"], color=colour, marker=marker, linestyle=dashes, markersize=3.5,
+                    label=f"{NETWORKS[network]}, {method}",
+                )  # fmt: skip
+                if values["std"].notna().all():
+                    low, high = values["mean"] - values["std"], values["mean"] + values["std"]
+                    axis.fill_between(values.index, low, high, color=colour, alpha=0.15, linewidth=0)
+        if kind != "targeted":
+            axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
+        axis.set_title(title)
+        axis.set_xlabel("epsilon")
+        axis.set_ylabel(words)
+        axis.set_ylim(-2, 102)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=2.8)
+    return figure

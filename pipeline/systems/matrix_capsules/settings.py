@@ -1,0 +1,110 @@
+"""Settings of matrix capsules, document 004."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.classification.settings import ClassifierRun
+from pipeline.learning.settings import CropParams
+from pipeline.settings import Section
+
+
+class RoutingLayerParams(Section):
+    """What a layer of routed capsules starts from."""
+
+    sd: float = Field(gt=0, le=10, description="of the transformations")
+    beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
+    beta_u: float = Field(ge=-1e6, le=1e6, description="nats: what each number of a vote costs if nobody explains it")
+
+
+class MatrixCapsulesModelParams(Section):
+    """Matrix capsules with EM routing, document 004."""
+
+    views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
+    channels: int = Field(ge=1, le=4096, description="feature maps of the convolution, A")
+    kernel: int = Field(ge=1, le=31, description="pixels: side of its kernels")
+    stride: int = Field(ge=1, le=16, description="pixels: its step")
+    primary_types: int = Field(ge=1, le=1024, description="primary capsules at each position, B")
+    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
+        description="capsules at each position of the convolutional capsule layers, C and D"
+    )
+    capsule_kernel: int = Field(ge=1, le=31, description="positions: side of their receptive fields, K")
+    capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: their steps")
+    pose: Literal["matrix", "vector"] = Field(
+        description="a square matrix, times one of its size; or a vector of as many numbers, times a full matrix"
+    )
+    pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
+    coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
+    coordinate_scale: float = Field(gt=0, le=1, description="what one position's step adds")
+    classes: int = Field(ge=2, le=1000, description="class capsules")
+
+    iterations: int = Field(ge=1, le=100, description="of EM routing")
+    activation: Literal["mdl", "mixing", "bayes"] = Field(
+        description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
+        "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
+    )
+    competition: Literal["all", "position"] = Field(
+        description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
+        "it, those of each position by itself"
+    )
+    inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
+    inverse_temperature_rate: float = Field(
+        ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays"
+    )
+    class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
+    damping: float = Field(ge=0, lt=1, description="share of the mean before in the new mean")
+    variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
+    saving: float | None = Field(
+        gt=0,
+        le=1e4,
+        description="nats: before training, betas are set so that, on some images, a whole vote assigned to an active "
+        "capsule saves so much, and the average capsule breaks even; null: they start as told",
+    )
+    convolutional: RoutingLayerParams
+    last: RoutingLayerParams
+    primary_pose_sd: float = Field(gt=0, le=10, description="of weights of primary poses at the start")
+    primary_activation_sd: float = Field(gt=0, le=10, description="of weights of primary activations at the start")
+    primary_bias: float = Field(ge=-100, le=100, description="of primary activations at the start, before the logistic")
+
+    loss: Literal["spread", "margin", "cross-entropy"] = Field(description="of the class capsules' activations")
+    first_margin: float = Field(ge=0, le=1, description="of the spread loss at the start")
+    last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
+    margin_epochs: float = Field(
+        gt=0, description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these"
+    )
+    weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MatrixCapsulesModelParams:
+        if len(self.capsule_strides) != len(self.types):
+            raise ValueError("capsule_strides must name one step for each layer of types")
+        if self.first_margin > self.last_margin:
+            raise ValueError(f"first_margin must not exceed last_margin ({self.last_margin})")
+        return self
+
+    def changed(self, changes: Mapping[str, object]) -> Self:
+        """The model with some settings changed, by name.
+
+        Raises:
+            ValidationError: they make no model.
+        """
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+
+class MatrixCapsulesRun(ClassifierRun):
+    """A run of matrix capsules."""
+
+    variant: Literal["matrix_capsules"]
+    augmentation: CropParams
+    model: MatrixCapsulesModelParams
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images that the network takes."""
+        return self.model.views
+
+    def _schedule_for(self, epochs: int) -> dict[str, Any]:
+        return {"margin_epochs": self.model.margin_epochs * epochs / self.training.epochs}

@@ -1,0 +1,1 @@
+"""Capsule regression itself: closed forms, EM, its schedule, and fits of whole architectures."""

@@ -1,0 +1,319 @@
+"""EM for capsule regression (document 002, section 2.3), over many problems at once.
+
+An iteration is two matrix products and what lies between them. With M = X W^T, the capsules' vectors of all examples,
+the posterior means are M with every vector scaled by Q / P (equation 19), and the update is
+
+    W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
+
+Rows are columns here: vectors are kept as `[problems, capsules, d, rows]`, so that every sum and product between the
+two matrix products runs along the rows. Blocks of rows go through both products in turn, as many rows as keep a
+block's vectors near the processor: nothing of the size n m p is made. Where every problem sees every class a block
+mixes classes; otherwise examples, sorted by class, are taken class by class, with the problems that see it.
+
+All of it is equivariant under linear maps of the inputs, but for the start and the ridge. So the inputs are whitened
+once (X^T X = n I), in float64, which keeps single precision good for any data; weights come out in the inputs' own
+coordinates. Directions in which the inputs do not vary are left out: no data speak about them.
+
+Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of at most d numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline.systems.regression.model.architectures import Architecture
+from pipeline.systems.regression.model.capsules import InterpolationTable, subspace_start
+
+CHUNK = 16_384
+"""Rows that are copied together."""
+
+BLOCK = 1 << 22
+"""Numbers of the capsules' vectors that go through an iteration together."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that the same problems see.
+
+    Attributes:
+        inputs: `[n, r]`.
+        problems: `[k]`; None: all.
+        own: the capsule of each row's class in each problem, `[k, n]`, or `[k, 1]` where rows have one class.
+    """
+
+    inputs: Tensor
+    problems: Tensor | None
+    own: Tensor
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Whitened inputs `[n, r]` sorted by class; those of class c are rows bounds[c] to bounds[c + 1]."""
+
+    inputs: Tensor
+    bounds: list[int]
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """`[n]`."""
+        counts = torch.tensor(self.bounds).diff()
+        return torch.arange(len(counts)).repeat_interleave(counts).to(self.inputs.device)
+
+    def blocks(self, capsules: Tensor, numbers: int) -> Iterator[Block]:
+        """All rows, with the problems that see them.
+
+        Args:
+            capsules: `[K, m]`, as an architecture has them.
+            numbers: that a problem's capsules make of a row.
+        """
+        capsules = capsules.to(self.inputs.device)
+        if bool((capsules >= 0).all()):
+            rows = max(1, BLOCK // (len(capsules) * numbers))
+            for inputs, labels in zip(self.inputs.split(rows), self.labels.split(rows), strict=True):
+                yield Block(inputs, None, capsules.index_select(1, labels))
+            return
+        for c, (start, stop) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
+            problems = (capsules[:, c] >= 0).nonzero().flatten()
+            if len(problems) and stop > start:
+                rows = max(1, BLOCK // (len(problems) * numbers))
+                for inputs in self.inputs[start:stop].split(rows):
+                    yield Block(inputs, problems, capsules[problems, c, None])
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What one pass over examples gives, by problem.
+
+    Attributes:
+        moments: sum of posterior means times inputs, `[K, C, d, r]`.
+        log_likelihood: `[K]`, sum over the examples, nats, float64.
+        errors: `[K]`, examples that another capsule wins.
+    """
+
+    moments: Tensor
+    log_likelihood: Tensor
+    errors: Tensor
+
+
+class EStep:
+    """Equations 16-19 and 25 for the problems of an architecture."""
+
+    def __init__(self, architecture: Architecture, dtype: torch.dtype, device: torch.device) -> None:
+        self.architecture = architecture
+        self.alike = bool((architecture.sizes == architecture.sizes[0, 0]).all())
+        variables = set(architecture.sizes.sum(-1).tolist())
+        self.tables = {float(D): InterpolationTable(D / 2, dtype, device) for D in variables}
+
+    def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
+        """One pass over the examples: statistics of some of the problems under their weights.
+
+        Args:
+            W: `[k, C, d, r]`.
+            problems: `[k]`, which of the architecture's they are, on the CPU.
+            thresholds: nu of each problem, `[k]` (equations 25-26: posterior means of examples whose runner-up has at
+                most nu times their own class's probability are replaced by prior means). None: only likelihood and
+                errors are worked out, and moments are empty.
+        """
+        arc = self.architecture.take(problems)
+        k, C, d = W.shape[:3]
+        device = W.device
+        moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
+        likelihood = torch.zeros(k, dtype=torch.float64, device=device)
+        errors = torch.zeros(k, dtype=torch.long, device=device)
+        sizes = arc.sizes.to(W)
+        for block in examples.blocks(arc.capsules, C * d):
+            weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
+            vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
+            scaled = self._scaled(vectors, its_sizes, block.own, nu)
+            found = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
+            if scaled.factors is not None:
+                vectors *= scaled.factors.unsqueeze(2)
+                found.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
+            for total, of_block in found:
+                total.add_(of_block) if block.problems is None else total.index_add_(0, block.problems, of_block)
+        return Statistics(moments, likelihood, errors)
+
+    def _scaled(self, vectors: Tensor, sizes: Tensor, own: Tensor, thresholds: Tensor | None) -> _Scaled:
+        """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`."""
+        D = sizes.sum(-1, keepdim=True)  # (k, 1)
+        own = own.expand(len(vectors), vectors.shape[-1]).unsqueeze(1)  # (k, 1, n)
+        lengths = _squared_lengths(vectors)  # (k, C, n)
+        total = lengths.sum(1)  # (k, n)
+        l0, l1 = self._interpolate(total / 2, D.squeeze(1))
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # without length l0 is 0, and shares do not matter
+        # Of the row's own class; one number where all capsules are alike
+        size = sizes[:, :1] if self.alike else sizes.gather(1, own.squeeze(1))
+        share = lengths.gather(1, own).squeeze(1).div_(total)
+        P = torch.lerp(size / D, share, l0)
+        if self.alike:  # of capsules of one size the longest is the most probable
+            rival = torch.lerp(size / D, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
+        else:
+            everyone = torch.lerp((sizes / D).unsqueeze(-1), lengths / total.unsqueeze(1), l0.unsqueeze(1))
+            rival = everyone.scatter_(1, own, -1.0).amax(1)
+        wrong = rival >= P
+        if thresholds is None:
+            return _Scaled(P.log(), wrong, None)
+        unsettled = rival > thresholds.unsqueeze(1) * P
+        # Q_i / P of the capsules i that are not the class's, and what that of the class's own has more
+        other = torch.lerp(size / (2 + D), share, l1).div_(P)
+        extra = (1 - l1).div_(P).mul_(2 / (2 + D))
+        other = torch.where(unsettled, other, 1.0)
+        factors = lengths.copy_(other.unsqueeze(1))  # in their place: new memory costs as much as the rest of the line
+        factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
+        return _Scaled(P.log(), wrong, factors)
+
+    def _interpolate(self, beta: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
+        """l0 and l1 of `beta [k, n]` for problems of D hidden variables `[k]`."""
+        if len(self.tables) == 1:
+            return next(iter(self.tables.values()))(beta)
+        l0, l1 = torch.empty_like(beta), torch.empty_like(beta)
+        for variables, table in self.tables.items():
+            at = variables == D
+            l0[at], l1[at] = table(beta[at])
+        return l0, l1
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    log_probability: Tensor  # (k, n), of the examples' own class
+    wrong: Tensor  # (k, n)
+    factors: Tensor | None  # (k, C, n), Q / P
+
+
+def _take(values: Tensor | None, problems: Tensor | None) -> Any:
+    return values if values is None or problems is None else values.index_select(0, problems)
+
+
+def _squared_lengths(vectors: Tensor) -> Tensor:
+    """Of vectors `[k, C, d, n]`: `[k, C, n]`; no copy of the vectors is made."""
+    lengths = vectors[:, :, 0].square()
+    for each in vectors.unbind(2)[1:]:
+        lengths.addcmul_(each, each)
+    return lengths
+
+
+class Problems:
+    """The training problems of an architecture on one set of examples.
+
+    Args:
+        X: inputs `[n, p]`.
+        y: classes `[n]`, integers from 0.
+        ridge: penalty on squared weights, in mean squares of a feature times the number of examples (0: none).
+        dtype: of the iterations.
+
+    Raises:
+        ValueError: a class without examples, or inputs that are all zero.
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        y: Tensor,
+        architecture: Architecture,
+        *,
+        ridge: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.architecture = architecture
+        counts = torch.bincount(y, minlength=architecture.classes)
+        if int(counts.min()) == 0:
+            raise ValueError(f"class {int(counts.argmin())} has no examples")
+        self.counts = counts.tolist()
+        self.moments = class_moments(X, y, architecture.classes)  # (m, p, p), X_c^T X_c
+        total = self.moments.sum(0)
+        values, vectors = torch.linalg.eigh(total)
+        kept = values > values[-1] * len(values) * torch.finfo(torch.float64).eps
+        if float(values[-1]) <= 0:
+            raise ValueError("all inputs are zero")
+        scale = (values[kept] / len(X)).sqrt()
+        self.whitener = vectors[:, kept] / scale  # (p, r): whitened = x whitener
+        self.colourer = vectors[:, kept] * scale  # (p, r): its pseudo-inverse, transposed
+        self.dtype = dtype
+        self.examples = self.sort(X, y)
+        self.inverse = self._inverse_gram(ridge)
+        self.passed = EStep(architecture, dtype, X.device)
+
+    def sort(self, X: Tensor, y: Tensor) -> Examples:
+        """Examples as the iterations want them, whitened as the training examples are."""
+        order = y.argsort(stable=True)
+        counts = torch.bincount(y, minlength=self.architecture.classes)
+        inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
+        for rows, into in zip(order.split(CHUNK), inputs.split(CHUNK), strict=True):
+            into.copy_(X[rows].double() @ self.whitener)
+        return Examples(inputs, [0, *counts.cumsum(0).tolist()])
+
+    def _inverse_gram(self, ridge: float) -> Tensor:
+        """`(X^T X + penalty)^-1` of each problem in whitened coordinates `[K or 1, r, r]`, float64."""
+        whitened = self.whitener.T @ self.moments @ self.whitener  # (m, r, r)
+        gram = self.architecture.sum_seen(whitened)
+        if ridge:
+            power = self.architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
+            gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
+        # A problem that sees few classes may see less than all directions.
+        return torch.linalg.pinv(gram, hermitian=True)
+
+    def subspace_start(self) -> Tensor:
+        """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28).
+
+        Raises:
+            ValueError: a capsule has fewer examples, or fewer directions among them, than numbers.
+        """
+        arc = self.architecture
+        W = torch.zeros(*arc.sizes.shape, arc.size, self.whitener.shape[1], dtype=torch.float64)
+        known: dict[tuple[tuple[int, ...], int], Tensor] = {}
+        for k, (capsules, sizes) in enumerate(zip(arc.capsules.tolist(), arc.sizes.tolist(), strict=True)):
+            for j, size in enumerate(sizes):
+                classes = tuple(c for c, capsule in enumerate(capsules) if capsule == j)
+                if (classes, size) not in known:
+                    known[classes, size] = self._capsule_start(classes, size)
+                W[k, j, :size] = known[classes, size]
+        return W.to(self.whitener.device, self.dtype)
+
+    def _capsule_start(self, classes: tuple[int, ...], size: int) -> Tensor:
+        count = sum(self.counts[c] for c in classes)
+        whose = f"class {classes[0]}" if len(classes) == 1 else f"classes {', '.join(map(str, classes))}"
+        if count < size:
+            raise ValueError(
+                f"{whose}: {count} example{'s' * (count != 1)}, fewer than the {size} numbers of a capsule"
+            )
+        try:
+            return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, size) @ self.colourer.cpu()
+        except ValueError as error:
+            raise ValueError(f"{whose}: {error}") from None
+
+    def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
+        """Weights `[K, C, d, r]` with independent numbers of that sd in the inputs' own coordinates (section 2.4)."""
+        arc = self.architecture
+        shape = (*arc.sizes.shape, arc.size, len(self.whitener))
+        noise = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
+        W = noise.to(self.whitener) * arc.used.unsqueeze(-1).to(self.whitener)
+        return (W @ self.colourer).to(self.dtype)
+
+    def own_coordinates(self, W: Tensor) -> Tensor:
+        """Weights `[..., d, r]` for inputs as they came in: `[..., d, p]`, float64."""
+        return W.double() @ self.whitener.T
+
+    def whitened(self, W: Tensor) -> Tensor:
+        """The inverse of `own_coordinates`."""
+        return (W.to(self.whitener) @ self.colourer).to(self.dtype)
+
+    def update(self, moments: Tensor, problems: Tensor) -> Tensor:
+        """Equation 22 for some of the problems: weights `[k, C, d, r]` from their statistics of the same shape."""
+        inverse = self.inverse if len(self.inverse) == 1 else self.inverse[problems]
+        return (moments.flatten(1, 2).double() @ inverse).view_as(moments).to(self.dtype)
+
+
+def class_moments(X: Tensor, y: Tensor, classes: int) -> Tensor:
+    """`X_c^T X_c` of each class, `[m, p, p]`, float64."""
+    moments = torch.zeros(classes, X.shape[1], X.shape[1], dtype=torch.float64, device=X.device)
+    for c in range(classes):
+        for rows in (y == c).nonzero().flatten().split(CHUNK):
+            block = X[rows].double()
+            moments[c].addmm_(block.T, block)
+    return moments

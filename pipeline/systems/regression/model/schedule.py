@@ -1,0 +1,207 @@
+"""Fits of capsule regression: iterations of EM with momentum, in rounds that validation ends (document 002, 3.1).
+
+    W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
+
+A round has a threshold nu and ends where the error on validation examples has not fallen for so many iterations; the
+next one begins, at rest, at the best weights so far. Every problem goes through the rounds at its own pace, and leaves
+when it is through.
+
+Small problems soon make no validation error at all. Among weights with equally few, which the document leaves open, the
+ones that give the validation examples the higher likelihood are the best: the first of them would be those that EM has
+hardly touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from pipeline.systems.regression.model.expectation_maximisation import Examples, Problems, Statistics
+
+LOOK_EVERY = 16
+"""Iterations between two looks at which problems are through: a look waits for a GPU."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """Iterations with one threshold.
+
+    Attributes:
+        threshold: nu, from 0 to 1.
+        patience: iterations without a lower validation error after which the round ends.
+    """
+
+    threshold: float
+    patience: int
+
+
+ROUNDS = tuple(Round(nu, patience) for nu, patience in ((0.8, 128), (0.6, 64), (0.4, 32), (0.2, 16), (0.0, 8)))
+"""The document's."""
+
+
+@dataclass
+class State:
+    """Where the fit of each problem stands; tensors of K rows.
+
+    Attributes:
+        W, previous: weights now and an iteration ago, `[K, C, d, r]`.
+        best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
+        waited: iterations since.
+        round: 0 for the first; as many as there are rounds once a problem is through.
+        iterations: taken so far.
+    """
+
+    W: Tensor
+    previous: Tensor
+    best: Tensor
+    fewest: Tensor
+    likelihood: Tensor
+    waited: Tensor
+    round: Tensor
+    iterations: Tensor
+
+    @staticmethod
+    def start(W: Tensor, held: Statistics) -> State:
+        """At rest, with weights whose statistics on the validation examples are `held`."""
+        zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
+        return State(W.clone(), W.clone(), W.clone(), held.errors.clone(), held.log_likelihood.clone(), *zeros)
+
+    def take(self, problems: Tensor) -> State:
+        """The state of some of the problems, apart from this one."""
+        return State(**{name: each[problems] for name, each in vars(self).items()})
+
+    def put(self, problems: Tensor, state: State) -> None:
+        """The state of some of the problems in place of what it was."""
+        for name, each in vars(self).items():
+            each[problems] = getattr(state, name)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit that is over.
+
+    Attributes:
+        W: the best weights of each problem, whitened `[K, C, d, r]`.
+        validation_error: of these, a share `[K]`.
+        iterations: that each problem took, `[K]`.
+        history: one row per iteration and problem: problem, iteration (from 1), threshold, log_loss (-L / n log C: 1
+            where nothing is known) and error of the weights before the iteration, validation_error of those after it.
+    """
+
+    W: Tensor
+    validation_error: Tensor
+    iterations: Tensor
+    history: pd.DataFrame
+
+
+def fit(
+    problems: Problems,
+    W: Tensor,
+    validation: Examples,
+    *,
+    momentum: float = 0.9,
+    rounds: Sequence[Round] = ROUNDS,
+    most_iterations: int = 100_000,
+    state: State | None = None,
+    look: Callable[[State], None] | None = None,
+) -> Fit:
+    """Fit every problem by the schedule, from weights `W [K, C, d, r]`.
+
+    Args:
+        validation: examples, from `Problems.sort`, that end the rounds and choose the weights.
+        momentum: gamma.
+        most_iterations: of a problem, however much better it still gets.
+        state: to go on from in place of `W`; the history begins there.
+        look: called now and then with the state of all problems.
+    """
+    everyone = torch.arange(len(W))
+    if state is None:
+        state = State.start(W, problems.passed(W, everyone, None, validation))
+    schedule = _Schedule(problems, validation, momentum, rounds, most_iterations, W.device, W.dtype)
+    rows: list[Tensor] = []
+    while len(active := everyone[schedule.working(state).cpu()]):
+        at = active.to(W.device)
+        now = state.take(at)
+        rows += [schedule.iterate(now, active, at) for _ in range(LOOK_EVERY)]
+        state.put(at, now)
+        if look:
+            look(state)
+    examples = _counts(problems, validation)
+    return Fit(
+        state.best,
+        state.fewest.double().cpu() / torch.tensor([each["validation"] for each in examples]),
+        state.iterations,
+        _history(rows, problems, examples),
+    )
+
+
+@dataclass
+class _Schedule:
+    problems: Problems
+    validation: Examples
+    momentum: float
+    rounds: Sequence[Round]
+    most_iterations: int
+    device: torch.device
+    dtype: torch.dtype
+
+    def __post_init__(self) -> None:
+        # One entry more, for problems that are through and wait for the next look.
+        thresholds, patience = [each.threshold for each in self.rounds], [each.patience for each in self.rounds]
+        self.thresholds = torch.tensor([*thresholds, 0.0], dtype=self.dtype, device=self.device)
+        self.patience = torch.tensor([*patience, 1], device=self.device)
+
+    def working(self, state: State) -> Tensor:
+        return (state.round < len(self.rounds)) & (state.iterations < self.most_iterations)
+
+    def iterate(self, now: State, active: Tensor, at: Tensor) -> Tensor:
+        """One iteration of the problems `active`, into `now`; returns its rows of the history, `[k, 6]`."""
+        working, nu = self.working(now), self.thresholds[now.round]
+        found = self.problems.passed(now.W, active, nu, self.problems.examples)
+        new = self.problems.update(found.moments, active) + self.momentum * (now.W - now.previous)
+        held = self.problems.passed(new, active, None, self.validation)
+        fewer = working & (held.errors < now.fewest)
+        better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
+        now.best = torch.where(better[:, None, None, None], new, now.best)
+        now.fewest = torch.where(better, held.errors, now.fewest)
+        now.likelihood = torch.where(better, held.log_likelihood, now.likelihood)
+        waited = torch.where(fewer, 0, now.waited + 1)
+        over = working & (waited >= self.patience[now.round])
+        restart = over[:, None, None, None]
+        now.previous, now.W = torch.where(restart, now.best, now.W), torch.where(restart, now.best, new)
+        now.waited = torch.where(over, 0, waited)
+        now.round = now.round + over
+        now.iterations = now.iterations + working
+        problem = torch.where(working, at, -1)
+        columns = (problem, now.iterations, nu, found.log_likelihood, found.errors, held.errors)
+        return torch.stack([column.double() for column in columns], dim=1)
+
+
+def _counts(problems: Problems, validation: Examples) -> list[dict[str, int]]:
+    """How many examples each problem sees."""
+    held = [stop - start for start, stop in zip(validation.bounds, validation.bounds[1:], strict=False)]
+    seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
+    return [
+        {"train": sum(problems.counts[c] for c in classes), "validation": max(sum(held[c] for c in classes), 1)}
+        for classes in seen
+    ]
+
+
+def _history(rows: list[Tensor], problems: Problems, examples: list[dict[str, int]]) -> pd.DataFrame:
+    columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
+    values = torch.cat(rows).cpu().numpy() if rows else torch.empty(0, len(columns)).numpy()
+    table = pd.DataFrame(values, columns=columns)
+    table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
+    train = table["problem"].map({k: each["train"] for k, each in enumerate(examples)})
+    held = table["problem"].map({k: each["validation"] for k, each in enumerate(examples)})
+    capsules = problems.architecture.sizes.shape[1]
+    return table.assign(
+        log_loss=-table["log_loss"] / (train * math.log(capsules)),
+        error=table["error"] / train,
+        validation_error=table["validation_error"] / held,
+    )

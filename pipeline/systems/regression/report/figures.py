@@ -1,0 +1,290 @@
+"""Figures of capsule regression (document 002): which there are, their words, and how each is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from pipeline.drawing import pictures
+from pipeline.drawing.drawings import Drawing, Written, executed
+from pipeline.drawing.style import (
+    BLACK,
+    BLUE,
+    COLUMN,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WIDTH,
+    in_house_style,
+    panels,
+)
+from pipeline.params import Params
+from pipeline.results.reading import Numbers, Results, dataset_label
+from pipeline.systems.regression.report.claims import DECISIONS
+
+LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
+"""The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
+BASELINES = {
+    "logistic-regression": ("logistic regression", ":"),
+    "nearest-neighbours": ("nearest neighbours", "--"),
+    "random-forest": ("random forest", "-."),
+    "support-vectors": ("support vectors (RBF)", (0, (1, 1))),
+}
+VARIANTS = {
+    "plain": ("plain EM", INK, "-"),
+    "threshold": ("threshold", INK, "--"),
+    "momentum": ("momentum", BLUE, "-"),
+    "both": ("momentum and threshold", BLUE, "--"),
+}
+METHODS = {
+    "batch": ("batch", INK, "-"),
+    "batch, momentum": ("batch, momentum", BLUE, "--"),
+    "incremental": ("incremental", VERMILLION, "-."),
+    "online": ("online", GREEN, ":"),
+}
+CLASSES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, FAINT, "#8B4513", "#B8A800")
+"""Ten colours, for clouds that also lie in panels of their own."""
+
+
+@in_house_style
+def error_over_size(table: pd.DataFrame) -> Figure:
+    """Figure 5: test error (percent) over capsule size, one line per architecture, other classifiers as levels.
+
+    Args:
+        table: columns model, size (0 for other classifiers), train, test (shares).
+    """
+    figure, axes = panels(2, 2.6, sharey=False)
+    for each, part in zip(axes, ("test", "train"), strict=True):
+        for decision, (colour, marker) in LOOKS.items():
+            rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
+            each.plot(rows["size"], 100 * rows[part], color=colour, marker=marker, label=decision)
+        if part == "test":
+            for name, (words, dashes) in BASELINES.items():
+                rows = table[table["model"] == name]
+                for value in rows[part]:
+                    each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
+        sizes = sorted(set(table[table["size"] > 0]["size"]))
+        each.set_xscale("log", base=2)
+        each.xaxis.set_major_locator(FixedLocator(sizes))
+        each.xaxis.set_minor_locator(NullLocator())
+        each.set_xticks(sizes, [str(size) for size in sizes])
+        each.set(xlabel="capsule size d", ylabel=f"{'training' if part == 'train' else 'test'} error (%)")
+        each.set_ylim(bottom=0)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    return figure
+
+
+@in_house_style
+def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray, classes: int) -> Figure:
+    """Figures 2-3: a panel per capsule of two numbers, with the squashed vectors of all images, coloured by class.
+
+    Args:
+        latents: `[n, m, 2]`; labels: `[n]`; confident: `[m, S, S]`, drawn in each panel's corner.
+    """
+    columns = 5
+    rows = -(-classes // columns)
+    figure = Figure(figsize=(WIDTH, 1.45 * rows))
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for capsule, each in enumerate(axes[:classes]):
+        others = labels != capsule
+        order = np.concatenate([np.flatnonzero(others), np.flatnonzero(~others)])
+        colours = np.array([CLASSES[label % len(CLASSES)] for label in labels[order]])
+        points = latents[order, capsule]
+        each.scatter(points[:, 0], points[:, 1], s=0.8 if len(points) > 2000 else 4, c=colours, linewidths=0)
+        angle = np.linspace(0, 2 * np.pi, 200)
+        each.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=0.6)
+        each.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", xticks=[], yticks=[])
+        each.spines[:].set_visible(False)
+        each.grid(False)
+        each.set_title(str(capsule), color=CLASSES[capsule % len(CLASSES)], pad=1)
+        inset = each.inset_axes((0.8, 0.8, 0.26, 0.26))
+        inset.imshow(confident[capsule], cmap="gray", interpolation="nearest")
+        inset.set_axis_off()
+    for each in axes[classes:]:
+        each.set_axis_off()
+    return figure
+
+
+Looks = dict[str, tuple[str, str, str]]
+"""By the values of a column: name, colour and dashes of a line."""
+
+
+@in_house_style
+def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], error: tuple[str, str]) -> Figure:
+    """Training log-loss and an error (percent) side by side, a line for each value of the column `key`.
+
+    Args:
+        x, error: columns, each with its label.
+    """
+    figure, axes = panels(2, 2.4)
+    measured = (("log_loss", 1.0, "training log-loss / log m"), (error[0], 100.0, error[1]))
+    for each, (column, factor, words) in zip(axes, measured, strict=True):
+        for value, (name, colour, dashes) in looks.items():
+            rows = table[table[key] == value]
+            each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
+        each.set_xscale("log")
+        each.set(xlabel=x[1], ylabel=words)
+        each.set_ylim(bottom=0)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    return figure
+
+
+def over_iterations(table: pd.DataFrame) -> Figure:
+    """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
+    error = ("error", "training error (%)")
+    return two_losses(table, "variant", VARIANTS, ("iteration", "iteration"), error)
+
+
+def over_passes(table: pd.DataFrame) -> Figure:
+    """Log-loss on the training images and test error by passes over them, a line per method."""
+    passes = ("passes", "passes over the training images")
+    return two_losses(table, "method", METHODS, passes, ("test", "test error (%)"))
+
+
+@in_house_style
+def starts(table: pd.DataFrame) -> Figure:
+    """Figure 8: lowest training errors from random starts by their sd, as boxes, and from the subspace start."""
+    names = [name for name in dict.fromkeys(table["start"].astype(str)) if name != "subspace"]
+    figure, (axes,) = panels(1, 2.4, COLUMN)
+    values = [100 * table[table["start"].astype(str) == name]["error"].to_numpy(float) for name in names]
+    axes.boxplot(values, tick_labels=names, widths=0.5, medianprops={"color": VERMILLION}, flierprops={"markersize": 3})
+    level = 100 * float(table[table["start"].astype(str) == "subspace"]["error"].iloc[0])
+    axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")
+    axes.set(xlabel="sd of the random start", ylabel="lowest training error (%)")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="best")
+    return figure
+
+
+@in_house_style
+def over_penalties(table: pd.DataFrame) -> Figure:
+    """Training, validation and test error (percent) over the penalty; none stands at the left."""
+    figure, (axes,) = panels(1, 2.4, COLUMN)
+    rows = table.sort_values("penalty")
+    places = np.arange(len(rows))
+    for part, colour, marker in (("train", BLUE, "o"), ("validation", GREEN, "^"), ("test", VERMILLION, "s")):
+        axes.plot(places, 100 * rows[part], color=colour, marker=marker, label=part)
+    axes.set_xticks(places, ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])])
+    axes.set(xlabel="penalty", ylabel="error (%)")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return figure
+
+
+def _grid(name: str, results: Results, numbers: Numbers, classes: int) -> Iterator[Drawing]:
+    records, label = numbers.records, dataset_label(numbers.records)
+    table = results.table("regression", name, ("model", "size", "train", "test"))
+    if table is not None:
+        yield Drawing(
+            f"capsule-size-{name}",
+            "svg",
+            partial(error_over_size, table),
+            f"Error over capsule size, {name}",
+            f"Larger capsules, and more of them, err less on {label} (the paper's Figure 5), beside other classifiers "
+            "on the same inputs; the right plot shows how much of that is fitting the training images.",
+            "Two plots of error by capsule size, a line each for multiclass, one-vs-all and all-vs-all, with levels of "
+            "other classifiers.",
+            records,
+        )
+    arrays = results.examples("regression", name, ())
+    if arrays and "latents" in arrays:
+        yield Drawing(
+            f"planes-{name}",
+            "png",
+            partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
+            f"Squashed vectors of capsules of two numbers, {name}",
+            f"In each class's panel the test images of that class lie near the rim and others near the middle "
+            f"({label}; the paper's Figures 2-3); the corner shows the class's most surely recognised image.",
+            f"{classes} scatter plots within unit circles, points coloured by class.",
+            records,
+        )
+    if arrays and "prototypes" in arrays:
+        rows = [(str(c), images.astype(np.float32) / 255) for c, images in enumerate(arrays["prototypes"])]
+        yield Drawing(
+            f"prototypes-{name}",
+            "png",
+            partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
+            f"Prototypes of the elements of capsules of eight numbers, {name}",
+            "The training image of each class for which one element says most (the paper's Figure 4): elements speak "
+            "for different ways to look.",
+            "A row of images for each class, one image per element of its capsule.",
+            records,
+        )
+
+
+def _lines(
+    name: str, results: Results, numbers: Numbers, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
+    title: str, caption: str, alt: str,
+) -> Iterator[Drawing]:  # fmt: skip
+    table = results.table("regression", name, columns)
+    if table is not None:
+        yield Drawing(
+            name,
+            "svg",
+            partial(draw, table),
+            f"{title}, {name}",
+            f"{caption} ({dataset_label(numbers.records)}).",
+            alt,
+            numbers.records,
+        )
+
+
+def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+    """Every figure of the regression studies, in the parameters' order."""
+    for name, study, numbers in executed(results, "regression", params.regression, written):
+        match study.study:
+            case "grid":
+                yield from _grid(name, results, numbers, 10)
+            case "convergence":
+                yield from _lines(
+                    name, results, numbers, ("variant", "iteration", "log_loss", "error"), over_iterations,
+                    "Momentum and thresholds",
+                    "Momentum lowers both losses sooner; a threshold trades likelihood for errors",
+                    "Log-loss and training error over iterations, four lines.",
+                )  # fmt: skip
+            case "starts":
+                yield from _lines(
+                    name, results, numbers, ("start", "error"), starts, "Random starts and the subspace start",
+                    "The lowest training error from each start; below the dashed line it beats the subspace start",
+                    "Box plots by sd of random starts, and a level.",
+                )  # fmt: skip
+            case "online":
+                yield from _lines(
+                    name, results, numbers, ("method", "passes", "log_loss", "test"), over_passes,
+                    "Incremental and online EM",
+                    "How far each method has come after a pass over the training images",
+                    "Log-loss and test error over passes, four lines.",
+                )  # fmt: skip
+            case "ridge":
+                yield from _lines(
+                    name, results, numbers, ("penalty", "train", "validation", "test"), over_penalties,
+                    "A penalty on squared weights",
+                    "Whether a penalty narrows the gap between training and test errors",
+                    "Training, validation and test error over the penalty.",
+                )  # fmt: skip
+            case "distorted":
+                arrays = results.examples("regression", name, ("originals", "copies"))
+                if arrays:
+                    copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
+                    rows = [("original", arrays["originals"][:12] / 255.0)]
+                    rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
+                    yield Drawing(
+                        name,
+                        "png",
+                        partial(pictures.image_rows, rows),
+                        f"Distorted copies, {name}",
+                        "Copies that training goes on after the images as they are: a stand-in for infinite MNIST.",
+                        "A row of digits and three rows of distorted copies of them.",
+                        numbers.records,
+                    )

@@ -1,0 +1,89 @@
+"""Tables of capsule regression (document 002): each study's measurements, and how they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from pipeline.drawing.drawings import Written, executed
+from pipeline.drawing.table import Table, tracked
+from pipeline.params import Params
+from pipeline.results.reading import Results, dataset_label
+
+_PERCENT = {"train": "training error (%)", "validation": "validation error (%)", "test": "test error (%)"}
+_COLUMNS: dict[str, tuple[str, str, Sequence[str]]] = {
+    "grid": (
+        "Errors of capsule regression by size and architecture",
+        "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of section 3.1 "
+        "(Figure 5). Iterations are those of the problem with most of them; seconds are for the whole fit, or for all "
+        "strengths tried.",
+        ("model", "size", *_PERCENT, "iterations", "parameters", "seconds"),
+    ),
+    "ridge": (
+        "Capsule regression with a penalty",
+        "Errors with a penalty on squared weights, in mean squares of a feature times the number of examples.",
+        ("penalty", *_PERCENT),
+    ),
+    "sizes": (
+        "Capsules of different sizes by class",
+        "Errors at the same number of parameters: equal capsules, sizes in proportion to the equal model's validation "
+        "errors by class, and in inverse proportion.",
+        ("plan", "sizes", *_PERCENT),
+    ),
+    "distorted": (
+        "Training on distorted copies",
+        "Errors after training on the images as they are, and on them with distorted copies; training errors are those "
+        "on what was trained on. Of several strengths validation chooses.",
+        ("data", "strength", "examples", *_PERCENT, "iterations", "seconds"),
+    ),
+}
+"""By study: the table's title, its caption, and its columns in order."""
+
+_LAST = {
+    "convergence": ("variant", "iteration", ("log_loss", "error")),
+    "online": ("method", "passes", ("log_loss", "train", "validation", "test")),
+}
+
+
+def _cell(column: str, value: object) -> str:
+    if isinstance(value, float) and pd.isna(value):
+        return ""
+    if column in _PERCENT or column == "error":
+        return f"{100 * float(value):.2f}"  # type: ignore[arg-type]
+    if column == "log_loss":
+        return f"{float(value):.4f}"  # type: ignore[arg-type]
+    if column == "seconds":
+        return f"{float(value):.1f}"  # type: ignore[arg-type]
+    if column == "size" and not value:
+        return ""
+    return f"{value:,.0f}" if isinstance(value, float) and float(value).is_integer() else str(value)
+
+
+def build(results: Results, params: Params, written: Written) -> list[Table]:
+    """A table for each study that was executed, in the parameters' order."""
+    tables = []
+    for name, study, numbers in executed(results, "regression", params.regression, written):
+        label = dataset_label(numbers.records)
+        if study.study in _COLUMNS:
+            title, caption, wanted = _COLUMNS[study.study]
+            data = results.table("regression", name, ())
+            columns = [column for column in wanted if data is not None and column in data]
+        elif study.study in _LAST:
+            key, count, measured = _LAST[study.study]
+            title = f"Capsule regression by {key}"
+            caption = f"What each {key} has come to after the last of its {count}s."
+            data = results.table("regression", name, (key, count, *measured))
+            data = None if data is None else data.groupby(key, sort=False).tail(1).reset_index(drop=True)
+            columns = [key, count, *measured]
+        else:
+            continue
+        if data is None:
+            continue
+        tidy = data[columns].assign(dataset=label, tracking_run=tracked(numbers.records))
+        shown = pd.DataFrame(
+            [[_cell(column, row[column]) for column in columns] for row in data.to_dict("records")],
+            columns=[_PERCENT.get(column, column.replace("_", " ")) for column in columns],
+        )
+        tables.append(Table(name, f"{title}, {name}", f"{caption} On {label}.", tidy, shown, numbers.records))
+    return tables

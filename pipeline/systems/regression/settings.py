@@ -1,0 +1,143 @@
+"""Settings of capsule regression, document 002."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline.settings import Name, Section
+
+
+class ScheduleParams(Section):
+    """How capsule regression is fit, document 002, sections 2.3 and 3.1."""
+
+    momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
+    thresholds: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        min_length=1, description="nu of each round: examples whose runner-up is less probable by it keep their means"
+    )
+    patience: list[Annotated[int, Field(ge=1)]] = Field(
+        min_length=1, description="iterations without a lower validation error that end each round"
+    )
+    most_iterations: int = Field(ge=1, le=1_000_000, description="iterations of a problem, at most")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScheduleParams:
+        if len(self.thresholds) != len(self.patience):
+            raise ValueError(f"patience must have an entry for each of {len(self.thresholds)} thresholds")
+        return self
+
+
+Decision = Literal["multiclass", "one-vs-all", "all-vs-all"]
+
+CapsuleSize = Annotated[int, Field(ge=1, le=256)]
+
+
+class _RegressionStudy(Section):
+    dataset: Name = Field(description="a key of `datasets`")
+    features: int = Field(ge=1, le=65_536, description="leading directions p of the training images that inputs are")
+
+
+class GridStudy(_RegressionStudy):
+    """Errors by capsule size and architecture, document 002, Figures 2 to 5."""
+
+    study: Literal["grid"]
+    sizes: list[CapsuleSize] = Field(min_length=1, description="numbers d of a capsule, each tried")
+    decisions: list[Decision] = Field(min_length=1, description="architectures fit at every size")
+    baselines: list[Literal["logistic-regression", "nearest-neighbours", "random-forest", "support-vectors"]] = Field(
+        description="classifiers of scikit-learn on the same inputs"
+    )
+    schedule: ScheduleParams
+
+
+class ConvergenceStudy(_RegressionStudy):
+    """Likelihood and error over iterations, document 002, Figures 6 and 7."""
+
+    study: Literal["convergence"]
+    size: CapsuleSize = Field(description="numbers d of a capsule")
+    iterations: int = Field(ge=2, le=100_000, description="of every fit")
+    momentum: float = Field(gt=0, lt=1, description="gamma of the updates that have one")
+    threshold: float = Field(gt=0, le=1, description="nu of the updates that have one")
+
+
+class StartsStudy(_RegressionStudy):
+    """Random starts against the subspace start, document 002, Figure 8."""
+
+    study: Literal["starts"]
+    size: CapsuleSize = Field(description="numbers d of a capsule")
+    iterations: int = Field(ge=2, le=100_000, description="of every fit")
+    momentum: float = Field(ge=0, lt=1, description="gamma")
+    threshold: float = Field(ge=0, le=1, description="nu")
+    sds: list[Annotated[float, Field(gt=0)]] = Field(min_length=1, description="sds of the numbers of random starts")
+    seeds: int = Field(ge=1, le=1000, description="random starts of each sd")
+    seed: int = Field(ge=0, description="seed of the first")
+
+
+class ExactnessStudy(_RegressionStudy):
+    """Closed forms against Monte Carlo, document 002, section 2.2."""
+
+    study: Literal["exactness"]
+    size: CapsuleSize = Field(description="numbers d of a capsule")
+    images: int = Field(ge=1, description="test images looked at (the first ones)")
+    samples: int = Field(ge=100, description="of the hidden variables of each image")
+    seed: int = Field(ge=0, description="seed of the samples")
+    schedule: ScheduleParams
+
+
+class OnlineStudy(_RegressionStudy):
+    """Incremental and online EM against batch EM, document 002, section 4."""
+
+    study: Literal["online"]
+    size: CapsuleSize = Field(description="numbers d of a capsule")
+    batches: int = Field(ge=2, le=10_000, description="batches that a pass over the training images comes in")
+    passes: int = Field(ge=1, le=100_000, description="over the training images, of every method")
+    momentum: float = Field(gt=0, lt=1, description="gamma of the batch method that has one")
+    rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are (t + 2)^-alpha")
+    seed: int = Field(ge=0, description="seed of the batches")
+
+
+class RidgeStudy(_RegressionStudy):
+    """A penalty on squared weights, document 002, section 4."""
+
+    study: Literal["ridge"]
+    size: CapsuleSize = Field(description="numbers d of a capsule")
+    decision: Decision = Field(description="the architecture that is fit")
+    penalties: list[Annotated[float, Field(ge=0)]] = Field(
+        min_length=1, description="in mean squares of a feature times the number of examples; 0 is tried as well"
+    )
+    schedule: ScheduleParams
+
+
+class SizesStudy(_RegressionStudy):
+    """Capsules of different sizes by class, document 002, section 4."""
+
+    study: Literal["sizes"]
+    size: CapsuleSize = Field(description="of the capsules where they are equal; the others share the same total out")
+    schedule: ScheduleParams
+
+
+class DistortedStudy(_RegressionStudy):
+    """Training on distorted copies, document 002, section 3.4."""
+
+    study: Literal["distorted"]
+    size: CapsuleSize = Field(description="numbers d of a capsule")
+    decision: Decision = Field(description="the architecture that is fit")
+    examples: int = Field(ge=1, le=10_000_000, description="training images and distorted copies of them together")
+    strengths: list[Annotated[float, Field(gt=0, le=3)]] = Field(
+        min_length=1, description="factors on how far copies are distorted, each tried; validation chooses"
+    )
+    seed: int = Field(ge=0, description="seed of the distortions")
+    schedule: ScheduleParams
+
+
+RegressionStudy = Annotated[
+    GridStudy
+    | ConvergenceStudy
+    | StartsStudy
+    | ExactnessStudy
+    | OnlineStudy
+    | RidgeStudy
+    | SizesStudy
+    | DistortedStudy,
+    Field(discriminator="study"),
+]

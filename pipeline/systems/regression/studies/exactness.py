@@ -1,0 +1,53 @@
+"""Whether probabilities and posterior means are exact, by Monte Carlo on a fitted model (document 002, section 2.2)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.capsules import posterior_means, predict_probabilities
+from pipeline.systems.regression.model.fits import fit_architecture
+from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.settings import ExactnessStudy
+from pipeline.systems.regression.studies import Extras
+
+
+def run(inputs: Inputs, study: ExactnessStudy, extras: Extras) -> Outcome:
+    """Deviations of sampled from exact numbers, in standard errors of the samples, over some test images.
+
+    Independent samples make such deviations standard normal: their mean square is near 1, and few exceed 3.
+    """
+    architecture = build_architecture("multiclass", study.size, inputs.classes)
+    fitted = fit_architecture(inputs, architecture, study.schedule, keep_at=extras.keep_at)
+    W, sizes = fitted.W[0].double(), architecture.sizes[0]
+    generator = torch.Generator().manual_seed(study.seed)
+    rows = []
+    for index in range(min(study.images, len(inputs.X["test"]))):
+        x, y = inputs.X["test"][index : index + 1].double(), inputs.y["test"][index : index + 1]
+        exact_P, exact_h = predict_probabilities(W, x, sizes)[0], posterior_means(W, x, y, sizes)[0]
+        noise = torch.randn(study.samples, *W.shape[:2], generator=generator, dtype=torch.float64)
+        h = (W @ x[0]) + noise.to(W)
+        lengths = h.square().sum(-1)
+        share = lengths / lengths.sum(-1, keepdim=True)
+        error = share.std(0) / math.sqrt(len(h))
+        rows += [(index, "probability", float(z)) for z in (share.mean(0) - exact_P) / error]
+        own = share[:, int(y[0])]
+        estimate = (h * own[:, None, None]).mean(0) / own.mean()
+        # The standard error of a ratio of means, by the delta method.
+        error = ((h - estimate) * own[:, None, None]).std(0) / math.sqrt(len(h)) / own.mean()
+        rows += [(index, "posterior mean", float(z)) for z in ((estimate - exact_h) / error).flatten()]
+    table = pd.DataFrame(rows, columns=["image", "quantity", "deviation"])
+    numbers = {
+        str(quantity).replace(" ", "_"): {
+            "largest": one(np.abs(deviations).max()),
+            "mean_square": one((deviations**2).mean()),
+            "count": len(deviations),
+        }
+        for quantity, deviations in table.groupby("quantity")["deviation"]
+    }
+    return Outcome("exactness", table, numbers, tuple(f"{quantity}.largest" for quantity in numbers))

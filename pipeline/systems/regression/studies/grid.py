@@ -1,0 +1,138 @@
+"""Errors by capsule size and architecture, with pictures of two models and other classifiers beside (Figures 2-5)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.fits import Fitted, fit_architecture, parameters
+from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.settings import GridStudy
+from pipeline.systems.regression.studies import Extras
+
+PLANE, SHOWN = 2, 8
+"""Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""
+
+
+def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
+    """Fit every architecture at every size, then the other classifiers."""
+    rows: list[dict[str, Any]] = []
+    arrays: dict[str, NDArray[np.generic]] = {}
+    cells = [(decision, size) for decision in study.decisions for size in study.sizes]
+    features = inputs.X["train"].shape[1]
+    for decision, size in extras.bar(cells, "fit"):
+        architecture = build_architecture(decision, size, inputs.classes)
+        fitted = fit_architecture(inputs, architecture, study.schedule, keep_at=extras.keep_at)
+        row = {"model": decision, "size": size, **fitted.errors(inputs), "iterations": fitted.most}
+        rows.append(row | {"parameters": parameters(architecture, features), "seconds": fitted.seconds})
+        if decision == "multiclass" and size == PLANE:
+            arrays |= plane(fitted, inputs, extras.images["test"])
+        if decision == "multiclass" and size == SHOWN:
+            arrays |= prototypes(fitted, inputs, extras.images["train"])
+    table = pd.DataFrame(rows + [row for name in study.baselines for row in baseline(name, inputs)])
+    numbers: dict[str, Any] = {}
+    for cell in table.to_dict("records"):
+        found = {name: one(cell[name]) for name in ("train", "validation", "test", "seconds")}
+        if cell["size"]:
+            models = numbers.setdefault("errors", {})
+            models.setdefault(cell["model"], {})[str(cell["size"])] = found
+        else:
+            numbers.setdefault("baseline", {})[cell["model"]] = found
+    if "latents" in arrays:
+        numbers["rim"] = rim(arrays["latents"], arrays["labels"])
+    if "prototypes" in arrays:
+        numbers["prototypes"] = one(variety(arrays["prototypes"]))
+    headline = [f"errors.{decision}.{max(study.sizes)}.test" for decision in study.decisions]
+    headline += [f"baseline.{name}.test" for name in study.baselines]
+    return Outcome("grid", table, numbers, tuple(headline), arrays)
+
+
+def squashed(W: Tensor, X: Tensor) -> Tensor:
+    """Equation 29: each capsule's mean vector over the length of all together, `[n, m, d]`."""
+    means = (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
+    return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
+
+
+def plane(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
+    """Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images, their `labels`, and `confident [m, S, S]`,
+    the image of each class that is recognised most surely.
+    """
+    latents, y = squashed(fitted.W[0], inputs.X["test"]), inputs.y["test"]
+    radius = latents.norm(dim=-1)
+    surest = [int(torch.where(y == c, radius[:, c], -1.0).argmax()) for c in range(inputs.classes)]
+    return {
+        "latents": latents.cpu().numpy().astype(np.float32),
+        "labels": y.cpu().numpy(),
+        "confident": images[surest, 0],
+    }
+
+
+def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
+    """Mean radius of the images' own class, of all others, and the share of classes whose own is the largest."""
+    radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
+    classes = radius.shape[1]
+    own = np.arange(classes) == labels[:, None]
+    by_class = np.stack([radius[labels == c].mean(axis=0) for c in range(classes)])  # (class of the image, capsule)
+    largest = by_class.argmax(axis=0) == np.arange(classes)
+    return {"own": one(radius[own].mean()), "others": one(radius[~own].mean()), "largest": one(largest.mean())}
+
+
+def prototypes(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
+    """Figure 4, equation 30: for each class and element the training image `[m, d, S, S]` that it speaks for most."""
+    latents, y = squashed(fitted.W[0], inputs.X["train"]), inputs.y["train"]
+    best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
+    return {"prototypes": images[torch.stack(best).cpu().numpy(), 0]}
+
+
+def variety(prototypes: NDArray[np.generic]) -> float:
+    """Share of a class's prototypes `[m, d, S, S]` that are images of their own, in the mean over classes."""
+    return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
+
+
+def baseline(name: str, inputs: Inputs) -> list[dict[str, object]]:
+    """A classifier of scikit-learn on the same inputs; of a few strengths the validation part chooses one.
+
+    Its seconds are those of all strengths' fits, as a user would have to wait; `chosen` says which it was.
+    """
+    begun = time.perf_counter()
+    X = {part: values.cpu().numpy() for part, values in inputs.X.items()}
+    y = {part: values.cpu().numpy() for part, values in inputs.y.items()}
+    scale = float(np.sqrt((X["train"] ** 2).mean()))
+    X = {part: values / scale for part, values in X.items()}
+    best: Any = None
+    fewest, chosen = 2.0, ""
+    for strength, model in _candidates(name):
+        model.fit(X["train"], y["train"])
+        error = 1 - model.score(X["validation"], y["validation"])
+        if error < fewest:
+            best, fewest, chosen = model, error, strength
+    errors = {part: 1 - float(best.score(X[part], y[part])) for part in ("train", "validation", "test")}
+    seconds = time.perf_counter() - begun
+    return [{"model": name, "size": 0, **errors, "seconds": seconds, "chosen": chosen}]
+
+
+def _candidates(name: str) -> list[tuple[str, Any]]:
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.svm import SVC
+
+    match name:
+        case "logistic-regression":
+            return [(f"C {C:g}", OneVsRestClassifier(LogisticRegression(C=C, max_iter=300))) for C in (0.01, 0.1, 1.0)]
+        case "nearest-neighbours":
+            return [(f"k {k}", KNeighborsClassifier(k)) for k in (1, 3, 5)]
+        case "random-forest":
+            return [("300 trees", RandomForestClassifier(300, n_jobs=-1, random_state=0))]
+        case "support-vectors":
+            return [(f"C {C:g}", SVC(C=C, cache_size=1000)) for C in (1.0, 10.0)]
+    raise ValueError(f"no baseline {name}")

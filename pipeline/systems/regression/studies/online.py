@@ -1,0 +1,99 @@
+"""Incremental and online EM against batch EM, by passes over the data (document 002, section 4, left open there)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.fits import errors
+from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.online import Incremental, Online, split
+from pipeline.systems.regression.settings import OnlineStudy
+from pipeline.systems.regression.studies import Extras
+
+Weights = Iterator[Tensor]
+
+
+def run(inputs: Inputs, study: OnlineStudy, extras: Extras) -> Outcome:
+    """Log-loss on the training part and errors on all parts after every pass, by method, from the subspace start.
+
+    Plain updates throughout (no threshold, no momentum but where it is named): what is compared is how data are used.
+    """
+    architecture = build_architecture("multiclass", study.size, inputs.classes)
+    problems = Problems(inputs.X["train"], inputs.y["train"], architecture)
+    W = problems.subspace_start()
+    methods: dict[str, Callable[[], Weights]] = {
+        "batch": lambda: _batch(problems, W, 0.0),
+        "batch, momentum": lambda: _batch(problems, W, study.momentum),
+        "incremental": lambda: _incremental(problems, W, study),
+        "online": lambda: _online(problems, inputs, W, study),
+    }
+    rows = []
+    for name, method in methods.items():
+        for done, weights in zip(range(1, study.passes + 1), method(), strict=False):
+            rows.append({"method": name, "passes": done, **_measured(problems, weights, inputs)})
+    table = pd.DataFrame(rows)
+    last = {str(name): rows.iloc[-1] for name, rows in table.groupby("method")}
+    numbers = {
+        "last": {
+            name: {key: one(row[key]) for key in ("log_loss", "train", "validation", "test")}
+            for name, row in last.items()
+        },
+        "passes": study.passes,
+        # How many passes each takes to the log-loss that batch EM ends at, and to its validation error; inf: not there.
+        "reached": {
+            str(name): {key: one(_first(rows, key, float(last["batch"][key]))) for key in ("log_loss", "validation")}
+            for name, rows in table.groupby("method")
+        },
+    }
+    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in last))
+
+
+def _first(rows: pd.DataFrame, key: str, value: float) -> float:
+    reached = rows[rows[key] <= value + 1e-12]
+    return float(reached["passes"].iloc[0]) if len(reached) else float(rows["passes"].max()) + 1
+
+
+def _measured(problems: Problems, W: Tensor, inputs: Inputs) -> dict[str, float]:
+    found = problems.passed(W, torch.arange(1), None, problems.examples)
+    n = len(inputs.X["train"])
+    return {
+        "log_loss": -float(found.log_likelihood[0]) / (n * math.log(inputs.classes)),
+        **errors(problems.architecture, problems.own_coordinates(W).float(), inputs),
+    }
+
+
+def _batch(problems: Problems, W: Tensor, momentum: float) -> Weights:
+    which, previous = torch.arange(1), W
+    while True:
+        moments = problems.passed(W, which, W.new_zeros(1), problems.examples).moments
+        W, previous = problems.update(moments, which) + momentum * (W - previous), W
+        yield W
+
+
+def _incremental(problems: Problems, W: Tensor, study: OnlineStudy) -> Weights:
+    batches = split(problems.examples, study.batches, torch.Generator().manual_seed(study.seed))
+    incremental = Incremental.start(problems, batches, W)
+    incremental.W = problems.update(incremental.kept.sum(0), torch.arange(1))
+    yield incremental.W  # the start was a pass over the data
+    while True:
+        for batch in range(study.batches):
+            incremental.visit(batch)
+        yield incremental.W
+
+
+def _online(problems: Problems, inputs: Inputs, W: Tensor, study: OnlineStudy) -> Weights:
+    X, y = inputs.X["train"].double(), inputs.y["train"]
+    online = Online(problems.architecture, problems.own_coordinates(W), ridge=1e-6, rate=study.rate)
+    generator = torch.Generator().manual_seed(study.seed)
+    while True:
+        for rows in torch.randperm(len(X), generator=generator).tensor_split(study.batches):
+            online.learn(X[rows.to(X.device)], y[rows.to(y.device)])
+        yield problems.whitened(online.W)

@@ -1,0 +1,52 @@
+"""Capsules of different sizes by class at the same number of parameters (document 002, section 4, left open there)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.model.architectures import build_architecture, class_scores
+from pipeline.systems.regression.model.fits import by_class, fit_architecture
+from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.settings import SizesStudy
+from pipeline.systems.regression.studies import Extras
+
+
+def shared_out(weights: Sequence[float], total: int) -> list[int]:
+    """`total` numbers shared out in proportion to `weights`, at least one each: largest remainders get what is left."""
+    free = total - len(weights)
+    share = np.asarray(weights, float)
+    share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))
+    exact = share * free
+    whole = np.floor(exact).astype(int)
+    order = np.argsort(-(exact - whole), kind="stable")
+    whole[order[: free - whole.sum()]] += 1
+    return [int(size) + 1 for size in whole]
+
+
+def run(inputs: Inputs, study: SizesStudy, extras: Extras) -> Outcome:
+    """Equal capsules, then sizes that share the same total out in proportion to the equal model's validation errors by
+    class, and, against it, in inverse proportion.
+    """
+    rows, numbers = [], {}
+    equal = [study.size] * inputs.classes
+    plans = {"equal": equal}
+    for name in ("equal", "by error", "against error"):
+        sizes = plans[name]
+        fitted = fit_architecture(
+            inputs, build_architecture("multiclass", sizes, inputs.classes), study.schedule, keep_at=extras.keep_at
+        )
+        if name == "equal":
+            y = inputs.y["validation"]
+            wrong = class_scores(fitted.architecture, fitted.W, inputs.X["validation"]).argmax(1) != y
+            errors = by_class(y, wrong, inputs.classes)
+            total = study.size * inputs.classes
+            plans["by error"] = shared_out(errors, total)
+            plans["against error"] = shared_out([1 / max(error, 1e-3) for error in errors], total)
+        found = fitted.errors(inputs)
+        rows.append({"plan": name, "sizes": " ".join(map(str, sizes)), **found})
+        numbers[name.replace(" ", "_")] = {part: one(value) for part, value in found.items()}
+    return Outcome("sizes", pd.DataFrame(rows), {"errors": numbers}, tuple(f"errors.{plan}.test" for plan in numbers))

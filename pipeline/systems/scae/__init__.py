@@ -1,0 +1,1 @@
+"""The stacked capsule autoencoder (Kosiorek et al. 2019)."""

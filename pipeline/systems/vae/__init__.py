@@ -1,0 +1,1 @@
+"""The variational autoencoder that document 000 compares with."""

@@ -1,0 +1,113 @@
+"""A plain variational autoencoder (Kingma & Welling 2013), the model without poses in document 000, section 5.
+
+    z ~ N(0, I), x ~ N(decoder(z), sigma); guide z ~ N(mu(x), sigma(x)); one hidden layer each way.
+
+Shapes: B images `[B, 1, S, S]` in [0, 1], latent code `[B, Z]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyro
+import pyro.distributions as dist
+import torch
+import torch.nn.functional as F
+from pyro import poutine
+from torch import Generator, Tensor, nn
+
+from pipeline.learning.model import Model
+from pipeline.systems.vae.settings import VAEModelParams
+
+
+@dataclass(frozen=True)
+class Code:
+    """The posterior of a batch: mean and standard deviation of the latent code."""
+
+    mu: Tensor  # (B, Z)
+    sigma: Tensor  # (B, Z)
+
+
+class VAE(Model):
+    """Encoder S * S -> hidden -> (mu, sigma), decoder Z -> hidden -> S * S.
+
+    Args:
+        params: sizes and the pixels' standard deviation.
+        image_size: side S of the square images, in pixels.
+    """
+
+    def __init__(self, params: VAEModelParams, image_size: int) -> None:
+        super().__init__()
+        self.params, self.image_size = params, image_size
+        self.noise_size = params.latent
+        pixels = image_size**2
+        self.encoder = nn.Sequential(
+            nn.Flatten(), nn.Linear(pixels, params.hidden), nn.ReLU(), nn.Linear(params.hidden, 2 * params.latent)
+        )
+        self.decoder: nn.Module = nn.Sequential(
+            nn.Linear(params.latent, params.hidden), nn.ReLU(), nn.Linear(params.hidden, pixels), nn.Sigmoid()
+        )
+
+    def generative_parameters(self) -> int:
+        """How many numbers the decoder learns."""
+        return sum(p.numel() for p in self.decoder.parameters())
+
+    def encode(self, images: Tensor) -> Code:
+        """q(z | x) of images `[B, 1, S, S]`."""
+        mu, raw = self.encoder(images).chunk(2, dim=-1)
+        return Code(mu, F.softplus(raw) + 1e-4)
+
+    def features(self, images: Tensor) -> dict[str, Tensor]:
+        """What probes read of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
+        code = self.encode(images)
+        return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
+
+    def model(self, images: Tensor | None, count: int) -> Tensor:
+        """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
+        like = next(self.decoder.parameters())
+        with pyro.plate("images", count):
+            # Plain numbers would be copied from the CPU, at every step.
+            z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
+            mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
+            observed = None if images is None else images[:, 0]
+            pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            pyro.sample("pixels", pixels.to_event(2), obs=observed)
+        return mean
+
+    def guide(self, images: Tensor, noise: Tensor | None = None) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal, drawn here where None."""
+        with pyro.plate("images", images.shape[0]):
+            code = self.encode(images)
+            if noise is None:
+                noise = torch.randn_like(code.mu)
+            # The density of the base noise and of the code differ by log sigma: a delta with that log density is the
+            # normal itself, sampled with the caller's noise.
+            z = code.mu + code.sigma * noise
+            density = dist.Normal(code.mu, code.sigma).log_prob(z).sum(-1)
+            pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
+
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+        """Noise for `shape` images, `[*shape, noise_size]`."""
+        return torch.randn((*shape, self.noise_size), generator=generator, device=device)
+
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The negative bound per image, in nats, and its terms; `epoch` and `labels` are unused."""
+        guide_trace = poutine.trace(self.guide).get_trace(images, noise)
+        model_trace = poutine.trace(poutine.replay(self.model, trace=guide_trace)).get_trace(images, images.shape[0])
+        for trace in (guide_trace, model_trace):
+            trace.compute_log_prob()
+        log_pixels = model_trace.nodes["pixels"]["log_prob"]
+        log_latent = model_trace.nodes["z"]["log_prob"]
+        entropy = -guide_trace.nodes["z"]["log_prob"]
+        bound = log_pixels + log_latent + entropy
+        error = ((images[:, 0] - model_trace.nodes["_RETURN"]["value"]) ** 2).sum((-1, -2))
+        values = {
+            "bound": bound,
+            "log_pixels": log_pixels,
+            "log_latent": log_latent,
+            "entropy": entropy,
+            "pixel_error": error,
+        }
+        return -bound.mean(), {name: value.detach().mean() for name, value in values.items()}

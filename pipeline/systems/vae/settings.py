@@ -1,0 +1,26 @@
+"""Settings of the variational autoencoder."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from pipeline.learning.settings import AugmentationParams, RunSettings
+from pipeline.settings import Section
+
+
+class VAEModelParams(Section):
+    """The variational autoencoder that document 000, section 5 compares with."""
+
+    latent: int = Field(ge=1, le=4096, description="dimensions of the latent code")
+    hidden: int = Field(ge=1, le=65_536, description="hidden units of the encoder and of the decoder")
+    pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the reconstruction, images in [0, 1]")
+
+
+class VAERun(RunSettings):
+    """A run of the variational autoencoder."""
+
+    variant: Literal["vae"]
+    augmentation: AugmentationParams
+    model: VAEModelParams

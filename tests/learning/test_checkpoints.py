@@ -1,0 +1,89 @@
+"""Checkpoints in mid-training: found again by what they depend on, and by nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.learning import checkpoints as resume
+from pipeline.learning.checkpoints import Checkpoint, code_fingerprint, fingerprint
+from pipeline.learning.tensors import CheckpointError
+
+STATE: dict[str, Any] = {"epoch": 3, "history": [{"loss": 0.1 + 0.2, "bad": float("inf")}], "stopped": [True, False]}
+
+
+def test_a_fingerprint_depends_on_values_and_not_on_their_order() -> None:
+    first = fingerprint(run={"a": 1, "b": [0.1, 2]}, data="x")
+    assert fingerprint(data="x", run={"b": [0.1, 2], "a": 1}) == first
+    assert fingerprint(run={"a": 1, "b": [0.1, 3]}, data="x") != first
+    assert fingerprint(run={"a": 1, "b": [0.1, 2]}, data="y") != first
+    assert len(first) == 16
+
+
+def test_code_is_part_of_it_file_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "__file__", str(tmp_path / "resume.py"))
+    (tmp_path / "models" / "inner").mkdir(parents=True)
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "models" / "a.py").write_text("1")
+    found = {code_fingerprint("models")}
+    (tmp_path / "reports" / "b.py").write_text("2")
+    assert code_fingerprint("models") in found, "another package does not matter"
+    for change in ("models/a.py", "models/inner/c.py", "models/d.py"):
+        (tmp_path / change).write_text("changed")
+        found.add(code_fingerprint("models"))
+    (tmp_path / "models" / "d.py").rename(tmp_path / "models" / "e.py")
+    found.add(code_fingerprint("models"))
+    assert len(found) == 5
+
+
+def test_tensors_and_state_come_back_with_the_tracked_run(tmp_path: Path) -> None:
+    written = Checkpoint(tmp_path, "abc")
+    assert written.load("cpu") is None
+    written.tracked_run = "20260101-train"
+    written.save({"w": torch.tensor([1.5])}, STATE)
+    read = Checkpoint(tmp_path, "abc")
+    loaded = read.load("cpu")
+    assert loaded is not None
+    assert loaded[0]["w"].tolist() == [1.5]
+    assert loaded[1] == STATE
+    assert read.written_by() == "20260101-train"
+    assert read.tracked_run == "", "who goes on from here says for whom"
+    assert Checkpoint(tmp_path, "abd").load("cpu") is None
+    assert Checkpoint(tmp_path, "abd").written_by() == ""
+
+
+def test_saves_are_spaced_unless_they_are_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(resume.time, "monotonic", lambda: now[0])
+    checkpoint = Checkpoint(tmp_path, "abc", interval=10)
+
+    def saved(value: float, at: float, force: bool = False) -> float:
+        now[0] = at
+        checkpoint.save({"w": torch.tensor(value)}, {}, force)
+        loaded = checkpoint.load("cpu")
+        assert loaded is not None
+        return loaded[0]["w"].item()
+
+    assert saved(1, 100) == 1
+    assert saved(2, 109) == 1
+    assert saved(3, 110) == 3
+    assert saved(4, 111, force=True) == 4
+    assert saved(5, 120) == 4
+
+
+def test_a_checkpoint_under_anothers_name_is_refused(tmp_path: Path) -> None:
+    Checkpoint(tmp_path, "abc").save({"w": torch.zeros(1)}, STATE)
+    (tmp_path / "abc").rename(tmp_path / "xyz")
+    with pytest.raises(CheckpointError, match=r"xyz/checkpoint\.safetensors belongs to something else: fingerprint"):
+        Checkpoint(tmp_path, "xyz").load("cpu")
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, "abc")
+    checkpoint.save({"w": torch.zeros(100)}, STATE)
+    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-7])
+    with pytest.raises(CheckpointError, match=r"abc/checkpoint\.safetensors is damaged"):
+        checkpoint.load("cpu")

@@ -1,0 +1,113 @@
+"""Features: what each name stands for, and that batches change nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from small import SCAE_SIZE, SIZE, small_run, squares
+from torch import Tensor, nn
+
+from pipeline.data import warps
+from pipeline.data.datasets import Dataset
+from pipeline.probes import features as module
+from pipeline.probes.features import encode, features, generative_features
+from pipeline.systems import build_model
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.hierarchy import join
+
+CPU = torch.device("cpu")
+
+
+def test_capsules_give_logits_poses_and_expected_children(capsules: GenerativeModel, dataset: Dataset) -> None:
+    images = torch.from_numpy(dataset.images[:7]).float() / 255
+    posterior = capsules.encode(images)
+    found = generative_features(capsules, posterior)
+    assert torch.equal(found["t0"], posterior.object_logits)
+    assert found["t0_A0"].shape == (7, 3 + 3 * 6)
+    assert torch.equal(found["t0_A0"][:, :3], posterior.object_logits)
+    assert torch.equal(found["t0_A0"][:, 3:].reshape(7, 3, 6), posterior.object_poses)
+    # Every part has one parent: an object's children and those without one are all parts.
+    children = found["children"]
+    assert (children >= 0).all()
+    assert (children.sum(1) <= 4).all()
+
+
+def test_children_are_counted_with_presences_at_their_means(capsules: GenerativeModel, dataset: Dataset) -> None:
+    """A presence logit is (log odds + noise) / temperature; the routing is that of the states without noise."""
+    posterior = capsules.encode(torch.from_numpy(dataset.images[:7]).float() / 255)
+    temperature = capsules.params.temperature
+    assert temperature != 1
+    layer = capsules.parts_given_objects(posterior.object_logits / temperature, posterior.object_poses)
+    routing = layer.parent_posterior(join(posterior.part_logits / temperature, posterior.part_poses))
+    expected = torch.stack([routing[:, :, 1 + i].sum(1) for i in range(3)], dim=1)
+    torch.testing.assert_close(generative_features(capsules, posterior)["children"], expected)
+
+
+def test_the_vae_gives_mu_and_sigma(dataset: Dataset) -> None:
+    model = build_model(small_run("vae"), SIZE)
+    images = torch.from_numpy(dataset.images[:7]).float() / 255
+    found = encode(model, images)
+    assert found.keys() == {"mu_sigma"}
+    mu, sigma = found["mu_sigma"].chunk(2, dim=1)
+    assert mu.shape == sigma.shape == (7, 3)
+    assert (sigma > 0).all()
+    assert torch.equal(mu, model.encode(images).mu)  # type: ignore[operator]
+
+
+def test_capsnet_gives_its_class_capsules(dataset: Dataset) -> None:
+    model = build_model(small_run("capsnet"), SIZE)
+    images = torch.from_numpy(dataset.images[:7]).float() / 255
+    found = encode(model, images)
+    assert found.keys() == {"class_capsules"}
+    assert torch.equal(found["class_capsules"].reshape(7, 3, 5), model.encode(images))  # type: ignore[operator]
+
+
+def test_the_stacked_autoencoder_gives_prior_and_posterior_presences_without_noise() -> None:
+    torch.manual_seed(0)
+    model = build_model(small_run("scae"), SCAE_SIZE)
+    images = torch.from_numpy(squares(size=SCAE_SIZE).images[:7]).float() / 255
+    found = encode(model, images)
+    assert found.keys() == {"prior", "posterior"}
+    assert found["prior"].shape == found["posterior"].shape == (7, 3)
+    assert found["prior"].min() > 0
+    assert found["prior"].max() < 1
+    assert (found["posterior"] >= 0).all()
+    assert (found["posterior"].sum(1) <= 4).all(), "four parts, each explained once"
+    assert all(torch.equal(again, found[name]) for name, again in encode(model, images).items())
+
+
+def test_a_model_without_features_is_named() -> None:
+    with pytest.raises(TypeError, match="no features are defined for Linear"):
+        encode(nn.Linear(2, 2), torch.zeros(1, 1, 2, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_batches_change_nothing_and_warps_meet_their_own_images(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, turned: bool
+) -> None:
+    images = dataset.images[:11]
+    angles = torch.linspace(-180, 180, len(images))
+
+    def found(batch: int) -> dict[str, np.ndarray]:
+        monkeypatch.setattr(module, "BATCH", batch)
+        position = 0
+
+        def warp(count: int) -> Tensor:
+            nonlocal position
+            position += count
+            return warps.rotations(angles[position - count : position])
+
+        return features(capsules, images, CPU, warp if turned else None)
+
+    at_once, in_batches = found(100), found(4)
+    assert at_once.keys() == in_batches.keys() == {"t0", "t0_A0", "children"}
+    for name, values in at_once.items():
+        assert values.dtype == np.float32
+        np.testing.assert_allclose(in_batches[name], values, rtol=1e-4, atol=1e-5)
+    if turned:
+        pixels = warps.warp(torch.from_numpy(images), warps.rotations(angles))
+        np.testing.assert_allclose(at_once["t0"], capsules.encode(pixels).object_logits.detach(), rtol=1e-4, atol=1e-5)
+        assert not math.isclose(at_once["t0"][0, 0], features(capsules, images, CPU)["t0"][0, 0], rel_tol=1e-3)

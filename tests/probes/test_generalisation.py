@@ -1,0 +1,220 @@
+"""Probes out of distribution, with models whose features are known so well that accuracies are, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small import EVALUATE, SIZE, SMALL_VAE, squares
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.data.datasets import Dataset
+from pipeline.probes import features as features_module
+from pipeline.probes.generalisation import clean_probe, probe_accuracies, rotated, rotation_probes
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.vae.model.vae import VAE, Code
+from pipeline.systems.vae.settings import VAEModelParams
+
+CPU = torch.device("cpu")
+
+
+class Places(VAE):
+    """Its code is the brightness of nine fields of the image: enough to tell where the square is."""
+
+    def __init__(self) -> None:
+        super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
+
+    def encode(self, images: Tensor) -> Code:
+        mu = torch.nn.functional.adaptive_avg_pool2d(images, 3).flatten(1)
+        return Code(mu, torch.ones_like(mu))
+
+
+class Brightest(VAE):
+    """Its code is the brightest pixel of each image, which no warp inside the canvas takes away."""
+
+    def __init__(self) -> None:
+        super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
+
+    def encode(self, images: Tensor) -> Code:
+        mu = images.amax((1, 2, 3)).unsqueeze(1)
+        return Code(mu, torch.ones_like(mu))
+
+
+def settings(**changes: Any) -> Any:
+    return EVALUATE.model_copy(update={"probe_images": 1000, **changes})
+
+
+def accuracies(table: Any, protocol: str) -> dict[str, float]:
+    chosen = table[table["protocol"] == protocol]
+    return dict(zip(chosen["test"], chosen["accuracy"], strict=True))
+
+
+def test_every_test_is_run_under_both_protocols_for_every_kind_of_features(
+    capsules: GenerativeModel, dataset: Dataset
+) -> None:
+    table = probe_accuracies(capsules, dataset, settings(angles=[0.0, 22.5, 180.0]), CPU)
+    assert table.columns.tolist() == ["features", "protocol", "test", "strength", "accuracy"]
+    assert set(zip(table["features"], table["protocol"], table["test"], strict=True)) == {
+        (features, protocol, test)
+        for features in ("t0", "t0_A0", "children")
+        for protocol in ("refit", "fixed")
+        for test in ("rotated_0", "rotated_22.5", "rotated_180", "affine")
+    }
+    assert len(table) == 24
+    assert table["accuracy"].between(0, 1).all()
+    assert set(table["strength"]) <= {0.1, 1.0}
+
+
+def test_a_rotation_by_nothing_is_the_clean_test(capsules: GenerativeModel, dataset: Dataset) -> None:
+    table = probe_accuracies(capsules, dataset, settings(angles=[0.0, 90.0]), CPU)
+    probe = clean_probe(capsules, dataset, "t0_A0", settings(), CPU)
+    images, labels = dataset.part("test")
+    expected = probe.accuracy(features_module.features(capsules, images, CPU)["t0_A0"], labels)
+    rows = table[(table["features"] == "t0_A0") & (table["test"] == "rotated_0")]
+    assert rows["accuracy"].tolist() == [expected, expected]
+    assert rows["strength"].tolist() == [probe.strength, probe.strength]
+
+
+def test_refit_probes_follow_the_images_and_fixed_ones_do_not(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All images turned by exactly half a turn: the places are as telling as before, but other ones."""
+    half = warps.rotations(torch.tensor([180.0]))
+    monkeypatch.setattr(warps, "uniform_rotations", lambda count, angle, generator, device: half.expand(count, 2, 3))
+    table = probe_accuracies(Places(), dataset, settings(angles=[0.0, 180.0]), CPU)
+    refit, fixed = accuracies(table, "refit"), accuracies(table, "fixed")
+    assert refit["rotated_0"] == fixed["rotated_0"] == 1.0
+    assert refit["rotated_180"] == 1.0
+    assert fixed["rotated_180"] < 0.5
+
+
+def test_a_probe_fit_on_turned_images_is_validated_on_turned_images(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is warped, each by its own draws."""
+    drawn: list[Tensor] = []
+    uniform_rotations = warps.uniform_rotations
+
+    def watching(*arguments: Any) -> Tensor:
+        drawn.append(uniform_rotations(*arguments))
+        return drawn[-1]
+
+    monkeypatch.setattr(warps, "uniform_rotations", watching)
+    rotation_probes(Places(), dataset, 90.0, settings(), CPU)
+    assert sorted(len(each) for each in drawn) == [24, 25, 60]
+    first = [tuple(each[0].flatten().tolist()) for each in drawn]
+    assert len(set(first)) == 3
+
+
+def test_the_strength_is_chosen_on_validation_though_the_test_would_prefer_another(dataset: Dataset) -> None:
+    """Validation labels all 0, the larger class in training: only a probe too weak to read anything is right there."""
+    labels = (dataset.labels == 2).astype(np.int64)  # class 1 is the rarer
+    misleading = labels.copy()
+    misleading[dataset.split["validation"]] = 0
+    strengths = [1e-8, 100.0]
+    misled = probe_accuracies(Places(), replace(dataset, labels=misleading), settings(probe_strengths=strengths), CPU)
+    honest = probe_accuracies(Places(), replace(dataset, labels=labels), settings(probe_strengths=strengths), CPU)
+    clean = honest["test"] == "rotated_0"
+    assert misled[clean]["strength"].tolist() == [1e-8, 1e-8]
+    assert honest[clean]["strength"].tolist() == [100.0, 100.0]
+    share = float((dataset.part("test")[1] != 2).mean())
+    assert misled[clean]["accuracy"].tolist() == pytest.approx([share, share])
+    assert honest[clean]["accuracy"].tolist() == [1.0, 1.0]
+
+
+def bright(count: int) -> Dataset:
+    """Images with a block whose brightness is the label's, in another place each time."""
+    base = squares(train=count, validation=12, test=11)
+    images = np.zeros_like(base.images)
+    random = np.random.default_rng(1)
+    for image, label in zip(images, base.labels, strict=True):
+        row, column = random.integers(2, 6, 2)
+        image[0, row : row + 4, column : column + 4] = 80 * (label + 1)
+    return replace(base, images=images)
+
+
+def test_affine_versions_keep_their_labels_and_their_ink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of 5 over three versions of 11 images: an image stays with its label and with its warp."""
+    monkeypatch.setattr(features_module, "BATCH", 5)
+    given: list[Tensor] = []
+    affnist_warps = warps.affnist_warps
+
+    def watching(count: int, canvas: int, generator: Any, device: Any, images: Tensor) -> Tensor:
+        given.append(images)
+        return affnist_warps(count, canvas, generator, device, images)
+
+    warped: list[Tensor] = []
+    warp = warps.warp
+
+    def watching_warp(images: Tensor, matrices: Tensor) -> Tensor:
+        warped.append(images)
+        return warp(images, matrices)
+
+    monkeypatch.setattr(warps, "affnist_warps", watching)
+    monkeypatch.setattr(warps, "warp", watching_warp)
+    dataset = bright(40)
+    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0], affine_versions=3), CPU)
+    assert set(table["accuracy"]) == {1.0}
+    for moved, seen in zip(given, warped, strict=True):
+        assert torch.equal(moved, seen)
+    shown = torch.cat(given)
+    assert len(shown) == 40 + 12 + 3 * 11
+    test = torch.from_numpy(dataset.part("test")[0])
+    assert torch.equal(shown[-33:], test.repeat(3, 1, 1, 1))
+
+
+def test_official_affine_images_are_tested_by_the_probes_of_the_affine_test() -> None:
+    dataset = bright(40)
+    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0]), CPU, official=bright(40))
+    assert accuracies(table, "refit")["affnist"] == 1.0
+    assert accuracies(table, "fixed")["affnist"] == 1.0
+    wrong = replace(dataset, labels=(dataset.labels + 1) % 3)
+    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0]), CPU, official=wrong)
+    assert accuracies(table, "refit")["affnist"] == 0.0
+    strengths = table[table["protocol"] == "refit"].set_index("test")["strength"]
+    assert strengths["affnist"] == strengths["affine"]
+
+
+def test_at_most_as_many_training_images_as_asked_for_are_fit_on(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    features = features_module.features
+
+    def watching(model: Any, images: Any, *rest: Any) -> Any:
+        seen.append(len(images))
+        return features(model, images, *rest)
+
+    monkeypatch.setattr("pipeline.probes.generalisation.features", watching)
+    clean_probe(Places(), dataset, "mu_sigma", settings(probe_images=30), CPU)
+    assert sorted(seen) == [24, 25, 30]
+
+
+def test_a_seed_gives_the_same_numbers_and_another_seed_others(capsules: GenerativeModel) -> None:
+    dataset = squares(train=60, validation=24, test=60)
+    first, again, other = (
+        probe_accuracies(capsules, dataset, settings(angles=[0.0, 90.0], seed=seed), CPU) for seed in (0, 0, 1)
+    )
+    assert first.equals(again)
+    turned = first["test"] != "rotated_0"
+    assert first[~turned].equals(other[~turned])
+    assert not first[turned]["accuracy"].equals(other[turned]["accuracy"])
+
+
+def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeModel, dataset: Dataset) -> None:
+    at_zero = rotation_probes(capsules, dataset, 0.0, settings(), CPU)
+    assert at_zero.columns.tolist() == ["features", "strength", "accuracy"]
+    table = probe_accuracies(capsules, dataset, settings(angles=[0.0, 90.0]), CPU)
+    refit = table[table["protocol"] == "refit"].set_index(["test", "features"])["accuracy"]
+    for angle in (0.0, 90.0):
+        measured = rotation_probes(capsules, dataset, angle, settings(), CPU).set_index("features")["accuracy"]
+        assert measured.to_dict() == refit[rotated(angle)].to_dict()
+
+
+@pytest.mark.parametrize(("angle", "name"), [(0.0, "rotated_0"), (45.0, "rotated_45"), (22.5, "rotated_22.5")])
+def test_names_of_rotations(angle: float, name: str) -> None:
+    assert rotated(angle) == name

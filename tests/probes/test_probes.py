@@ -1,0 +1,76 @@
+"""Linear probes: what they can read, and that validation alone chooses their strength."""
+
+import numpy as np
+import pytest
+
+from pipeline.probes.probes import fit_probe
+
+RANDOM = np.random.default_rng(0)
+
+
+def clusters(count: int, classes: int = 4, spread: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
+    """Features `[count, 6]` in well separated clusters of very different scales, and their labels."""
+    centres = np.random.default_rng(1).normal(size=(classes, 6))
+    labels = RANDOM.integers(0, classes, count)
+    features = centres[labels] + RANDOM.normal(0, spread, (count, 6))
+    return (features * 10.0 ** np.arange(-3, 3)).astype(np.float32), labels
+
+
+def test_separable_features_are_read_without_error() -> None:
+    probe = fit_probe(clusters(200), clusters(50), [0.01, 0.1, 1.0, 10.0])
+    features, labels = clusters(100)
+    assert probe.accuracy(features, labels) == 1.0
+    assert probe.accuracy(features, (labels + 1) % 4) == 0.0
+    assert probe.accuracy(features, np.where(np.arange(100) < 25, labels, -1)) == 0.25
+
+
+def test_a_feature_next_to_nothing_does_no_harm() -> None:
+    """Expected children of an object that owns none: an sd below the least single-precision number, and not zero."""
+    features, labels = clusters(400)
+    faint = np.zeros((400, 1), np.float32)
+    faint[0] = 1e-45
+    with_faint = np.concatenate([features, faint], axis=1)
+    assert fit_probe((with_faint, labels), (with_faint, labels), [1.0]).accuracy(with_faint, labels) == 1.0
+
+
+def test_features_that_say_nothing_give_chance() -> None:
+    """Fails by chance in fewer than 1 of 10,000 runs (4 sd of a share of 2,000)."""
+
+    def noise(count: int) -> tuple[np.ndarray, np.ndarray]:
+        return RANDOM.normal(size=(count, 3)).astype(np.float32), RANDOM.integers(0, 2, count)
+
+    accuracy = fit_probe(noise(500), noise(100), [0.1, 1.0]).accuracy(*noise(2000))
+    assert abs(accuracy - 0.5) < 4 * (0.25 / 2000) ** 0.5
+
+
+def contradicting(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """A feature that tells two classes apart, of which the first has four fifths of the images."""
+    labels = (np.arange(count) % 5 == 0).astype(np.int64)
+    return (labels[:, None] + RANDOM.normal(0, 0.01, (count, 1))).astype(np.float32), labels
+
+
+@pytest.mark.parametrize("strengths", [[1e-7, 100.0], [100.0, 1e-7]])
+def test_validation_chooses_the_strength_even_where_another_would_do_better_elsewhere(strengths: list[float]) -> None:
+    """A probe too weak to use its feature always answers with the larger class: perfect on these validation labels."""
+    train, (features, labels) = contradicting(200), contradicting(100)
+    probe = fit_probe(train, (features, np.zeros_like(labels)), strengths)
+    assert probe.strength == 1e-7
+    assert probe.accuracy(features, labels) == 0.8
+    assert fit_probe(train, (features, labels), strengths).strength == 100.0
+
+
+def test_of_equals_the_first_is_kept() -> None:
+    assert fit_probe(clusters(200), clusters(50), [10.0, 1.0, 100.0]).strength == 10.0
+
+
+def test_scales_of_features_do_not_matter() -> None:
+    (features, labels), validation = clusters(100, spread=0.6), clusters(40, spread=0.6)
+    scale = np.float32(1000)
+    plain = fit_probe((features, labels), validation, [0.1])
+    scaled = fit_probe((features * scale, labels), (validation[0] * scale, validation[1]), [0.1])
+    np.testing.assert_array_equal(plain.classifier.predict(features), scaled.classifier.predict(features * scale))
+
+
+def test_without_strengths_there_is_no_probe() -> None:
+    with pytest.raises(ValueError, match="strengths must not be empty"):
+        fit_probe(clusters(20), clusters(20), [])

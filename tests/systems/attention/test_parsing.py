@@ -1,0 +1,231 @@
+"""Who finds planted parents: inversion, routing, and what they stand on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.systems.attention.model import routing
+from pipeline.systems.attention.model.inversion import Settings, invert, starts
+from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, em_routing_of_several, k_means
+from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
+from pipeline.systems.attention.model.top_down import Hierarchy
+from pipeline.systems.attention.studies import parsing
+from pipeline.systems.attention.studies.parsing import found, shapes
+
+SETTINGS = Settings(steps=150, rate=0.05, starts=6, kept=3, samples=2, judging=16, widest=2.0)
+
+
+def hierarchy(sigma: float, objects: int = 3, parts: int = 10, clutter: float = 0.1) -> Hierarchy:
+    W = orthogonal_transforms(parts, objects, 4, np.random.default_rng(0))
+    return Hierarchy(W, torch.tensor([10.0]), torch.tensor([sigma]), clutter, 1.0, 1.0)
+
+
+def share_found(parse: Parse, scenes: Scenes) -> float:
+    return float(found(parse, scenes).mean())
+
+
+def test_planted_parents_are_found_at_low_noise() -> None:
+    model = hierarchy(0.02, clutter=0.0)
+    scenes = plant(model, 40, 2, np.random.default_rng(1))
+    inverted = invert(model, scenes.parts, None, SETTINGS, torch.Generator().manual_seed(0))
+    assert share_found(inverted.parse, scenes) > 0.97
+    shown = scenes.present & torch.stack([(scenes.parents == j).sum(1) >= 2 for j in range(3)], dim=1)
+    assert float((inverted.parse.poses - scenes.poses).square().mean(-1).sqrt()[shown].median()) < 0.05
+    at = votes(model.W, scenes.parts)
+    several = em_routing_of_several(at, 20, 0.02, 4, None, torch.Generator().manual_seed(0))
+    for parse in (dynamic_routing(at, 10), em_routing(at, 20, 0.02), several, k_means(at, 20)):
+        assert share_found(parse, scenes) > 0.85
+
+
+def test_one_object_alone_is_a_linear_gaussian_model() -> None:
+    """With one object and no clutter the posterior is Gaussian and known: mean, sd and evidence."""
+    model = hierarchy(0.3, objects=1, parts=5, clutter=0.0)
+    scenes = plant(model, 3, 1, np.random.default_rng(2))
+    settings = Settings(steps=600, rate=0.02, starts=2, kept=1, samples=8, judging=64, widest=1.0)
+    inverted = invert(model, scenes.parts, None, settings, torch.Generator().manual_seed(0))
+    precision = 1 + 5 / 0.3**2  # orthogonal transformations
+    mean = votes(model.W, scenes.parts)[:, :, 0].sum(1) / 0.3**2 / precision
+    torch.testing.assert_close(inverted.parse.poses[:, 0], mean, rtol=0, atol=0.05)
+    assert float(inverted.sds.mean()) == pytest.approx(precision**-0.5, rel=0.1)
+    for scene, bound in zip(scenes.parts, inverted.bound, strict=True):
+        design = model.W[:, 0].reshape(20, 4)
+        covariance = 0.3**2 * torch.eye(20) + design @ design.T
+        evidence = torch.distributions.MultivariateNormal(torch.zeros(20), covariance).log_prob(scene.flatten())
+        assert float(bound) == pytest.approx(float(evidence), abs=0.5)
+
+
+def test_scales_are_learned() -> None:
+    model = hierarchy(0.15, clutter=0.0)
+    scenes = plant(model, 100, 1, np.random.default_rng(3))
+    wrong = replace(model, kappa=model.kappa * 3, sigma=model.sigma * 3, clutter=0.1)
+    settings = Settings(steps=300, rate=0.05, starts=3, kept=2, samples=2, judging=16, widest=2.0)
+    inverted = invert(wrong, scenes.parts, scenes.cues, settings, torch.Generator().manual_seed(0), learn=True)
+    assert inverted.sigma == pytest.approx(0.15, rel=0.15)
+    assert inverted.kappa == pytest.approx(10, rel=0.15)
+
+
+def test_clutter_is_no_ones() -> None:
+    model = hierarchy(0.05, clutter=0.4)
+    scenes = plant(model, 40, 1, np.random.default_rng(4))
+    inverted = invert(model, scenes.parts, None, SETTINGS, torch.Generator().manual_seed(0))
+    nobody = inverted.parse.clutter
+    assert nobody is not None
+    torch.testing.assert_close(nobody, 1 - inverted.parse.parents.sum(-1))
+    assert float(nobody[scenes.parents == 3].mean()) > 0.5 > float(nobody[scenes.parents < 3].mean())
+    assert bool((inverted.parse.chosen == 3)[nobody > 0.5].all())
+
+
+def test_a_part_that_is_called_clutter_is_not_found() -> None:
+    parents = torch.tensor([[[0.3, 0.1], [0.6, 0.2], [0.1, 0.9], [0.5, 0.1]]])
+    zeros = torch.zeros(1, 2, 4)
+    scenes = Scenes(zeros, zeros, torch.tensor([[0, 0, 0, 2]]), zeros, torch.ones(1, 2, dtype=torch.bool))
+    assert found(Parse(parents, zeros), scenes).tolist() == pytest.approx([2 / 3])
+    knows = Parse(parents, zeros, 1 - parents.sum(-1))
+    assert knows.chosen.tolist() == [[2, 0, 1, 0]]
+    assert found(knows, scenes).tolist() == pytest.approx([1 / 3])
+    assert found(knows, Scenes(zeros, zeros, torch.full((1, 4), 2), zeros, scenes.present)).tolist() == []
+
+
+def test_the_truth_knows_which_objects_are_there() -> None:
+    model = hierarchy(0.5)
+    scenes = plant(model, 200, 2, np.random.default_rng(7))
+    told, not_told = (
+        model.components(scenes.poses, there).parents(scenes.parts, None) for there in (scenes.present, None)
+    )
+    assert float(told[..., :-1].sum(1)[~scenes.present].max()) == 0
+    right = [float((each.argmax(-1) == scenes.parents).float().mean()) for each in (told, not_told)]
+    assert right[0] > right[1]
+
+
+def test_the_lead_is_that_of_pairs() -> None:
+    """Two settings whose scenes differ in nothing else: the spread of scenes themselves is not in it."""
+    one, other = torch.tensor([0.1, 0.3, 0.2, 0.2]), torch.tensor([0.0, 0.0, 0.0, 0.0])
+    lead = parsing._lead([one, other])
+    assert lead["mean"] == pytest.approx(0.1)
+    assert lead["standard_error"] == pytest.approx(float(one.std()) / 2 / 2)
+    assert (lead["scenes"], lead["more"], lead["as_many"]) == (8, 1, 1)
+
+
+def test_what_is_told_as_the_bound_did_not_choose() -> None:
+    """Of many starts at the same place, judged by one sample, the luckiest would tell too high a bound."""
+    model = hierarchy(0.3, objects=1, parts=5, clutter=0.0)
+    scenes = plant(model, 200, 1, np.random.default_rng(8))
+    few, many = (Settings(200, 0.02, starts, starts, 2, 1, 1.0) for starts in (1, 16))
+    a, b = (invert(model, scenes.parts, None, each, torch.Generator().manual_seed(0)).bound for each in (few, many))
+    assert float(b.mean()) == pytest.approx(float(a.mean()), abs=4 * float((b - a).std()) / math.sqrt(200))
+
+
+def test_the_first_start_is_where_most_votes_agree() -> None:
+    model = hierarchy(0.01)
+    scenes = plant(model, 5, 1, np.random.default_rng(5))
+    begun = starts(model, scenes.parts, 2, torch.Generator().manual_seed(0))
+    assert float((begun[:, 0] - scenes.poses).abs().amax(-1)[scenes.present].max()) < 0.1
+
+
+def test_the_bound_lies_below_what_it_bounds_and_near_it() -> None:
+    """The evidence of tiny scenes by averaging over the prior, which the posterior is not much narrower than."""
+    model = hierarchy(1.0, objects=2, parts=3)
+    scenes = plant(model, 4, 2, np.random.default_rng(6))
+    settings = Settings(steps=300, rate=0.05, starts=4, kept=2, samples=64, judging=512, widest=1.0)
+    inverted = invert(model, scenes.parts, None, settings, torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    prior = torch.randn(400_000, 2, 4)
+    for scene, bound in zip(scenes.parts, inverted.bound, strict=True):
+        components = model.components(prior)
+        log_likelihood = (components.log_weights(None) + components.log_poses(scene)).logsumexp(-1).sum(-1)
+        evidence = float(log_likelihood.logsumexp(0)) - math.log(len(prior))
+        assert evidence - 1.5 < float(bound) < evidence + 0.1
+
+
+def test_routing_against_a_loop() -> None:
+    torch.manual_seed(0)
+    at = torch.randn(1, 5, 3, 4).double()
+    logits = torch.zeros(5, 3).double()
+    for _ in range(3):
+        weights = logits.softmax(1)
+        for j in range(3):
+            s = sum(weights[i, j] * at[0, i, j] for i in range(5))
+            norm = s.norm()
+            v = norm**2 / (1 + norm**2) * s / norm
+            logits[:, j] += torch.stack([at[0, i, j] @ v for i in range(5)])
+    torch.testing.assert_close(dynamic_routing(at, 3).parents[0], logits.softmax(1))
+
+
+def test_em_routing_never_lowers_the_likelihood() -> None:
+    """Of votes under a mixture whose proportions, means and variances follow from the parents, worked out here."""
+    torch.manual_seed(0)
+    at = torch.randn(1, 30, 4, 3).double()
+
+    def log_likelihood(parents: torch.Tensor) -> float:
+        total = 0.0
+        shares, means, variances = [], [], []
+        for j in range(4):
+            weights = parents[0, :, j, None]
+            shares.append(float(weights.mean()))
+            means.append((weights * at[0, :, j]).sum(0) / weights.sum())
+            variances.append((weights * (at[0, :, j] - means[j]) ** 2).sum(0) / weights.sum())
+        for i in range(30):
+            densities = [
+                share * float(torch.distributions.Normal(mean, variance.sqrt()).log_prob(at[0, i, j]).sum().exp())
+                for j, (share, mean, variance) in enumerate(zip(shares, means, variances, strict=True))
+            ]
+            total += math.log(sum(densities))
+        return total
+
+    reached = [log_likelihood(em_routing(at, k, 1e-9).parents) for k in range(12)]
+    assert np.diff(reached).min() > -1e-9
+    assert reached[-1] > reached[0] + 1
+
+
+def test_em_routing_of_several_is_no_less_likely_and_begins_as_published() -> None:
+    model = hierarchy(0.2, clutter=0.3)
+    scenes = plant(model, 50, 2, np.random.default_rng(9))
+    at = votes(model.W, scenes.parts)
+    single = em_routing_of_several(at, 20, 0.2, 1, None, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(single.parents, em_routing(at, 20, 0.2).parents)
+    first = torch.full(at.shape[:3], 1 / 3)
+    likely, several = (
+        routing._em(at, parents, 20, 0.2, None)[1]
+        for parents in (first, em_routing_of_several(at, 20, 0.2, 8, None, torch.Generator().manual_seed(0)).parents)
+    )
+    assert bool((several > likely - 1e-3).all())
+    assert bool((several > likely + 0.1).any())
+
+
+def test_em_routing_with_clutter_leaves_it_to_no_one() -> None:
+    """Two parts of one object agree; the third lies where no vote does."""
+    at = torch.tensor([[[0.0], [5.0]], [[0.1], [-5.0]], [[9.0], [30.0]]]).unsqueeze(0)  # (1, 3, 2, 1)
+    log_clutter = torch.tensor([[-9.0, -9.0, -1.0]])
+    parse = em_routing_of_several(at, 30, 0.2, 1, log_clutter, torch.Generator().manual_seed(0))
+    assert parse.clutter is not None
+    torch.testing.assert_close(parse.parents.sum(-1) + parse.clutter, torch.ones(1, 3))
+    assert parse.chosen[0, :2].tolist() == [0, 0]
+    assert parse.chosen[0, 2] == 2
+
+
+def test_variances_are_no_less_than_their_floor_and_not_more_for_it() -> None:
+    at = torch.zeros(1, 4, 2, 1)
+    at[0, :, 0, 0] = torch.tensor([-3.0, -1.0, 1.0, 3.0])
+    parents = torch.tensor([1.0, 0.0]).expand(1, 4, 2)
+    _, log_likelihood = routing._em(at, parents, 1, 2.0, None)
+    assert float(log_likelihood) == pytest.approx(
+        float(torch.distributions.Normal(0.0, math.sqrt(5.0)).log_prob(at[0, :, 0, 0]).sum()), abs=1e-4
+    )
+
+
+def test_the_shapes_outlines_move_with_their_pose() -> None:
+    W = shapes(12)
+    assert W.shape == (12, 3, 4, 4)
+    still, turned = (
+        torch.tensor([0.0, 0.0, 1.0, 0.0]),
+        torch.tensor([2.0, 1.0, 0.0, 2.0]),
+    )  # moved, turned by 90, doubled
+    a, b = W @ still, W @ turned
+    torch.testing.assert_close(b[..., 0] - 2, -2 * a[..., 1])
+    torch.testing.assert_close(b[..., 1] - 1, 2 * a[..., 0])
+    torch.testing.assert_close(b[..., 2:].norm(dim=-1), 2 * a[..., 2:].norm(dim=-1))

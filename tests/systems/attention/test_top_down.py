@@ -1,0 +1,233 @@
+"""The top-down model: densities that sum to one and that samples follow, and attention as equation 6 has it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from pyro import poutine
+from scipy.stats import chi2, norm, vonmises
+from torch import Tensor
+
+from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
+from pipeline.systems.attention.model.top_down import (
+    Components,
+    Cues,
+    Hierarchy,
+    Parts,
+    entropy,
+    iterate_attention,
+    literal_mass,
+)
+from pipeline.systems.attention.studies.density import scores_of_cues, scores_of_poses
+
+FAILURE_RATE = 1e-4
+"""Of every statistical test here, for right code, were the seed not fixed."""
+
+
+@pytest.fixture
+def components() -> Components:
+    U = torch.tensor([[1.0, 0.5], [-0.8, 0.9], [0.3, -1.2]], dtype=torch.float64)
+    kappa, sigma = (
+        torch.tensor([2.0, 6.0, 0.5], dtype=torch.float64),
+        torch.tensor([0.3, 0.5, 0.4], dtype=torch.float64),
+    )
+    return Components(U, kappa, sigma, torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log())
+
+
+def grid(half: float, cells: int) -> tuple[Tensor, float]:
+    """Middles of square cells `[cells^2, 2]`, and the area of one."""
+    step = 2 * half / cells
+    middles = -half + step * (torch.arange(cells, dtype=torch.float64) + 0.5)
+    return torch.cartesian_prod(middles, middles), step**2
+
+
+def test_poses_have_a_density_that_sums_to_one(components: Components) -> None:
+    points, area = grid(4.5, 400)
+    for cue in (None, torch.tensor([0.6, 0.8], dtype=torch.float64)):
+        assert float((Parts(components, cue).log_prob(points).exp() * area).sum()) == pytest.approx(1, abs=1e-6)
+
+
+def test_cues_have_a_density_that_sums_to_one(components: Components) -> None:
+    angles = 2 * math.pi * torch.arange(720, dtype=torch.float64) / 720
+    density = Cues(components).log_prob(torch.stack([angles.cos(), angles.sin()], dim=-1)).exp()
+    assert float(density.mean() * 2 * math.pi) == pytest.approx(1, abs=1e-9)
+
+
+def test_samples_of_poses_follow_the_density(components: Components) -> None:
+    """Pearson's test on the cells of a grid."""
+    torch.manual_seed(0)
+    cue, count, coarse = torch.tensor([0.6, 0.8], dtype=torch.float64), 40_000, 15
+    drawn = Parts(components, cue).sample(torch.Size([count]))
+    half = 3.0
+    points, area = grid(half, 20 * coarse)
+    fine = (Parts(components, cue).log_prob(points).exp() * area).view(coarse, 20, coarse, 20).sum((1, 3))
+    inside = (drawn.abs() < half).all(1)
+    cells = ((drawn[inside] + half) / (2 * half) * coarse).long()
+    seen = torch.bincount(cells[:, 0] * coarse + cells[:, 1], minlength=coarse**2).double()
+    expected = count * fine.flatten()
+    kept = expected > 5
+    seen = torch.cat([seen[kept], torch.tensor([count - float(seen[kept].sum())])])
+    expected = torch.cat([expected[kept], torch.tensor([count - float(expected[kept].sum())])])
+    statistic = float(((seen - expected) ** 2 / expected).sum())
+    assert statistic < chi2.ppf(1 - FAILURE_RATE, len(seen) - 1)
+
+
+def test_a_pose_as_its_own_cue_is_no_density(components: Components) -> None:
+    """Equation 7 as it is written, on a grid and by Monte Carlo: far predictions count whole, every one of them."""
+    torch.manual_seed(0)
+    points, area = grid(4.5, 400)
+    own = torch.nn.functional.normalize(points, dim=-1)
+    mass = float((Parts(components, own).log_prob(points).exp() * area).sum())
+    assert mass > 1.2
+    weights = von_mises_fisher_densities(components, own).softmax(-1)
+    printed_mass = float(((weights * components.log_poses(points).exp()).sum(-1) * area).sum())
+    by_sampling = [float(each) for each in literal_mass(components, 20_000)]
+    assert by_sampling == pytest.approx([mass, printed_mass], rel=0.02)
+    assert abs(printed_mass - mass) > 0.1
+    far = Components(
+        100 * components.predictions, 1000 * torch.ones(3).double(), components.sigma, components.log_prior
+    )
+    assert [float(each) for each in literal_mass(far, 100)] == pytest.approx([3, 3], abs=1e-3)
+
+
+def von_mises_fisher_densities(components: Components, cues: Tensor) -> Tensor:
+    """Of directions `[K, 2]` on the circle, `[K, n]`, by SciPy."""
+    at = torch.atan2(components.predictions[:, 1], components.predictions[:, 0])
+    angles = torch.atan2(cues[:, 1], cues[:, 0])
+    each = [vonmises(float(kappa)).pdf(angles - mean) for kappa, mean in zip(components.kappa, at, strict=True)]
+    return torch.from_numpy(np.stack(each, axis=-1))
+
+
+def test_printed_weights_hold_where_densities_overflow(components: Components) -> None:
+    steep = replace(components, predictions=torch.eye(256, dtype=torch.float64)[:3], kappa=components.kappa * 1e6)
+    weights = steep.log_printed_weights(torch.eye(256, dtype=torch.float64)[:3]).exp()
+    torch.testing.assert_close(weights, torch.eye(3, dtype=torch.float64))
+
+
+def test_samples_are_good_within_every_component(components: Components) -> None:
+    """Unequal concentrations, sds and shares; against each component by itself, for poses and for cues."""
+    torch.manual_seed(2)
+    cues = Cues(components).sample(torch.Size([40_000]))
+    torch.testing.assert_close(cues.norm(dim=-1), torch.ones(40_000, dtype=torch.float64))
+    poses = Parts(components, cues[0]).sample(torch.Size([40_000]))
+    scores = [*scores_of_cues(components, cues), *scores_of_poses(components, cues[0], poses)]
+    limit = norm.isf(FAILURE_RATE / len(scores) / 2)
+    assert len(scores) >= 5
+    assert max(map(abs, scores)) < limit
+    # Another's concentration or sd would not pass.
+    mixed = replace(components, kappa=components.kappa.roll(1), sigma=components.sigma.roll(1))
+    assert max(map(abs, scores_of_cues(mixed, cues))) > 2 * limit
+    assert max(map(abs, scores_of_poses(mixed, cues[0], poses))) > 2 * limit
+
+
+def test_planted_scenes_follow_the_density_of_their_model() -> None:
+    """With all objects shown a scene is a sample of the model: E[q / p] is one for poses and cues of one part.
+
+    Concentrations and sds differ between objects: with another's, or with the largest, it would not be.
+    """
+    W = orthogonal_transforms(1, 3, 3, np.random.default_rng(3)).double()
+    kappa, sigma = (torch.tensor(each, dtype=torch.float64) for each in ([2.0, 30.0, 8.0], [0.2, 0.5, 0.3]))
+    model = Hierarchy(W, kappa, sigma, 0.2, 1.5, 1.0)
+    # Poses given cues differ by scene; a quotient whose q is the narrowed joint of an object is bounded all the same.
+    scenes = plant(model, 60_000, 3, np.random.default_rng(4))
+
+    def scores(truth: Hierarchy) -> Tensor:
+        components = truth.components(scenes.poses)
+        joint = Cues(components).log_prob(scenes.cues) + Parts(components, scenes.cues).log_prob(scenes.parts)
+        narrow = replace(components, kappa=2 * components.kappa, sigma=0.8 * components.sigma)
+        inside = narrow.log_cues(scenes.cues) + narrow.log_poses(scenes.parts)
+        ratios = (inside - joint.unsqueeze(-1))[:, 0].exp()  # (B, n + 1)
+        return (ratios.mean(0) - 1) / (ratios.std(0) / math.sqrt(len(ratios)))
+
+    limit = norm.isf(FAILURE_RATE / 4 / 2)
+    assert float(scores(model).abs().max()) < limit
+    for wrong in (replace(model, kappa=kappa.max().expand(3)), replace(model, sigma=sigma.roll(1))):
+        assert float(scores(wrong).abs().max()) > 2 * limit
+
+
+def test_parents_are_bayes_rule(components: Components) -> None:
+    pose, cue = torch.tensor([0.2, 0.7], dtype=torch.float64), torch.tensor([0.0, 1.0], dtype=torch.float64)
+    joint = (components.log_prior + components.log_cues(cue) + components.log_poses(pose)).exp()
+    torch.testing.assert_close(components.parents(pose, cue), joint / joint.sum())
+    both = Cues(components).log_prob(cue) + Parts(components, cue).log_prob(pose)
+    assert float(both) == pytest.approx(math.log(float(joint.sum())))
+
+
+@pytest.fixture
+def hierarchy() -> Hierarchy:
+    W = orthogonal_transforms(4, 3, 3, np.random.default_rng(0)).double()
+    return Hierarchy(
+        W, torch.tensor([5.0], dtype=torch.float64), torch.tensor([0.3], dtype=torch.float64), 0.2, 1.5, 1.0
+    )
+
+
+def test_the_pyro_model_is_the_sum_over_parse_trees(hierarchy: Hierarchy) -> None:
+    """log_prob of a whole scene against brute force over every assignment of parts to objects and clutter."""
+    torch.manual_seed(1)
+    poses, parts = torch.randn(1, 3, 3).double(), torch.randn(1, 4, 3).double()
+    cues = torch.nn.functional.normalize(torch.randn(1, 4, 3).double(), dim=-1)
+    held = poutine.condition(hierarchy.model, data={"objects": poses})
+    trace = poutine.trace(held).get_trace(1, parts, cues)
+    total = float(trace.log_prob_sum())
+    components = hierarchy.components(poses)
+    prior, by_cue, by_pose = components.log_prior, components.log_cues(cues)[0], components.log_poses(parts)[0]
+    sums = [
+        sum(float(prior[s] + by_cue[i, s] + by_pose[i, s]) for i, s in enumerate(parents))
+        for parents in np.ndindex(4, 4, 4, 4)
+    ]
+    brute = float(np.logaddexp.reduce(sums))
+    brute += float(torch.distributions.Normal(0.0, 1.0).log_prob(poses).sum())
+    assert total == pytest.approx(brute, rel=1e-9)
+
+
+def test_components_are_predictions_then_clutter(hierarchy: Hierarchy) -> None:
+    poses = torch.randn(2, 3, 3).double()
+    found = hierarchy.components(poses)
+    assert found.predictions.shape == (2, 4, 4, 3)
+    torch.testing.assert_close(found.predictions[1, 2, 0], hierarchy.W[2, 0] @ poses[1, 0])
+    assert found.predictions[..., -1, :].abs().max() == 0
+    assert float(found.log_prior.exp()[-1]) == pytest.approx(0.2)
+    assert float(found.log_prior.exp().sum()) == pytest.approx(1)
+
+
+def test_attention_against_a_loop() -> None:
+    torch.manual_seed(0)
+    parts, U = torch.randn(5, 3).double(), torch.randn(5, 4, 3).double()
+    found = iterate_attention(parts, U, 3, 0.7)
+    for i in range(5):
+        V = parts[i]
+        for step in range(3):
+            scores = torch.stack([0.7 * (V @ U[i, j]) for j in range(4)]).exp()
+            weights = scores / scores.sum()
+            torch.testing.assert_close(found.weights[step, i], weights)
+            V = sum(weights[j] * U[i, j] for j in range(4))
+        torch.testing.assert_close(found.parts[i], V)
+
+
+def test_attention_leaves_one_parent_where_predictions_are_apart() -> None:
+    U = 4 * torch.eye(4).repeat(6, 1, 1)
+    parts = 0.5 * U[torch.arange(6), torch.arange(6) % 4]
+    weights = iterate_attention(parts, U, 8, 1.0).weights
+    assert entropy(weights[0]).min() > entropy(weights[-1]).max()
+    assert entropy(weights[-1]).max() < 1e-3
+    assert weights[-1].argmax(-1).tolist() == [0, 1, 2, 3, 0, 1]
+
+
+def test_planted_scenes_are_what_they_say(hierarchy: Hierarchy) -> None:
+    single = replace(hierarchy, W=hierarchy.W.float(), sigma=torch.tensor([0.1]), clutter=0.25)
+    scenes = plant(single, 4000, 2, np.random.default_rng(0))
+    assert scenes.parts.shape == scenes.cues.shape == (4000, 4, 3)
+    assert bool((scenes.present.sum(1) == 2).all())
+    real = scenes.parents < 3
+    assert abs(float((~real).float().mean()) - 0.25) < 4 * math.sqrt(0.25 * 0.75 / 16_000)
+    where = scenes.parents.clamp_max(2)
+    assert bool(scenes.present.gather(1, where)[real].all())
+    own = single.predictions(scenes.poses).take_along_dim(where[..., None, None], dim=2).squeeze(2)
+    gap = (scenes.parts - own)[real]
+    assert float(gap.std()) == pytest.approx(0.1, rel=0.03)
+    assert float(scenes.parts[~real].std()) == pytest.approx(1.5, rel=0.05)
+    assert float((scenes.cues * torch.nn.functional.normalize(own, dim=-1)).sum(-1)[real].mean()) > 0.7

@@ -1,0 +1,47 @@
+"""The toy network against its minimisers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.systems.attention.studies.toy import INPUT, TARGET, infer, run
+
+
+@pytest.mark.parametrize(
+    ("reading", "penalty", "expected"),
+    [
+        ("output", "none", [-7 / 3, 11 / 3, 2 / 3]),  # the same step for all from the start: x + (t - sum x) / 3
+        ("output", "L1", [0.0, 1.5, 0.0]),  # t - sum h = 1/2, and only the largest input survives
+        ("output", "L2", [0.5, 0.5, 0.5]),  # (t - 3 h) = h
+        ("two-sided", "none", [-2.0, 4.0, 1.0]),  # h = x + e, e = t - sum h
+        ("two-sided", "L1", [-0.75, 3.25, 0.25]),  # h = x + e - sign h: no single winner
+        ("two-sided", "L2", [-0.7, 2.3, 0.8]),  # 2 h = x + e
+    ],
+)
+def test_minimisers(reading: str, penalty: str, expected: list[float]) -> None:
+    found = infer(reading, penalty, 1.0, 0.005, 8000)[-1]  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, expected, atol=0.02)
+
+
+@pytest.mark.parametrize("penalty", ["none", "L1", "L2"])
+@pytest.mark.parametrize("reading", ["output", "two-sided"])
+def test_the_energy_never_rises(reading: str, penalty: str) -> None:
+    h = infer(reading, penalty, 1.0, 0.01, 500)  # type: ignore[arg-type]
+    half = 0.5 if reading == "two-sided" else 1.0
+    energy = half * (TARGET - h.sum(1)) ** 2
+    if reading == "two-sided":
+        energy = energy + half * ((h - np.array(INPUT)) ** 2).sum(1)
+    energy = energy + {"none": 0 * h[:, 0], "L1": np.abs(h).sum(1), "L2": half * (h**2).sum(1)}[penalty]
+    assert np.diff(energy).max() < 1e-12
+
+
+def test_the_study_tells_a_single_winner() -> None:
+    numbers = run([1.0, 1.6, 1.7, 6.9], 0.005, 8000).numbers["end"]
+    assert numbers["output"]["1"]["L1"]["effective_number"]["mean"] == pytest.approx(1, abs=0.05)
+    assert numbers["output"]["1"]["L2"]["effective_number"]["mean"] == pytest.approx(3, abs=0.01)
+    # With all errors from 5/3 on, until at 7 nothing is left.
+    units = {weight: at["L1"]["effective_number"]["mean"] for weight, at in numbers["two-sided"].items()}
+    assert units["1"] > 1.5
+    assert units["1.6"] > 1.05
+    assert units["1.7"] == units["6.9"] == 1

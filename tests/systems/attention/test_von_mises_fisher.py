@@ -1,0 +1,147 @@
+"""The von Mises-Fisher distribution against SciPy, mpmath and its own samples."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import vonmises_fisher
+
+from pipeline.systems.attention.model.von_mises_fisher import log_density, log_normaliser, mean_resultant_length, sample
+
+KAPPAS = (1e-6, 0.01, 0.7, 3.0, 20.0, 300.0, 1e4, 9e7, 2e8, 1e10, 1e15)
+
+
+@pytest.mark.parametrize("d", [2, 3, 4, 8, 33, 256])
+def test_the_normaliser_is_that_of_exact_arithmetic(d: int) -> None:
+    order = mpmath.mpf(d) / 2 - 1
+    for kappa in KAPPAS:
+        exact = order * mpmath.log(kappa) - (order + 1) * mpmath.log(2 * mpmath.pi)
+        exact -= mpmath.log(mpmath.besseli(order, kappa))
+        ours = float(log_normaliser(torch.tensor(kappa, dtype=torch.float64), d))
+        assert ours == pytest.approx(float(exact), rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize("d", [3, 5, 16])
+def test_the_density_is_scipys(d: int) -> None:
+    random = np.random.default_rng(d)
+    mean, points = random.normal(size=d), random.normal(size=(20, d))
+    mean, points = mean / np.linalg.norm(mean), points / np.linalg.norm(points, axis=1, keepdims=True)
+    for kappa in (0.3, 4.0, 80.0):
+        ours = log_density(torch.from_numpy(points), torch.from_numpy(mean), torch.tensor(kappa, dtype=torch.float64))
+        np.testing.assert_allclose(ours, vonmises_fisher(mean, kappa).logpdf(points), rtol=1e-9)
+
+
+def test_without_concentration_it_is_even_on_the_sphere() -> None:
+    for d, surface in ((2, 2 * math.pi), (3, 4 * math.pi), (4, 2 * math.pi**2)):
+        assert float(log_normaliser(torch.zeros((), dtype=torch.float64), d)) == pytest.approx(-math.log(surface))
+    assert float(mean_resultant_length(torch.zeros(()), 5)) == 0
+
+
+def test_large_concentrations_are_gaussians_on_the_tangent_plane() -> None:
+    for d in (3, 10):
+        kappa = 1e7
+        expected = 0.5 * (d - 1) * math.log(kappa / (2 * math.pi)) - kappa
+        assert float(log_normaliser(torch.tensor(kappa, dtype=torch.float64), d)) == pytest.approx(expected, rel=1e-12)
+        assert 1 - float(mean_resultant_length(torch.tensor(kappa, dtype=torch.float64), d)) == pytest.approx(
+            (d - 1) / 2 / kappa, rel=1e-5
+        )
+
+
+@pytest.mark.parametrize("d", [2, 3, 7])
+def test_the_circle_of_any_dimension_sums_to_one(d: int) -> None:
+    """Over the angle to the mean, with the surface of the sphere of directions around it."""
+    surface = 2 * math.pi ** ((d - 1) / 2) / math.gamma((d - 1) / 2)
+    for kappa in (0.2, 5.0):
+        constant = float(log_normaliser(torch.tensor(kappa, dtype=torch.float64), d))
+        mass, _ = quad(
+            lambda a, k=kappa, c=constant: math.exp(c + k * math.cos(a)) * math.sin(a) ** (d - 2) * surface, 0, math.pi
+        )
+        assert mass == pytest.approx(1, rel=1e-9)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    kappa = torch.tensor([0.5, 3.0, 40.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda k: log_normaliser(k, 6), kappa)
+
+
+@pytest.mark.parametrize(("d", "kappa"), [(2, 4.0), (3, 1.0), (8, 12.0), (8, 0.0)])
+def test_samples_lie_around_their_own_means(d: int, kappa: float) -> None:
+    random = np.random.default_rng(0)
+    means = random.normal(size=(40_000, d))
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    drawn = sample(means, kappa, random)
+    np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), 1, rtol=1e-9)
+    cosines = (drawn * means).sum(1)
+    expected = float(mean_resultant_length(torch.tensor(kappa, dtype=torch.float64), d))
+    # Four standard errors: this fails once in 16,000 for a right sampler.
+    assert abs(cosines.mean() - expected) < 4 * cosines.std() / 200
+
+
+def test_the_pole_itself_is_a_mean() -> None:
+    drawn = sample(np.eye(3)[:1].repeat(2000, 0), 50.0, np.random.default_rng(0))
+    assert drawn[:, 0].mean() > 0.97
+
+
+@pytest.mark.parametrize("kappa", [0.0, 3.0, 1e3, 1e8, 1.1e8, 1e12])
+def test_single_precision_keeps_the_digits_of_the_density(kappa: float) -> None:
+    """Around a mean, as far as the concentration lets directions go; the terms themselves are as large as kappa."""
+    random = np.random.default_rng(1)
+    means = random.normal(size=(200, 8))
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    x, mean = (torch.from_numpy(each).float() for each in (sample(means, min(kappa, 1e8), random), means))
+    single = log_density(x, mean, torch.tensor(kappa))
+    double = log_density(x.double(), mean.double(), torch.tensor(kappa, dtype=torch.float64))
+    torch.testing.assert_close(single.double(), double, rtol=3e-6, atol=1e-5)
+
+
+def test_gradients_in_single_precision_at_large_concentrations() -> None:
+    """d log p / d kappa at the mean is 1 - A, (d - 1) / 2 kappa out there: a difference of numbers that are alike."""
+    kappa = torch.tensor([1e7, 1e12], requires_grad=True)
+    log_density(torch.eye(5)[:1], torch.eye(5)[:1], kappa).sum().backward()
+    assert kappa.grad is not None
+    torch.testing.assert_close(kappa.grad * kappa.detach(), torch.full((2,), 2.0), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("kappa", [-1.0, math.nan, math.inf])
+def test_what_is_no_concentration_is_refused(kappa: float) -> None:
+    for use in (lambda k: log_normaliser(k, 3), lambda k: sample(np.eye(3), float(k), np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="finite and not negative"):
+            use(torch.tensor(kappa))
+
+
+@pytest.mark.parametrize("d", [2, 3, 8])
+@pytest.mark.parametrize("kappa", [0.0, 1.0, 30.0, 1e10])
+def test_samples_spread_alike_across_their_mean(d: int, kappa: float) -> None:
+    """The covariance across the mean is (1 - E[(mu^T x)^2]) / (d - 1) in every direction, and none with the cosine.
+
+    E[(mu^T x)^2] = 1 - (d - 1) A_d(kappa) / kappa; 1 / d without concentration.
+    """
+    random, count = np.random.default_rng(1), 40_000
+    mean = np.ones(d) / math.sqrt(d)
+    drawn = sample(np.tile(mean, (count, 1)), kappa, random)
+    turned = drawn @ np.linalg.qr(np.column_stack([mean, np.eye(d)[:, 1:]]))[0]  # the mean (or its opposite) first
+    length = float(mean_resultant_length(torch.tensor(kappa, dtype=torch.float64), d))
+    expected = length / kappa if kappa else 1 / d
+    across = turned[:, 1:] / math.sqrt(expected)
+    # Products of two have a variance of two at most: five standard errors, each fails once in 1.7 million.
+    np.testing.assert_allclose(across.T @ across / count, np.eye(d - 1), atol=5 * math.sqrt(2 / count))
+    along = turned[:, 0] - turned[:, 0].mean()
+    np.testing.assert_allclose(along / along.std() @ across / count, 0, atol=5 * math.sqrt(2 / count))
+
+
+def test_each_mean_has_its_own_concentration() -> None:
+    kappas = np.tile([0.0, 5.0, 200.0], 20_000)
+    means = np.tile(np.eye(4)[:1], (len(kappas), 1))
+    drawn = sample(means, kappas, np.random.default_rng(0))[:, 0].reshape(-1, 3)
+    expected = mean_resultant_length(torch.tensor([0.0, 5.0, 200.0], dtype=torch.float64), 4).numpy()
+    assert (abs(drawn.mean(0) - expected) < 4 * drawn.std(0) / math.sqrt(len(drawn))).all()
+
+
+def test_a_line_has_no_directions() -> None:
+    with pytest.raises(ValueError, match="two or more"):
+        log_normaliser(torch.ones(()), 1)

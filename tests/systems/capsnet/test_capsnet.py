@@ -1,0 +1,168 @@
+"""CapsNet: its shapes, losses against hand-made values, readings by name, and that it learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from routing_loop import by_the_letter
+from small import SIZE, SMALL_CAPSNET, STILL, squares, training
+from torch import Tensor
+
+from pipeline.errors import UserError
+from pipeline.layers.dynamic_routing import squash
+from pipeline.learning.gradient import train
+from pipeline.systems.capsnet.model.capsnet import CapsNet, margin_loss, routing_updates
+from pipeline.systems.capsnet.settings import CapsNetModelParams
+
+NONE, NOW = torch.empty(0), torch.tensor(0.0)
+
+
+def params(**changes: Any) -> CapsNetModelParams:
+    return CapsNetModelParams.model_validate({**SMALL_CAPSNET, **changes})
+
+
+@pytest.fixture
+def images() -> Tensor:
+    torch.manual_seed(1)
+    return torch.rand(7, 1, SIZE, SIZE)
+
+
+def test_the_published_network_has_the_published_sizes() -> None:
+    published = params(
+        channels=256, kernel=9, strides=[1, 2], types=32, primary_size=8, class_size=16, classes=10, decoder=[512, 1024]
+    )
+    net = CapsNet(published, 28)
+    shapes = [activities.shape for activities in through(net, torch.rand(2, 1, 28, 28))]
+    assert shapes == [(2, 256, 20, 20), (2, 1152, 8), (2, 10, 16)]
+    # 8.2 million (Sabour et al., section 4): two convolutions, transformations, decoder
+    convolutions = 256 * 82 + 256 * (256 * 81 + 1)
+    assert net.generative_parameters() == 160 * 512 + 512 + 512 * 1024 + 1024 + 1024 * 784 + 784
+    total = convolutions + 1152 * 8 * 160 + net.generative_parameters()
+    assert sum(p.numel() for p in net.parameters()) == total == 8_215_568
+
+
+def through(net: CapsNet, images: Tensor) -> list[Tensor]:
+    """Activities of every layer."""
+    found = []
+    for layer in net.layers():
+        images = layer(images)
+        found.append(images)
+    return found
+
+
+def test_layers_are_what_their_equations_say(images: Tensor) -> None:
+    net = CapsNet(params(iterations=0, middle=6), SIZE)
+    features, primary, middle, last = through(net, images)
+    kernel = net.first.weight.permute(0, 3, 1, 2)
+    torch.testing.assert_close(features, F.conv2d(images, kernel, net.first.bias, 1).relu())
+    maps = F.conv2d(features, net.second.weight.permute(0, 3, 1, 2), net.second.bias, 2)  # (7, 6, 4, 4)
+    # Capsule 2 p + t is the t-th at position p: its numbers are channels 3 t to 3 t + 2.
+    for position, row, column in ((0, 0, 0), (5, 1, 1), (7, 1, 3)):
+        for kind in (0, 1):
+            numbers = maps[:, 3 * kind : 3 * kind + 3, row, column]
+            torch.testing.assert_close(primary[:, 2 * position + kind], squash(numbers))
+    assert net.middle is not None
+    torch.testing.assert_close(middle, squash(torch.einsum("bid,idjk->bjk", primary, net.middle.transformations)))
+    torch.testing.assert_close(last, squash(torch.einsum("bid,idjk->bjk", middle, net.last.transformations)))
+    torch.testing.assert_close(net.encode(images), last)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "counting", "sums"), [(1, "sums", 1), (3, "sums", 3), (1, "updates", 2), (3, "updates", 4)]
+)
+def test_routed_layers_are_what_their_equations_say(images: Tensor, iterations: int, counting: str, sums: int) -> None:
+    net = CapsNet(params(iterations=iterations, counting=counting, middle=6), SIZE).double()
+    assert net.middle is not None
+    with torch.no_grad():  # long enough that weights differ
+        net.second.weight *= 5
+        net.middle.transformations *= 8
+        net.last.transformations *= 8
+    _, primary, middle, last = through(net, images.double())
+    torch.testing.assert_close(middle, squash(by_the_letter(primary, net.middle.transformations, sums)))
+    torch.testing.assert_close(last, squash(by_the_letter(middle, net.last.transformations, sums)))
+    uniform = squash(by_the_letter(middle, net.last.transformations, 1))
+    assert (sums == 1) == bool((last - uniform).abs().max() < 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "counting", "updates"),
+    [(0, "sums", None), (0, "updates", None), (1, "sums", 0), (3, "sums", 2), (1, "updates", 1), (3, "updates", 3)],
+)
+def test_both_readings_of_an_iteration(iterations: int, counting: str, updates: int | None) -> None:
+    assert routing_updates(params(iterations=iterations, counting=counting)) == updates
+
+
+def test_margin_loss_by_hand() -> None:
+    lengths = torch.tensor([[0.95, 0.3, 0.05], [0.4, 0.1, 0.0], [0.5, 0.05, 0.9]])
+    found = margin_loss(lengths, torch.tensor([0, 0, 1]), 0.9, 0.1, 0.5)
+    expected = [0.5 * 0.2**2, 0.5**2, 0.85**2 + 0.5 * (0.4**2 + 0.8**2)]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+@pytest.mark.parametrize(("scaling", "factor"), [("summed", 1.0), ("mean", 1 / SIZE**2)])
+def test_scalings_of_the_reconstruction(images: Tensor, scaling: str, factor: float) -> None:
+    net = CapsNet(params(reconstruction=scaling, reconstruction_weight=0.25), SIZE)
+    labels = torch.arange(7) % 3
+    loss, metrics = net(images, NONE, NOW, labels)
+    capsules = net.encode(images)
+    drawn = net.decode(capsules, labels)
+    error = ((drawn - images) ** 2).sum((1, 2, 3)).mean()
+    torch.testing.assert_close(metrics["pixel_error"], error)
+    torch.testing.assert_close(metrics["margin_loss"], net.margin_loss(capsules.norm(dim=-1), labels).mean())
+    torch.testing.assert_close(loss, metrics["margin_loss"] + 0.25 * factor * error)
+    right = (capsules.norm(dim=-1).argmax(1) == labels).float().mean()
+    assert metrics["accuracy"] == right
+    # Only the capsule of the image's own class is drawn.
+    others = capsules.clone()
+    others[torch.arange(7), (labels + 1) % 3] = 5.0
+    torch.testing.assert_close(net.decode(others, labels), drawn)
+
+
+def test_without_reconstruction_there_is_no_decoder(images: Tensor) -> None:
+    net = CapsNet(params(reconstruction="none"), SIZE)
+    loss, metrics = net(images, NONE, NOW, torch.zeros(7, dtype=torch.long))
+    assert loss == metrics["margin_loss"]
+    assert net.generative_parameters() == 0
+    with pytest.raises(ValueError, match="no decoder"):
+        net.decode(net.encode(images), torch.zeros(7, dtype=torch.long))
+    with pytest.raises(ValueError, match="labels"):
+        net(images, NONE, NOW)
+
+
+def test_images_too_small_are_refused() -> None:
+    with pytest.raises(UserError, match="kernels of 9 pixels leave nothing of 12x12"):
+        CapsNet(params(kernel=9), 12)
+
+
+@pytest.mark.parametrize("iterations", [0, 2])
+def test_it_learns_where_the_squares_are(iterations: int) -> None:
+    data = squares()
+    settings = training(epochs=15, batch_size=12)
+    found = train(
+        lambda: CapsNet(params(iterations=iterations), SIZE), settings, STILL, data.part("train"),
+        data.part("validation"), [0], torch.device("cpu"),
+    ).history  # fmt: skip
+    assert found["validation_accuracy"].iloc[-1] > 0.9
+    assert np.diff(found["train_loss"]).mean() < 0
+    assert found["validation_pixel_error"].iloc[-1] < found["validation_pixel_error"].iloc[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
+@pytest.mark.parametrize("iterations", [0, 3])
+def test_a_gpu_gives_the_same_and_is_never_waited_for(images: Tensor, iterations: int) -> None:
+    net, labels = CapsNet(params(iterations=iterations), SIZE).double(), torch.arange(7) % 3
+    wanted = list(net.parameters())
+    expected = torch.autograd.grad(net(images.double(), NONE, NOW, labels)[0], wanted)
+    moved, of_images, of_labels = net.cuda(), images.double().cuda(), labels.cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss, _ = moved(of_images, NONE, NOW, of_labels)
+        found = torch.autograd.grad(loss, list(moved.parameters()))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close([each.cpu() for each in found], list(expected))

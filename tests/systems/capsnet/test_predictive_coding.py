@@ -1,0 +1,150 @@
+"""Predictive coding: its gradient against autograd's, its energy, and where it ends where that is known by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from small import SIZE, SMALL_CAPSNET
+from torch import Tensor
+
+from pipeline.systems.capsnet.inference.predictive_coding import (
+    Layer,
+    Objective,
+    Output,
+    Penalty,
+    energies,
+    forward_pass,
+    infer,
+    local_gradients,
+    shortened,
+)
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.settings import CapsNetModelParams
+
+PENALTIES: tuple[Penalty, ...] = ("none", "L1", "L2")
+
+
+@pytest.fixture(params=[0, 2], ids=["unrouted", "routed"])
+def layers(request: pytest.FixtureRequest) -> list[Layer]:
+    """A small CapsNet in double precision, with a middle layer, whose capsules are long enough to matter."""
+    torch.manual_seed(0)
+    params = CapsNetModelParams.model_validate({**SMALL_CAPSNET, "middle": 4, "iterations": request.param})
+    net = CapsNet(params, SIZE).double()
+    for parameter in net.parameters():
+        parameter.requires_grad_(False)
+    assert net.middle is not None
+    net.second.weight *= 5
+    net.middle.transformations *= 8
+    net.last.transformations *= 8
+    return net.layers()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    torch.manual_seed(1)
+    return torch.rand(5, 1, SIZE, SIZE, dtype=torch.float64)
+
+
+TARGET = torch.eye(3, dtype=torch.float64)[[0, 1, 2, 0, 1]]
+
+
+def total(layers: Sequence[Layer], images: Tensor, activities: Sequence[Tensor], objective: Objective) -> Tensor:
+    """The summed energy from its definition."""
+    below = [images, *activities[:-1]]
+    found = torch.zeros((), dtype=images.dtype)
+    for layer, x, y in zip(layers, activities, below, strict=False):
+        found = found + ((x - layer(y)) ** 2).sum() / 2
+    capsules = activities[-1] if objective.output == "free" else layers[-1](activities[-1])
+    lengths = (capsules**2).sum(-1).sqrt()
+    if objective.target is not None:
+        found = found + ((objective.target - lengths) ** 2).sum() / 2
+    return found + objective.weight * {"none": 0, "L1": lengths.sum(), "L2": (lengths**2).sum() / 2}[objective.penalty]
+
+
+def some(layers: list[Layer], images: Tensor, output: Output) -> list[Tensor]:
+    """Activities of the free layers a little off the forward pass."""
+    free = layers if output == "free" else layers[:-1]
+    return [x + 0.1 * torch.randn_like(x) for x in forward_pass(free, images)]
+
+
+@pytest.mark.parametrize("output", ["predicted", "free"])
+@pytest.mark.parametrize("clamped", [True, False])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_local_gradient_is_that_of_the_summed_energy(
+    layers: list[Layer], images: Tensor, penalty: Penalty, clamped: bool, output: Output
+) -> None:
+    objective = Objective(output, TARGET if clamped else None, penalty, 0.7)
+    activities = some(layers, images, output)
+    found, errors, capsules = local_gradients(layers, layers[0](images), activities, objective)
+    assert 0.05 < capsules.norm(dim=-1).mean() < 1
+    leaves = [x.clone().requires_grad_() for x in activities]
+    energy = total(layers, images, leaves, objective)
+    expected = list(torch.autograd.grad(energy, leaves))
+    if objective.shortens:  # what its proximal step adds to the gradient
+        found[-1] = found[-1] + 0.7 * activities[-1] / activities[-1].norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(errors[1], activities[1] - layers[1](activities[0]))
+    torch.testing.assert_close(energies(errors, capsules, objective).sum(), energy.detach())
+
+
+@pytest.mark.parametrize("output", ["predicted", "free"])
+@pytest.mark.parametrize("clamped", [True, False])
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_energy_of_no_image_ever_rises_in_small_steps(
+    layers: list[Layer], images: Tensor, penalty: Penalty, clamped: bool, output: Output
+) -> None:
+    objective = Objective(output, TARGET if clamped else None, penalty, 1.0)
+    found = infer(layers, images, objective, steps=100, rate=0.01)
+    whole = found.energies.sum(1)
+    assert found.energies.shape == (101, 5 + (output == "free"), 5)
+    assert whole.diff(dim=0).max() < 1e-12
+    if clamped or penalty != "none":
+        assert (whole[-1] < whole[0] - 1e-4).all()
+    else:
+        assert whole.abs().max() == 0, "the forward pass has no errors"
+    top = found.activities[-1] if output == "free" else layers[-1](found.activities[-1])
+    torch.testing.assert_close(found.capsules, top)
+
+
+@pytest.mark.parametrize("output", ["predicted", "free"])
+def test_images_are_inferred_each_by_itself(layers: list[Layer], images: Tensor, output: Output) -> None:
+    whole = infer(layers, images, Objective(output, TARGET, "L1", 1.0), steps=20, rate=0.01)
+    apart = infer(layers, images[2:3], Objective(output, TARGET[2:3], "L1", 1.0), steps=20, rate=0.01)
+    torch.testing.assert_close(whole.energies[:, :, 2:3], apart.energies)
+    torch.testing.assert_close(whole.capsules[2:3], apart.capsules)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "lengths"),
+    [("none", [0.85, 0.2, 0.05]), ("L1", [0.35, 0.0, 0.0]), ("L2", [1.7 / 3, 0.4 / 3, 0.1 / 3])],
+)
+def test_free_capsules_of_a_single_layer_end_where_they_do_by_hand(penalty: Penalty, lengths: list[float]) -> None:
+    """1/2 (r - p)^2 + 1/2 (t - r)^2 + penalty(r) for a capsule of length r predicted at p: its direction stays."""
+    directions = torch.nn.functional.normalize(torch.randn(1, 3, 4, dtype=torch.float64), dim=-1)
+    predicted = torch.tensor([0.7, 0.4, 0.1], dtype=torch.float64)[None, :, None] * directions
+    layer = lambda images: predicted  # noqa: E731
+    objective = Objective("free", torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64), penalty, 1.0)
+    found = infer([layer], torch.zeros(1, 1, dtype=torch.float64), objective, steps=2000, rate=0.01).capsules
+    torch.testing.assert_close(found, torch.tensor(lengths, dtype=torch.float64)[None, :, None] * directions)
+
+
+def test_predicted_capsules_of_one_number_end_where_they_do_by_hand() -> None:
+    """1/2 (x - a)^2 + 1/2 (1 - x)^2 + w x for x > 0, which the last layer passes on: x = (1 + a - w) / 2."""
+    layers = [lambda images: images, lambda x: x.unsqueeze(-1)]
+    image = torch.tensor([[0.6]], dtype=torch.float64)
+    objective = Objective("predicted", torch.ones(1, 1, dtype=torch.float64), "L1", 0.4)
+    found = infer(layers, image, objective, steps=2000, rate=0.01)
+    torch.testing.assert_close(found.capsules, torch.full((1, 1, 1), 0.6, dtype=torch.float64))
+    torch.testing.assert_close(found.energies[-1, :, 0], torch.tensor([0.0, 0.08, 0.24], dtype=torch.float64))
+
+
+def test_shortening_leaves_directions_and_ends_at_nothing() -> None:
+    capsules = torch.tensor([[[3.0, 4.0], [0.1, 0.0], [0.0, 0.0]]])
+    torch.testing.assert_close(shortened(capsules, 1.0), torch.tensor([[[2.4, 3.2], [0.0, 0.0], [0.0, 0.0]]]))
+
+
+def test_a_rate_too_high_is_named(layers: list[Layer], images: Tensor) -> None:
+    with pytest.raises(ValueError, match="diverged at rate 1e\\+06"):
+        infer(layers, images, Objective("free", TARGET), steps=200, rate=1e6)

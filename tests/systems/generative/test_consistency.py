@@ -1,0 +1,149 @@
+"""Consistency of part use on cases made by hand: alike, at random, renamed; and the part at a pixel by brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.data.datasets import Dataset
+from pipeline.layers import poses
+from pipeline.systems.generative.evaluation.consistency import (
+    INK,
+    NO_INK,
+    consistency,
+    overlap,
+    part_use,
+    responsible_parts,
+    upright,
+    use_of_parts,
+)
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.hierarchy import join
+
+CPU = torch.device("cpu")
+CLASSES = np.repeat(np.arange(4), 10)
+
+
+def alike() -> np.ndarray:
+    """Images `[40, 8, 8]` in which a class has one arrangement of five parts, each image with ink of its own."""
+    random = np.random.default_rng(0)
+    arrangements = random.integers(0, 5, (4, 8, 8))
+    return np.where(random.random((40, 8, 8)) < 0.6, arrangements[CLASSES], NO_INK)
+
+
+def at_random() -> np.ndarray:
+    random = np.random.default_rng(1)
+    return np.where(alike() == NO_INK, NO_INK, random.integers(0, 5, (40, 8, 8)))
+
+
+def test_the_same_arrangement_in_every_image_of_a_class_is_one() -> None:
+    assert consistency(alike(), CLASSES) == pytest.approx(1)
+
+
+def test_parts_at_random_are_about_zero() -> None:
+    """About 4,000 pairs and pixels agree by chance with an sd of 0.006."""
+    assert abs(consistency(at_random(), CLASSES)) < 0.03
+
+
+def test_between_lies_a_mixture() -> None:
+    half = np.where((np.arange(40) % 2 == 0)[:, None, None], alike(), at_random())
+    assert 0.1 < consistency(half, CLASSES) < 0.4  # 10 of the 45 pairs of a class are of two consistent images
+
+
+def test_it_is_worked_out_on_a_case_by_hand() -> None:
+    """Three images at two pixels: 1 of 3 pairs and 1 of 1 agree; of five pixels with ink two are part 0's."""
+    parts = np.array([[[0, 1]], [[0, 1]], [[1, NO_INK]]])
+    chance = (2 / 5) ** 2 + (3 / 5) ** 2
+    assert consistency(parts, np.zeros(3, int)) == pytest.approx((2 / 4 - chance) / (1 - chance))
+
+
+def test_names_of_parts_order_of_images_and_places_play_no_role() -> None:
+    parts = np.where((np.arange(40) % 3 > 0)[:, None, None], alike(), at_random())
+    plain = consistency(parts, CLASSES)
+    renamed = np.where(parts == NO_INK, NO_INK, np.array([7, 3, 0, 9, 2])[parts])
+    assert consistency(renamed, CLASSES) == pytest.approx(plain)
+    order = np.random.default_rng(2).permutation(40)
+    assert consistency(parts[order], CLASSES[order]) == pytest.approx(plain)
+    assert consistency(parts.transpose(0, 2, 1)[:, ::-1], 10 - CLASSES) == pytest.approx(plain)
+
+
+def test_renaming_the_parts_of_each_image_by_itself_breaks_it() -> None:
+    random = np.random.default_rng(3)
+    renamed = [np.where(each == NO_INK, NO_INK, random.permutation(5)[each]) for each in alike()]
+    assert abs(consistency(np.stack(renamed), CLASSES)) < 0.15
+
+
+def test_nothing_to_compare_is_zero() -> None:
+    assert consistency(np.zeros((4, 3, 3), int), np.zeros(4, int)) == 0.0  # one part for everything
+    assert consistency(np.full((4, 3, 3), NO_INK), np.zeros(4, int)) == 0.0
+    assert consistency(alike(), np.arange(40)) == 0.0  # no two images of a class
+
+
+@torch.no_grad()
+def test_the_responsible_part_is_the_one_without_whose_brightness_a_pixel_dims_most(
+    capsules: GenerativeModel, dataset: Dataset
+) -> None:
+    """By brute force: paint one part black after another; together they take away the whole picture."""
+    capsules.template_weights[:, 0] = 0.1
+    found = capsules.encode(torch.from_numpy(dataset.images[:3]).float() / 255)
+    states = join(found.part_logits, found.part_poses)
+    ours, whole = responsible_parts(capsules, states), capsules.draw(states)
+    lost = []
+    for part in range(capsules.params.parts):
+        kept = capsules.template_weights[part, 0].clone()
+        capsules.template_weights[part, 0] = -100.0
+        lost.append(whole - capsules.draw(states))
+        capsules.template_weights[part, 0] = kept
+    shares = torch.stack(lost)
+    torch.testing.assert_close(shares.sum(0), whole, atol=1e-5, rtol=0)
+    inked = whole > INK
+    assert 0 < inked.float().mean() < 1
+    assert len(ours[inked].unique()) > 1
+    assert torch.equal(ours == NO_INK, ~inked)
+    assert torch.equal(ours[inked], shares.argmax(0)[inked])
+
+
+def test_use_is_the_share_of_the_ink(capsules: GenerativeModel, dataset: Dataset) -> None:
+    with torch.no_grad():
+        capsules.template_weights[:, 0] = 0.1
+        capsules.template_weights[2, 1] = -1.0  # transparent
+    use = use_of_parts(capsules, dataset.images, CPU)
+    assert use.shape == (4,)
+    assert use.sum() == pytest.approx(1)
+    assert use[2] == 0
+    assert (use > 0).sum() > 1
+
+
+def test_overlap_is_intersection_over_union() -> None:
+    images = np.zeros((1, 1, 2, 2), np.uint8)
+    images[0, 0, 0] = 255
+    assert overlap(np.array([[[3, NO_INK], [0, NO_INK]]]), images) == pytest.approx(1 / 3)
+    assert overlap(np.where(images[:, 0] > 0, 5, NO_INK), images) == 1
+    assert overlap(np.full((1, 2, 2), NO_INK), np.zeros_like(images)) == 0
+
+
+def test_turned_parts_come_back_upright() -> None:
+    upright_poses = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
+    turn = poses.rotation(torch.tensor([40.0, -170.0]))
+    turned = poses.to_offset(poses.compose(turn.unsqueeze(1), poses.to_matrix(upright_poses)))
+    nothing = torch.zeros(2, 3)
+    back = upright(Capsules(nothing, turned, nothing, torch.zeros(2, 3, 6)), turn)
+    torch.testing.assert_close(back.part_poses, upright_poses, atol=1e-5, rtol=0)
+
+
+def test_part_use_of_a_model_has_its_arrays_and_depends_on_the_angle(
+    capsules: GenerativeModel, dataset: Dataset
+) -> None:
+    with torch.no_grad():
+        capsules.template_weights[:, 0] = 0.1
+        capsules.template_weights[:, 1] += 0.1
+    images, classes = dataset.images[:40], dataset.labels[:40]
+    (still, arrays), (turned, again) = (part_use(capsules, images, classes, angle, 0, CPU) for angle in (0.0, 180.0))
+    assert still.keys() == {"consistency", "overlap"}
+    assert still != turned
+    assert turned == part_use(capsules, images, classes, 180.0, 0, CPU)[0]
+    chosen = np.flatnonzero(classes == 2)[:10]
+    np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
+    np.testing.assert_array_equal(again["images"], arrays["images"])
+    assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)

@@ -1,0 +1,99 @@
+"""Encoders whose poses turn with the image, stay, or belong to absent capsules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.layers import poses
+from pipeline.systems.generative.evaluation.equivariance import MEASURES, equivariance
+from pipeline.systems.generative.model.generative_model import Capsules
+
+CPU = torch.device("cpu")
+SIZE = 16
+LOUD = 10.0
+"""Log odds of a presence."""
+
+
+def dots(count: int = 3) -> np.ndarray:
+    """Images of one bright pixel each, in the upper half."""
+    images = np.zeros((count, 1, SIZE, SIZE), np.uint8)
+    for index in range(count):
+        images[index, 0, 3 + index, 11 - 2 * index] = 255
+    return images
+
+
+def centroid(images: Tensor) -> Tensor:
+    ticks = (torch.arange(SIZE) * 2 + 1) / SIZE - 1
+    mass = images[:, 0] / images.sum((1, 2, 3))[:, None, None]
+    return torch.stack([(mass.sum(1) * ticks).sum(1), (mass.sum(2) * ticks).sum(1)], dim=1)
+
+
+class Encoder:
+    """Two parts and two objects. The first of each has a frame that points at the dot, or, where it does not follow,
+    a fixed one; the second has a fixed pose, and log odds of presence `second`.
+    """
+
+    def __init__(self, *, follows: bool, second: float = -LOUD) -> None:
+        self.follows, self.second = follows, second
+        self.temperature = 0.5
+
+    def encode(self, images: Tensor) -> Capsules:
+        v = centroid(images) if self.follows else torch.tensor([0.3, 0.6]).expand(len(images), 2)
+        x, y = v.unbind(1)
+        frame = torch.stack([x, -y, x, y, x, y], dim=1).unflatten(1, (2, 3))  # [v, Jv | v] commutes with rotations
+        A = torch.stack([poses.to_offset(frame), torch.full((len(images), 6), 0.2)], dim=1)
+        y1 = torch.tensor([LOUD, self.second]).expand(len(images), 2)
+        return Capsules(y1, A, y1, A)
+
+
+def measured(model: Any, angles: list[float], layer: str = "parts") -> pd.DataFrame:
+    table = equivariance(model, dots(), angles, CPU)
+    assert table.columns.tolist() == ["layer", "angle", *MEASURES]
+    assert table["layer"].value_counts().to_dict() == {"parts": len(angles), "objects": len(angles)}
+    return table[table["layer"] == layer].set_index("angle")
+
+
+@pytest.mark.parametrize("layer", ["parts", "objects"])
+def test_poses_that_turn_with_the_image_deviate_by_nothing(layer: str) -> None:
+    found = measured(Encoder(follows=True), [90.0, 180.0], layer)
+    assert found["deviation"].max() < 1e-3
+    assert found["centre"].max() < 1e-3
+    assert found["missed"].max() < 1e-3
+    assert found["unfollowed"].min() > 0.1
+    assert found["switched"].max() == 0
+
+
+def test_poses_that_stay_deviate_by_the_whole_way() -> None:
+    """A rotation by theta moves a vector of length r by 2 r sin(theta / 2): here three of them, of r^2 = 0.45."""
+    found = measured(Encoder(follows=False), [60.0, 180.0])
+    np.testing.assert_allclose(found["deviation"], found["unfollowed"], rtol=1e-5)
+    np.testing.assert_allclose(found["missed"], 1, rtol=1e-5)
+    way = 2 * np.sqrt(0.45) * np.sin(np.deg2rad([30, 90]))
+    np.testing.assert_allclose(found["deviation"], np.sqrt(3 * way**2 / 6), rtol=1e-4)
+    np.testing.assert_allclose(found["centre"], np.sqrt(way**2 / 2), rtol=1e-4)
+    np.testing.assert_allclose(found["low"], found["high"], rtol=1e-4)  # all images alike
+
+
+def test_absent_parts_do_not_count_and_present_ones_do() -> None:
+    absent, present = (measured(Encoder(follows=True, second=y), [180.0]) for y in (-LOUD, LOUD))
+    assert absent["deviation"].max() < 1e-3
+    assert present["deviation"].min() > 0.5
+
+
+def test_a_presence_that_depends_on_the_angle_is_a_switch() -> None:
+    class Switching(Encoder):
+        def encode(self, images: Tensor) -> Capsules:
+            found = super().encode(images)
+            logits = found.part_logits.clone()
+            logits[:, 0] = torch.where(centroid(images)[:, 1] < 0, LOUD, -LOUD)  # on while the dot is above
+            return Capsules(logits, found.part_poses, found.object_logits, found.object_poses)
+
+    model: Any = Switching(follows=True, second=LOUD)
+    table = equivariance(model, dots(), [180.0], CPU).set_index("layer")
+    assert table["switched"].to_dict() == {"parts": 0.5, "objects": 0.0}  # one of two parts, in every image

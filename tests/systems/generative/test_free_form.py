@@ -1,0 +1,205 @@
+"""Free-form inference: each image by itself, never worse than its start, and the model left as it was."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from small import ENGINES, SIZE, SMALL
+from torch import Tensor
+
+from pipeline.systems.generative.inference.free_form import CURVE_POINTS, EVALUATION_SAMPLES, optimise
+from pipeline.systems.generative.inference.sampled_bound import expected_bound
+from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
+from pipeline.systems.generative.model.generative_model import TEMPLATE_GAIN, Capsules, GenerativeModel, trace_bound
+from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.presences import logistic_noise
+from pipeline.systems.generative.settings import GenerativeModelParams
+
+COUNT = 5
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(5)
+
+
+def adam(steps: int, learning_rate: float) -> AdamEngine:
+    return AdamEngine(method="adam", bound="sampled", steps=steps, learning_rate=learning_rate, tolerance=0.1)
+
+
+ALL: list[Engine] = [
+    adam(60, 0.05),
+    LBFGSEngine.model_validate(ENGINES["l-bfgs"] | {"steps": 40}),
+    GaussNewtonEngine.model_validate(ENGINES["gauss-newton"] | {"steps": 20}),
+]
+
+
+def names() -> list[str]:
+    return [field.name for field in fields(Capsules)]
+
+
+@pytest.mark.parametrize("engine", ALL, ids=lambda engine: engine.method)
+def test_the_bound_rises_and_the_curve_shows_it(model: GenerativeModel, images: Tensor, engine: Engine) -> None:
+    found = optimise(model, images, engine, generator())
+    assert (found.bound_end > found.bound_start).all()
+    assert found.bound_end.mean() > found.bound_start.mean() + 5
+    assert found.error_end.mean() < found.error_start.mean()
+    rounds = found.curve["round"].tolist()
+    assert rounds[:4] == [0, 1, 2, 3]
+    assert set(rounds[:-1]) <= {0, *CURVE_POINTS}
+    assert rounds == sorted(set(rounds))
+    assert found.curve["bound"].iloc[-1] > found.curve["bound"].iloc[0]
+    assert found.curve["pixel_error"].iloc[-1] < found.curve["pixel_error"].iloc[0]
+    assert found.curve["evaluations"].iloc[-1] == pytest.approx(found.evaluations.double().mean().item())
+    assert found.curve["seconds"].is_monotonic_increasing
+    assert found.seconds >= found.curve["seconds"].iloc[-1] > 0
+
+
+def test_no_image_ends_worse_than_it_began(
+    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two images start near their best, where large steps only lead away: they keep their start, the others do not."""
+    good = optimise(model, images, adam(80, 0.05), generator()).end
+    raw = model.encode(images)
+    near = torch.arange(COUNT) < 2
+    mixed = {
+        name: torch.where(near.view(-1, *[1] * (getattr(raw, name).dim() - 1)), getattr(good, name), getattr(raw, name))
+        for name in names()
+    }
+    begin = Capsules(**{name: each.detach() for name, each in mixed.items()})
+    monkeypatch.setattr(model, "encode", lambda shown: begin)
+    found = optimise(model, images, adam(4, 0.3), generator())
+    assert (found.bound_end >= found.bound_start).all()
+    kept = found.bound_end == found.bound_start
+    assert torch.equal(kept, near)
+    for name in names():
+        start, end = getattr(found.start, name), getattr(found.end, name)
+        assert torch.equal(end[kept], start[kept])
+        assert (end[~kept] != start[~kept]).flatten(1).any(1).all()
+    assert torch.equal(found.error_end[kept], found.error_start[kept])
+
+
+def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
+    model: GenerativeModel, images: Tensor
+) -> None:
+    """Where presences do not vary between samples, the encoder's own guide and the free-form start agree."""
+    found = optimise(model, images, adam(1, 1e-6), generator())
+    for name in names():
+        assert torch.equal(getattr(found.start, name), getattr(model.encode(images), name))
+    noise = torch.zeros(COUNT, model.noise_size, dtype=torch.float64)
+    free = expected_bound(model, images, found.start, noise)
+    torch.testing.assert_close(free.bound, trace_bound(model, images, noise).bound)
+
+
+def test_bounds_before_and_after_are_means_over_the_same_samples(
+    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Tensor] = []
+    draw_noise = model.draw_noise
+
+    def watching(*arguments: object) -> Tensor:
+        drawn.append(draw_noise(*arguments))  # type: ignore[arg-type]
+        return drawn[-1]
+
+    monkeypatch.setattr(model, "draw_noise", watching)
+    found = optimise(model, images, adam(3, 0.03), generator())
+    assert [len(noise) for noise in drawn] == [EVALUATION_SAMPLES] + [COUNT] * 3
+    for posterior, bound, error in (
+        (found.start, found.bound_start, found.error_start),
+        (found.end, found.bound_end, found.error_end),
+    ):
+        traces = [expected_bound(model, images, posterior, noise) for noise in drawn[0]]
+        torch.testing.assert_close(bound, torch.stack([trace.bound for trace in traces]).mean(0).detach())
+        torch.testing.assert_close(error, torch.stack([trace.error for trace in traces]).mean(0).detach())
+
+
+def test_an_image_in_a_batch_fares_as_it_does_alone(
+    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given the same noise: step size, direction and choice of each image do not depend on its neighbours."""
+    steps = 12
+    noise = logistic_noise((steps + EVALUATION_SAMPLES, COUNT, model.noise_size), generator(), "cpu").double()
+
+    def play(rows: slice) -> object:
+        step = iter(noise[:steps, rows])
+
+        def draw_noise(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
+            return next(step) if len(shape) == 1 else noise[steps:, rows]
+
+        return draw_noise
+
+    monkeypatch.setattr(model, "draw_noise", play(slice(None)))
+    together = optimise(model, images, adam(steps, 0.05), generator())
+    for index in range(COUNT):
+        rows = slice(index, index + 1)
+        monkeypatch.setattr(model, "draw_noise", play(rows))
+        alone = optimise(model, images[rows], adam(steps, 0.05), generator())
+        torch.testing.assert_close(alone.bound_start, together.bound_start[rows])
+        torch.testing.assert_close(alone.bound_end, together.bound_end[rows], rtol=1e-9, atol=1e-9)
+        for name in names():
+            torch.testing.assert_close(
+                getattr(alone.end, name), getattr(together.end, name)[rows], rtol=1e-7, atol=1e-9
+            )
+
+
+def test_the_model_stays_as_it_is_and_can_be_trained_on(model: GenerativeModel, images: Tensor) -> None:
+    model.template_weights.requires_grad_(False)  # what was frozen before stays frozen
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    optimise(model, images, adam(5, 0.1), generator())
+    for name, value in model.named_parameters():
+        assert torch.equal(value, before[name])
+        assert value.requires_grad == (name != "template_weights")
+        assert value.grad is None, "no gradient of the model was computed, let alone kept"
+    loss, _ = model(images, torch.zeros(COUNT, model.noise_size).double(), torch.tensor(9.0))
+    loss.backward()
+    assert model.M.grad is not None
+
+
+def test_it_can_be_trained_on_after_a_failure_too(
+    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> Tensor:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(model, "draw_noise", fail)
+    with pytest.raises(ZeroDivisionError):
+        optimise(model, images, adam(5, 0.1), generator())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_the_same_seed_finds_the_same(model: GenerativeModel, images: Tensor) -> None:
+    first, again = (optimise(model, images, adam(5, 0.05), generator()) for _ in range(2))
+    other = optimise(model, images, adam(5, 0.05), torch.Generator().manual_seed(6))
+    assert torch.equal(first.end.part_poses, again.end.part_poses)
+    assert torch.equal(first.bound_end, again.bound_end)
+    assert not torch.equal(first.end.part_poses, other.end.part_poses)
+
+
+def test_poses_that_were_moved_away_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures rendered from known poses, which an object explains; started a little off, every image comes nearer."""
+    torch.manual_seed(3)
+    params = GenerativeModelParams(**SMALL | {"pixel_sd": 0.05, "template_scale": 0.6})
+    model = GenerativeModel(params, SIZE).double()
+    with torch.no_grad():
+        model.template_weights.copy_(torch.randn_like(model.template_weights) * 3 / TEMPLATE_GAIN)
+    images_shown, parts, objects = 6, params.parts, params.objects
+    A0 = torch.zeros(images_shown, objects, 6, dtype=torch.float64)
+    A0[:, 0] = torch.randn(images_shown, 6, dtype=torch.float64) * 0.15
+    y0 = torch.tensor([4.0, -4.0, -4.0], dtype=torch.float64).expand(images_shown, objects)
+    truth = model.parts_given_objects(y0, A0).votes[:, :, 1].detach()
+    y1 = torch.full((images_shown, parts), 8.0, dtype=torch.float64)
+    with torch.no_grad():
+        images = model.draw(join(y1, truth)).unsqueeze(1)
+    moved = truth + torch.randn_like(truth) * 0.06
+    monkeypatch.setattr(model, "encode", lambda shown: Capsules(y1, moved, y0, A0))
+
+    found = optimise(model, images, adam(150, 0.02), generator())
+    before, after = ((poses - truth).square().sum((1, 2)) for poses in (moved, found.end.part_poses))
+    assert (after < before).all()
+    assert after.mean() < 0.5 * before.mean()
+    assert (found.error_end < 0.3 * found.error_start).all()
+    stay = replace(found.end, part_poses=truth)
+    noise = torch.zeros(images_shown, model.noise_size, dtype=torch.float64)
+    near = expected_bound(model, images, stay, noise).bound - expected_bound(model, images, found.end, noise).bound
+    assert near.abs().max() < (found.bound_end - found.bound_start).min(), "close to the bound of the truth"

@@ -1,0 +1,296 @@
+"""The probabilistic capsule model against an independent formulation, finite differences and its own theory."""
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from torch.func import functional_call, grad, vmap
+
+from benchmarks.enumerated import EnumeratedModel
+from pipeline.layers import poses
+from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.systems.generative.model.hierarchy import join
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.rand(5, 1, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def noise(small_model, images) -> torch.Tensor:
+    return small_model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
+
+
+def test_bound_equals_trace_enum_elbo_over_an_explicit_choice_of_parent(small_model, images, noise):
+    ours = trace_bound(small_model, images, noise).bound
+    theirs = -EnumeratedModel(small_model).loss(images, noise)
+    assert ours.shape == (5,)
+    torch.testing.assert_close(ours.sum(), theirs, rtol=1e-9, atol=1e-8)
+
+
+def test_gradient_equals_that_of_trace_enum_elbo(small_model, images, noise):
+    parameters = list(small_model.parameters())
+    ours = torch.autograd.grad(-trace_bound(small_model, images, noise).bound.sum(), parameters)
+    theirs = torch.autograd.grad(EnumeratedModel(small_model).loss(images, noise), parameters)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
+
+
+def changed(params, **changes) -> GenerativeModel:
+    """A tiny model of `small_model`'s kind with other parameters, in float64, all away from their symmetric start."""
+    torch.manual_seed(0)
+    model = GenerativeModel(params.model_copy(update=changes), 12).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def test_a_gaussian_guide_begins_as_the_delta_one_with_the_stated_sds(small_params, images):
+    """A seed gives both guides the same weights; the sds begin at `pose_posterior_sd_start`, whatever the image."""
+    torch.manual_seed(5)
+    delta = GenerativeModel(small_params, 12).double()
+    torch.manual_seed(5)
+    gaussian = GenerativeModel(small_params.model_copy(update={"pose_posterior": "gaussian"}), 12).double()
+    values = dict(gaussian.named_parameters())
+    for name, value in delta.named_parameters():
+        assert torch.equal(value, values.pop(name))
+    assert values
+    assert all("_sd_head." in name for name in values)
+    assert gaussian.noise_size == 7 * delta.noise_size == 49
+    noise = gaussian.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
+    trace = poutine.trace(gaussian.guide).get_trace(images, noise)
+    posterior = gaussian.encode(images)
+    sampled = trace.nodes["parts"]["value"][..., 1:]
+    eps = noise[:, 7:].unflatten(1, (7, 6))
+    torch.testing.assert_close(sampled, posterior.part_poses + 0.05 * eps[:, :4], rtol=1e-6, atol=1e-8)
+    _, A0 = gaussian.encode_objects(trace.nodes["parts"]["value"][..., 0], sampled)
+    torch.testing.assert_close(trace.nodes["A0"]["value"], A0 + 0.05 * eps[:, 4:], rtol=1e-6, atol=1e-8)
+
+
+def test_noise_is_logistic_for_presences_and_normal_for_poses(small_params):
+    """Variances pi^2 / 3 and 1. Fails by chance in fewer than 1 of 10,000 runs; the seed is fixed."""
+    model = GenerativeModel(small_params.model_copy(update={"pose_posterior": "gaussian"}), 12)
+    noise = model.draw_noise((4000,), torch.Generator().manual_seed(0), "cpu")
+    presences, poses_of_noise = noise[:, :7], noise[:, 7:]
+    assert presences.var().item() == pytest.approx(torch.pi**2 / 3, rel=4 * (3.2 / presences.numel()) ** 0.5)
+    assert poses_of_noise.var().item() == pytest.approx(1, rel=4 * (2 / poses_of_noise.numel()) ** 0.5)
+
+
+def test_the_bound_of_a_gaussian_guide_is_that_of_its_samples_less_their_density(small_params, images):
+    """Written out with torch's own distributions; the generative terms are those of the delta guide's referee."""
+    model = changed(small_params, pose_posterior="gaussian")
+    noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
+    found = trace_bound(model, images, noise)
+    trace = poutine.trace(model.guide).get_trace(images, noise)
+    values = {name: trace.nodes[name]["value"] for name in ("parts", "y0", "A0")}
+    part_sd, object_sd = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
+    assert part_sd.std() > 0
+    assert object_sd.std() > 0
+    logits, A1 = model.encode_parts(images)
+    logits0, A0 = model.encode_objects(values["parts"][..., 0], values["parts"][..., 1:])
+    log_q = torch.distributions.Normal(A1, part_sd).log_prob(values["parts"][..., 1:]).sum((-1, -2))
+    log_q += torch.distributions.Normal(A0, object_sd).log_prob(values["A0"]).sum((-1, -2))
+    for log_odds, y in ((logits, values["parts"][..., 0]), (logits0, values["y0"])):
+        log_q += dist.Logistic(log_odds / 0.8, 1 / 0.8).log_prob(y).sum(-1)
+    torch.testing.assert_close(found.entropy, -log_q)
+    replayed = poutine.trace(poutine.condition(model.model, values)).get_trace(images, 5)
+    torch.testing.assert_close((found.bound - found.entropy).sum(), replayed.log_prob_sum())
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(0.0, 0.8), (2.0, 0.8 / 2**0.5), (4.0, 0.4), (100.0, 0.4)])
+def test_the_temperature_falls_by_equal_factors_and_is_the_last_one_in_evaluation(
+    small_params, images, noise, epoch, expected
+):
+    model = changed(small_params, final_temperature=0.4, temperature_epochs=4)
+    at = torch.tensor(epoch, dtype=torch.float64)
+    constant = changed(small_params, temperature=expected, final_temperature=expected)
+    loss, _ = model(images, noise, at)
+    torch.testing.assert_close(loss, constant(images, noise, at)[0])
+    assert model.temperature == 0.4
+    model.eval()
+    last = changed(small_params, temperature=0.4, final_temperature=0.4)
+    torch.testing.assert_close(model(images, noise, at)[0], last(images, noise, at)[0])
+    torch.testing.assert_close(trace_bound(model, images, noise).bound, trace_bound(last, images, noise).bound)
+    torch.testing.assert_close(model.encode(images).object_logits, last.encode(images).object_logits)
+
+
+def test_with_any_place_free_exchanging_parts_leaves_the_hierarchys_density(small_params):
+    own, free = (changed(small_params, slots=slots) for slots in ("own", "any"))
+    state = torch.randn(2, 4, 7, dtype=torch.float64) * 0.3
+    y0, A0 = torch.randn(2, 3, dtype=torch.float64), torch.randn(2, 3, 6, dtype=torch.float64) * 0.3
+    exchanged = state[:, [1, 0, 3, 2]]
+    before, after = (free.parts_given_objects(y0, A0).log_prob(each) for each in (state, exchanged))
+    torch.testing.assert_close(before, after)
+    before, after = (own.parts_given_objects(y0, A0).log_prob(each) for each in (state, exchanged))
+    assert (before - after).abs().min() > 0.1
+    torch.manual_seed(0)
+    assert free.model(None, 3).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "name", ["template_weights", "M", "c_excess", "gamma", "log_rho", "part_head.2.bias", "embed.weight"]
+)
+def test_gradients_agree_with_finite_differences(small_model, images, noise, name):
+    values = dict(small_model.named_parameters())
+    epoch = torch.tensor(100.0, dtype=torch.float64)
+
+    def loss(value):
+        return functional_call(small_model, {**values, name: value}, (images, noise, epoch))[0]
+
+    value = values[name].detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(loss, (value,), eps=1e-6, atol=1e-4, rtol=1e-3, fast_mode=True)
+    (gradient,) = torch.autograd.grad(loss(value), value)
+    assert gradient.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"slots": "any"}, {"pose_posterior": "gaussian"}, {"final_temperature": 0.3, "temperature_epochs": 5}],
+)
+def test_bound_runs_under_vmap_and_gives_each_replica_its_own_gradient(small_params, images, changes):
+    pyro.enable_validation(False)  # its checks branch on values, which vmap cannot
+    models = []
+    for seed in (0, 1, 2):
+        torch.manual_seed(seed)
+        models.append(GenerativeModel(small_params.model_copy(update=changes), 12).double())
+    names = [name for name, _ in models[0].named_parameters()]
+    stacked = {name: torch.stack([dict(m.named_parameters())[name].detach() for m in models]) for name in names}
+    noise = torch.randn(3, 5, models[0].noise_size, dtype=torch.float64)
+    epoch = torch.tensor(3.0, dtype=torch.float64)
+
+    def loss(parameters, noise):
+        return functional_call(models[0], parameters, (images, noise, epoch))[0]
+
+    together = vmap(grad(loss))(stacked, noise)
+    for index, model in enumerate(models):
+        alone = grad(loss)(dict(model.named_parameters()), noise[index])
+        for name in names:
+            torch.testing.assert_close(together[name][index], alone[name].detach(), rtol=1e-8, atol=1e-9)
+
+
+def test_turning_the_objects_turns_the_parts_and_the_picture(small_model):
+    """Equation 5: the parts' votes, hence the picture, are equivariant to the objects' poses."""
+    A0 = torch.randn(1, 3, 6, dtype=torch.float64) * 0.1
+    turn = poses.rotation(torch.tensor(90.0, dtype=torch.float64))
+    turned = poses.to_offset(poses.compose(turn, poses.to_matrix(A0)))
+    y0 = torch.zeros(1, 3, dtype=torch.float64)
+    votes = small_model.parts_given_objects(y0, A0).votes[:, :, 1:]
+    votes_turned = small_model.parts_given_objects(y0, turned).votes[:, :, 1:]
+    expected = poses.to_offset(poses.compose(turn, poses.to_matrix(votes)))
+    torch.testing.assert_close(votes_turned, expected)
+    y1 = torch.full((1, 4), 2.0, dtype=torch.float64)
+    picture = small_model.draw(join(y1, votes[:, :, 0]))
+    picture_turned = small_model.draw(join(y1, votes_turned[:, :, 0]))
+    torch.testing.assert_close(picture_turned, torch.rot90(picture, 1, (1, 2)))
+
+
+def test_early_coupling_scales_the_gradient_into_the_parts_only(small_model, images, noise):
+    """The hierarchy's gradient into the part encoder is proportional to the coupling; into M it is not touched."""
+
+    def gradients(coupling):
+        trace = trace_bound(small_model, images, noise, coupling)
+        loss = -(trace.log_parts + trace.log_objects).sum()
+        wanted = [small_model.part_head[2].bias, small_model.M]
+        return torch.autograd.grad(loss, wanted, allow_unused=True)
+
+    full, quarter, none = gradients(1.0), gradients(0.25), gradients(0.0)
+    torch.testing.assert_close(quarter[0], full[0] * 0.25)
+    assert none[0] is None or none[0].abs().max() == 0
+    torch.testing.assert_close(quarter[1], full[1])
+
+
+@pytest.mark.parametrize(("epoch", "coupling"), [(0.0, 0.25), (2.0, 0.25), (3.0, 0.625), (4.0, 1.0), (9.0, 1.0)])
+def test_coupling_rises_after_the_early_epochs(small_model, epoch, coupling):
+    assert small_model.coupling(torch.tensor(epoch)).item() == pytest.approx(coupling)
+
+
+def test_seeding_sets_each_objects_arrangement_to_one_of_the_images(small_model):
+    images = torch.rand(6, 1, 12, 12, dtype=torch.float64)
+    before = small_model.M.clone()
+    small_model.begin_epoch(0, images)
+    torch.testing.assert_close(small_model.M, before)
+    small_model.begin_epoch(1, images)
+    posterior = small_model.encode(images[:3])
+    for i in range(3):
+        votes = small_model.parts_given_objects(posterior.object_logits, posterior.object_poses).votes
+        torch.testing.assert_close(votes[i, :, 1 + i], posterior.part_poses[i], rtol=1e-3, atol=1e-3)
+
+
+def test_seeding_with_fewer_images_than_objects_shares_them(small_model):
+    small_model.begin_epoch(1, torch.rand(2, 1, 12, 12, dtype=torch.float64))
+    assert small_model.M.isfinite().all()
+    assert not torch.allclose(small_model.M[0], small_model.M[1])
+
+
+def test_metrics_tell_an_object_that_owns_everything(small_model, images, noise):
+    """`objects_in_use` runs from 1, one owner, to the number of objects, an even share."""
+
+    def metrics():
+        return trace_bound(small_model, images, noise).metrics(small_model)
+
+    parts, objects = small_model.params.parts, small_model.params.objects
+    with torch.no_grad():
+        small_model.M.copy_(small_model.M[0].clone())
+        small_model.log_rho[:, 1] = 30.0
+        owned = metrics()
+        small_model.log_rho[:, 1] = 0.0
+        shared = metrics()
+    assert owned["objects_in_use"].item() == pytest.approx(1, abs=1e-3)
+    assert owned["most_children"].item() == pytest.approx(parts, abs=1e-2)
+    assert 1 < shared["objects_in_use"].item() <= objects
+    assert shared["most_children"] < owned["most_children"]
+
+
+def test_prior_samples_are_pictures_and_vary(small_model):
+    torch.manual_seed(0)
+    samples = small_model.model(None, 8)
+    assert samples.shape == (8, 12, 12)
+    assert samples.min() >= 0
+    assert samples.max() <= 1
+    assert samples.std(dim=0).max() > 0.01
+
+
+def test_presence_frequencies_of_the_prior(small_model):
+    """At any temperature P(y0 > 0) is the prior probability. Fails by chance in fewer than 1 of 10,000 runs."""
+    torch.manual_seed(0)
+    count = 4000
+    trace = poutine.trace(small_model.model).get_trace(None, count)
+    share = (trace.nodes["y0"]["value"] > 0).double().mean()
+    sd = (0.2 * 0.8 / (count * 3)) ** 0.5
+    assert abs(share - 0.2) < 4 * sd
+
+
+def test_entropy_of_presences_in_logit_space_does_not_depend_on_the_encoder(small_model, images, noise):
+    """With reparameterised logits at fixed noise, log q is constant: its gradient is zero, nothing saturates."""
+    entropy = trace_bound(small_model, images, noise).entropy.sum()
+    gradients = torch.autograd.grad(entropy, list(small_model.parameters()), allow_unused=True)
+    for gradient in gradients:
+        assert gradient is None or gradient.abs().max() < 1e-9
+
+
+def test_the_paper_sized_model_has_fewer_than_30000_generative_parameters(small_params):
+    paper = small_params.model_copy(update={"objects": 16, "parts": 16, "template_size": 12})
+    model = GenerativeModel(paper, 28)
+    assert model.generative_parameters() == 16 * 2 * 144 + 16 * 16 + 16 * 17 + 16 * 16 * 6 + 16 * 16
+    assert model.generative_parameters() < 30_000
+
+
+def test_vae_like_sites_carry_pyro_names(small_model, images, noise):
+    trace = poutine.trace(poutine.condition(small_model.model, {})).get_trace(images, 5)
+    assert {"y0", "A0", "parts", "pixels"} <= set(trace.nodes)
+    assert isinstance(trace.nodes["pixels"]["fn"].base_dist, dist.Normal)
+
+
+def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decides(small_params, images, noise):
+    torch.manual_seed(0)
+    model = GenerativeModel(small_params.model_copy(update={"affinities": "uniform"}), 12).double()
+    learned = GenerativeModel(small_params, 12)
+    assert "log_rho" not in dict(model.named_parameters())
+    assert learned.generative_parameters() - model.generative_parameters() == small_params.parts * small_params.objects
+    y0 = torch.tensor([[8.0, -8.0, -8.0]], dtype=torch.float64)
+    pi = model.parts_given_objects(y0, torch.zeros(1, 3, 6, dtype=torch.float64)).log_pi.exp()
+    torch.testing.assert_close(pi[0, :, 1], torch.full((4,), 1 / 1.05, dtype=torch.float64), rtol=1e-3, atol=0)
+    assert trace_bound(model, images, noise).bound.isfinite().all()

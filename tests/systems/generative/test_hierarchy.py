@@ -1,0 +1,418 @@
+"""One layer of the hierarchy against sums over every assignment of parents, against quadrature, and by sampling.
+
+The formulas of document 000 (equations 3 to 6) are written out here with Python loops and scipy's densities, sharing
+nothing with the code under test.
+"""
+
+import math
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.special import expit, logsumexp
+from torch import Tensor
+
+from pipeline.layers import poses
+from pipeline.systems.generative.model.hierarchy import (
+    ChildrenGivenParents,
+    join,
+    log_affinities,
+    scale_gradient,
+    votes,
+)
+
+Slots = Literal["own", "any"]
+SLOTS: list[Slots] = ["own", "any"]
+N, M = 2, 3
+"""Parents (without the dummy) and children."""
+TEMPERATURE, OFF_SD = 0.8, 0.3
+
+
+class Example:
+    """Random parents and parameters, and the layer they make."""
+
+    def __init__(self, batch: int = 2, seed: int = 0, spread: float = 0.3) -> None:
+        random = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+        self.y0 = normal(batch, N)
+        self.A0 = normal(batch, N, 6) * spread
+        self.log_rho = normal(M, 1 + N) * 0.7
+        self.gamma = normal(M, 1 + N)
+        self.M = normal(N, M, 6) * spread
+        self.dummy = normal(M, 6) * spread
+        self.c = 0.1 + normal(M, 1 + N).abs() * 0.3
+        self.off_pose = normal(M, 6) * spread
+        self.value = join(normal(batch, M) * 1.5, normal(batch, M, 6) * spread)
+
+    def layer(self, coupling: Tensor | float = 1.0, slots: Slots = "own") -> ChildrenGivenParents:
+        log_pi = log_affinities(self.y0, self.log_rho)
+        where = votes(self.A0, self.M, self.dummy)
+        return ChildrenGivenParents(
+            log_pi, self.gamma, where, self.c, self.off_pose, OFF_SD, TEMPERATURE, coupling, slots
+        )  # fmt: skip
+
+    def pi(self, image: int) -> np.ndarray:
+        """Equation 3: `[M, 1 + N]`."""
+        t = [1.0, *expit(self.y0[image].numpy())]
+        weights = np.array([[math.exp(self.log_rho[j, i]) * t[i] for i in range(1 + N)] for j in range(M)])
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def vote(self, image: int, i: int, j: int) -> np.ndarray:
+        """The pose that parent i (0 the dummy) expects of child j, as an offset: (I + A_i) M_ij by 3x3 matrices."""
+        if i == 0:
+            return self.dummy[j].numpy()
+
+        def full(A: Tensor) -> np.ndarray:
+            return np.vstack([A.numpy().reshape(2, 3) + np.eye(2, 3), [0, 0, 1]])
+
+        matrix = full(self.A0[image, i - 1]) @ full(self.M[i - 1, j])
+        return (matrix[:2] - np.eye(2, 3)).ravel()
+
+    def child_log_prob(self, image: int, i: int, j: int, place: int | None = None) -> float:
+        """log p(y_j, A_j | s_j = i) of the image's value, without the choice of i; in place j unless one is given."""
+        k = j if place is None else place
+        y, A = self.value[image, j, 0].item(), self.value[image, j, 1:].numpy()
+        t = expit(y)
+        present = stats.logistic.logpdf(y, self.gamma[k, i].item() / TEMPERATURE, 1 / TEMPERATURE)
+        on = stats.norm.logpdf(A, self.vote(image, i, k), self.c[k, i].item()).sum()
+        off = stats.norm.logpdf(A, self.off_pose[k].numpy(), OFF_SD).sum()
+        return float(present + t * on + (1 - t) * off)
+
+    def joint(self, image: int, j: int, slots: Slots) -> np.ndarray:
+        """p(child j, place k, parent i), `[M, 1 + N]`; all in its own place where that is the only one."""
+        pi = self.pi(image)
+        places = range(M) if slots == "any" else [j]
+        table = np.zeros((M, 1 + N))
+        for k, i in product(places, range(1 + N)):
+            table[k, i] = pi[k, i] / len(places) * math.exp(self.child_log_prob(image, i, j, k))
+        return table
+
+
+def test_log_prob_is_the_sum_over_all_assignments_of_all_children() -> None:
+    """sum over s in {0..n}^m of prod_j pi(s_j) p(child j | s_j): every joint assignment, not child by child."""
+    example = Example()
+    ours = example.layer().log_prob(example.value)
+    assert ours.shape == (2,)
+    for image in range(2):
+        pi = example.pi(image)
+        terms = [
+            sum(math.log(pi[j, i]) + example.child_log_prob(image, i, j) for j, i in enumerate(assignment))
+            for assignment in product(range(1 + N), repeat=M)
+        ]
+        assert len(terms) == 27
+        assert ours[image].item() == pytest.approx(logsumexp(terms), rel=1e-10)
+
+
+def test_parent_posterior_is_bayes_over_joint_assignments() -> None:
+    """p(s_j = i | children) from the joint assignments by marginalising all other children's parents."""
+    example = Example()
+    ours = example.layer().parent_posterior(example.value)
+    for image in range(2):
+        pi = example.pi(image)
+        joint = np.zeros((1 + N,) * M)
+        for assignment in product(range(1 + N), repeat=M):
+            joint[assignment] = math.exp(
+                sum(math.log(pi[j, i]) + example.child_log_prob(image, i, j) for j, i in enumerate(assignment))
+            )
+        joint /= joint.sum()
+        for j in range(M):
+            marginal = joint.sum(axis=tuple(other for other in range(M) if other != j))
+            np.testing.assert_allclose(ours[image, j].numpy(), marginal, rtol=1e-9)
+
+
+# ---- places of children
+
+
+def test_any_place_is_the_sum_over_all_assignments_of_places_and_parents() -> None:
+    """sum over (k, s) in ({0..m-1} x {0..n})^m of prod_j pi(s_j | k_j) / m * p(child j | k_j, s_j)."""
+    example = Example()
+    ours = example.layer(slots="any").log_prob(example.value)
+    assert ours.shape == (2,)
+    for image in range(2):
+        tables = [example.joint(image, j, "any").ravel() for j in range(M)]
+        total = sum(math.prod(terms) for terms in product(*tables))
+        assert ours[image].item() == pytest.approx(math.log(total), rel=1e-10)
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+def test_routing_sums_the_places_out(slots: Slots) -> None:
+    example = Example()
+    layer = example.layer(slots=slots)
+    ours, joint = layer.parent_posterior(example.value), layer.joint_log_prob(example.value)
+    assert ours.shape == joint.shape == (2, M, 1 + N)
+    for image, j in product(range(2), range(M)):
+        of_parents = example.joint(image, j, slots).sum(0)
+        np.testing.assert_allclose(joint[image, j].exp().numpy(), of_parents, rtol=1e-9)
+        np.testing.assert_allclose(ours[image, j].numpy(), of_parents / of_parents.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+def test_expected_children_of_all_objects_and_of_the_dummy_are_all_children(slots: Slots) -> None:
+    """Appendix D, by counting: the mean number of children of each parent over every assignment, weighted by Bayes."""
+    example = Example()
+    ours = example.layer(slots=slots).expected_children(example.value)
+    assert ours.shape == (2, N)
+    for image in range(2):
+        tables = [example.joint(image, j, slots).sum(0) for j in range(M)]
+        counts, total = np.zeros(1 + N), 0.0
+        for assignment in product(range(1 + N), repeat=M):
+            weight = math.prod(tables[j][i] for j, i in enumerate(assignment))
+            counts += weight * np.bincount(assignment, minlength=1 + N)
+            total += weight
+        counts /= total
+        np.testing.assert_allclose(ours[image].numpy(), counts[1:], rtol=1e-9)
+        assert ours[image].sum().item() + counts[0] == pytest.approx(M, rel=1e-9)
+
+
+def test_exchanging_children_changes_nothing_only_where_any_place_is_free() -> None:
+    example = Example()
+    for order in ([1, 0, 2], [2, 0, 1]):
+        exchanged = example.value[:, order]
+        own, free = example.layer(), example.layer(slots="any")
+        torch.testing.assert_close(free.log_prob(exchanged), free.log_prob(example.value), rtol=1e-12, atol=1e-12)
+        moved = free.parent_posterior(example.value)[:, order]
+        torch.testing.assert_close(free.parent_posterior(exchanged), moved, rtol=1e-12, atol=1e-12)
+        assert (own.log_prob(exchanged) - own.log_prob(example.value)).abs().max() > 1
+
+
+def test_single_precision_loses_little_in_the_expanded_square() -> None:
+    """Children near a vote, where the squares of poses of size one cancel most, at the smallest sd."""
+    example = Example(batch=50, spread=1.0)
+    example.c[:] = 0.1
+    example.value[..., 1:] = example.layer().votes[:, :, 1] + 0.1 * example.value[..., 1:]
+    names = ("y0", "A0", "log_rho", "gamma", "M", "dummy", "c", "off_pose", "value")
+    for name in names:
+        setattr(example, name, getattr(example, name).float())
+    rounded = example.layer(slots="any").joint_log_prob(example.value)
+    for name in names:
+        setattr(example, name, getattr(example, name).double())
+    exact = example.layer(slots="any").joint_log_prob(example.value)
+    assert rounded.dtype == torch.float32
+    near = exact > -50
+    assert near.sum() > 50
+    assert (rounded - exact)[near].abs().max() < 1e-3
+
+
+def test_affinities_are_equation_3_and_sum_to_one() -> None:
+    example = Example()
+    log_pi = log_affinities(example.y0, example.log_rho)
+    torch.testing.assert_close(log_pi.exp().sum(-1), torch.ones(2, M, dtype=torch.float64))
+    for image in range(2):
+        np.testing.assert_allclose(log_pi[image].exp().numpy(), example.pi(image), rtol=1e-12)
+
+
+def test_an_absent_parent_is_not_chosen_and_without_parents_the_dummy_is() -> None:
+    example = Example(batch=1)
+    example.y0[0, 0] = -60.0
+    pi = log_affinities(example.y0, example.log_rho).exp()
+    assert pi[..., 1].max() < 1e-20
+    assert pi[..., [0, 2]].min() > 1e-3
+    example.y0[:] = -1000.0
+    alone = log_affinities(example.y0, example.log_rho)
+    assert alone.isfinite().all()
+    torch.testing.assert_close(alone[..., 0], torch.zeros(1, M).double())
+
+
+def test_votes_are_products_of_poses_and_the_dummy_comes_first() -> None:
+    example = Example()
+    ours = votes(example.A0, example.M, example.dummy)
+    assert ours.shape == (2, M, 1 + N, 6)
+    for image, j, i in product(range(2), range(M), range(1 + N)):
+        np.testing.assert_allclose(ours[image, j, i].numpy(), example.vote(image, i, j), rtol=1e-12, atol=1e-14)
+
+
+def test_log_normaliser_is_the_integral_over_the_pose() -> None:
+    """The six numbers of a pose factorise, so that six 1-d quadratures are the whole integral."""
+    example = Example(batch=1)
+    layer = example.layer()
+    y = torch.tensor([[-3.0, 0.2, 4.0]], dtype=torch.float64)
+    ours = layer.log_normaliser(y)
+    assert ours.shape == (1, M, 1 + N)
+    grid = np.linspace(-6, 6, 12_001)
+    for j, i in product(range(M), range(1 + N)):
+        t = expit(y[0, j].item())
+        vote, sd = example.vote(0, i, j), example.c[j, i].item()
+        total = 0.0
+        for k in range(6):
+            on = stats.norm.logpdf(grid, vote[k], sd)
+            off = stats.norm.logpdf(grid, example.off_pose[j, k].item(), OFF_SD)
+            total += math.log(np.trapezoid(np.exp(t * on + (1 - t) * off), grid))
+        assert ours[0, j, i].item() == pytest.approx(total, abs=1e-6)
+
+
+def test_log_normaliser_in_any_place_is_that_of_each_place() -> None:
+    example = Example(batch=1)
+    y = torch.tensor([[-3.0, 0.2, 4.0]], dtype=torch.float64)
+    ours = example.layer(slots="any").log_normaliser(y)
+    assert ours.shape == (1, M, M, 1 + N)
+    for j in range(M):
+        torch.testing.assert_close(ours[:, j], example.layer().log_normaliser(y[:, [j] * M]))
+
+
+def test_log_normaliser_is_never_positive_and_vanishes_for_certain_presences() -> None:
+    """Hölder: a geometric mean of two densities integrates to at most one, to one where it is either of them."""
+    for seed in range(5):
+        example = Example(batch=3, seed=seed, spread=1.0)
+        layer = example.layer()
+        y = torch.linspace(-30, 30, 3, dtype=torch.float64)[:, None].expand(3, M)
+        z = layer.log_normaliser(y)
+        assert z.max() <= 1e-12
+        assert z[[0, 2]].abs().max() < 1e-8
+        assert z[1].max() < -1e-3
+
+
+# ---- sampling
+
+DRAWS = 20_000
+WITHIN = 4.5
+"""Standard errors allowed. Chance exceeds them once in 147,000 comparisons; each test below makes fewer than 15, so
+that it fails by chance in fewer than 1 of 9,800 runs (the seeds are fixed: it either always passes or never)."""
+
+
+def close_in_mean(first: Tensor, second: Tensor | float, standard_error: Tensor) -> None:
+    assert ((first - second).abs() < WITHIN * standard_error).all(), (first, second, standard_error)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[ChildrenGivenParents, Tensor]:
+    """A layer for one image, and draws `[DRAWS, M, 7]` from it."""
+    torch.manual_seed(1)
+    layer = Example(batch=1).layer()
+    return layer, layer.sample(torch.Size([DRAWS]))[:, 0]
+
+
+def test_samples_weighted_by_the_density_count_what_they_cover(drawn: tuple[ChildrenGivenParents, Tensor]) -> None:
+    """E_sample[r(x) / p(x)] = 1 for any normalised density r: holds only where samples come from exactly that p.
+
+    p is log_prob with every parent's term divided by its normaliser; r is a density around the draws of another layer.
+    """
+    layer, value = drawn
+    log_p = (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).logsumexp(-1)  # (DRAWS, M)
+    y, A = value[..., 0], value[..., 1:]
+    # r: each child's own logistic and a narrow Gaussian at its first vote, inside of what p covers
+    log_r = torch.distributions.Normal(0.0, 1.0).log_prob(y - 1.0)
+    t = y.sigmoid()
+    precision = t / layer.c[:, 1] ** 2 + (1 - t) / OFF_SD**2
+    centre = (t / layer.c[:, 1] ** 2)[..., None] * layer.votes[0, :, 1] + ((1 - t) / OFF_SD**2)[
+        ..., None
+    ] * layer.inactive_pose
+    log_r = log_r + torch.distributions.Normal(centre / precision[..., None], precision[..., None].rsqrt()).log_prob(
+        A
+    ).sum(-1)
+    ratio = (log_r - log_p).exp()
+    close_in_mean(ratio.mean(0), 1.0, ratio.std(0) / DRAWS**0.5)
+
+
+def test_presences_of_samples_are_those_of_their_parents(drawn: tuple[ChildrenGivenParents, Tensor]) -> None:
+    """P(y_j > 0) = sum_i pi_ij sigmoid(gamma_ij), at any temperature."""
+    layer, value = drawn
+    expected = (layer.log_pi[0].exp() * layer.gamma.sigmoid()).sum(-1)
+    share = (value[..., 0] > 0).double().mean(0)
+    close_in_mean(share, expected, (expected * (1 - expected) / DRAWS).sqrt())
+
+
+def test_the_routing_of_samples_averages_to_the_affinities(drawn: tuple[ChildrenGivenParents, Tensor]) -> None:
+    """E[p(s_j = i | child j)] over children drawn from the normalised model is pi_ij: log_prob and sample agree."""
+    layer, value = drawn
+    posterior = (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).softmax(-1)
+    close_in_mean(posterior.mean(0), layer.log_pi[0].exp(), posterior.std(0) / DRAWS**0.5)
+
+
+def test_samples_in_any_place_are_alike_and_have_the_moments_of_the_mixture() -> None:
+    """Every child's share of present ones and mean pose are those of the mixture over places and parents."""
+    torch.manual_seed(3)
+    example = Example(batch=1)
+    layer = example.layer(slots="any")
+    value = layer.sample(torch.Size([DRAWS]))[:, 0]
+    assert layer.log_prob(value).isfinite().all()
+    mixture = torch.from_numpy(example.pi(0)) / M  # (M places, 1 + N)
+    present = (mixture * layer.gamma.sigmoid()).sum()
+    share = (value[..., 0] > 0).double().mean(0)
+    close_in_mean(share, present, (present * (1 - present) / DRAWS).sqrt().expand(M))
+    # Where presences are nearly certain, poses are at the votes.
+    example.gamma[:] = 40.0
+    A = example.layer(slots="any").sample(torch.Size([DRAWS]))[:, 0, :, 1:]
+    mean = (mixture[..., None] * layer.votes[0]).sum((0, 1))
+    close_in_mean(A.mean(0), mean.expand(M, 6), A.std(0) / DRAWS**0.5)
+
+
+def test_present_and_absent_samples_stand_where_they_should() -> None:
+    """With one possible parent and presences near 0 or 1: poses around the vote with sd c, or the inactive pose."""
+    torch.manual_seed(2)
+    example = Example(batch=1)
+    example.y0[:] = torch.tensor([40.0, -2000.0])
+    example.log_rho[:, 0] = -2000.0
+    for gamma, centre, sd in (
+        (40.0, torch.from_numpy(np.stack([example.vote(0, 1, j) for j in range(M)])), example.c[:, 1]),
+        (-40.0, example.off_pose, torch.full((M,), OFF_SD, dtype=torch.float64)),
+    ):
+        example.gamma[:] = gamma
+        A = example.layer().sample(torch.Size([DRAWS]))[:, 0, :, 1:]
+        pooled = ((A - centre) / sd[:, None]).transpose(0, 1).flatten(1)  # (M, DRAWS * 6), standard normal
+        count = pooled.shape[1]
+        close_in_mean(pooled.mean(1), 0.0, torch.tensor(count**-0.5))
+        close_in_mean(pooled.std(1), 1.0, torch.tensor((2 * count) ** -0.5))
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+def test_samples_come_in_the_shape_asked_for_and_can_be_scored(slots: Slots) -> None:
+    layer = Example(batch=2).layer(slots=slots)
+    assert layer.sample().shape == (2, M, 7)
+    several = layer.sample(torch.Size([4, 5]))
+    assert several.shape == (4, 5, 2, M, 7)
+    assert layer.log_prob(several).shape == (4, 5, 2)
+    expanded = Example(batch=1).layer(slots=slots).expand(torch.Size([6]))
+    assert expanded.slots == slots
+    assert expanded.sample().shape == (6, M, 7)
+
+
+# ---- gradients
+
+
+def test_scaling_a_gradient_leaves_the_value() -> None:
+    x = torch.tensor([1.0, 1e8, -1e-8], requires_grad=True)
+    scaled = scale_gradient(x, 0.25)
+    assert torch.equal(scaled, x)
+    scaled.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.25] * 3
+
+
+def test_coupling_scales_the_gradient_into_the_value_and_nothing_else() -> None:
+    example = Example()
+    example.value.requires_grad_()
+    example.c.requires_grad_()
+    full = torch.autograd.grad(example.layer().log_prob(example.value).sum(), [example.value, example.c])
+    half = torch.autograd.grad(example.layer(0.5).log_prob(example.value).sum(), [example.value, example.c])
+    torch.testing.assert_close(half[0], full[0] * 0.5)
+    torch.testing.assert_close(half[1], full[1])
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+@pytest.mark.parametrize("name", ["y0", "A0", "log_rho", "gamma", "M", "c", "value"])
+def test_gradients_agree_with_finite_differences(name: str, slots: Slots) -> None:
+    example = Example()
+    before = getattr(example, name).clone().requires_grad_()
+
+    def log_prob(value: Tensor) -> Tensor:
+        setattr(example, name, value)
+        return example.layer(slots=slots).log_prob(example.value)
+
+    assert torch.autograd.gradcheck(log_prob, (before,), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_turning_the_parents_turns_every_vote_but_the_dummys() -> None:
+    example = Example()
+    turn = poses.rotation(torch.tensor(37.0, dtype=torch.float64))
+    before = votes(example.A0, example.M, example.dummy)
+    turned = poses.to_offset(poses.compose(turn, poses.to_matrix(example.A0)))
+    after = votes(turned, example.M, example.dummy)
+    expected = poses.to_offset(poses.compose(turn, poses.to_matrix(before[..., 1:, :])))
+    torch.testing.assert_close(after[..., 1:, :], expected)
+    torch.testing.assert_close(after[..., 0, :], before[..., 0, :])

@@ -1,0 +1,176 @@
+"""Planted affine copies are found with their maps; other shapes are not taken for copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small import FAILURES
+from torch import Tensor
+
+from pipeline.data.datasets import Dataset
+from pipeline.layers import poses
+from pipeline.systems.generative.evaluation.templates import (
+    CANVAS,
+    MOST_STRETCH,
+    align,
+    align_all,
+    copies,
+    drawn,
+    likeness,
+    on_canvas,
+    strokes,
+    template_copies,
+)
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+CPU = torch.device("cpu")
+SIZE = 24
+SETTINGS = FAILURES.model_copy(update={"starts": 12, "steps": 60})
+
+
+def grid() -> tuple[Tensor, Tensor]:
+    ticks = (torch.arange(SIZE) * 2 + 1) / SIZE - 1
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    return x, y
+
+
+def hook() -> Tensor:
+    """A shape without any symmetry."""
+    x, y = grid()
+    stem = torch.exp(-((x / 0.1) ** 2)) * torch.exp(-((y / 0.45) ** 4))
+    arm = torch.exp(-(((y + 0.35) / 0.1) ** 2)) * torch.exp(-(((x - 0.2) / 0.25) ** 4))
+    return torch.maximum(stem, arm)
+
+
+def blob() -> Tensor:
+    x, y = grid()
+    return torch.exp(-((x**2 + y**2) / 0.12))
+
+
+def two_dots() -> Tensor:
+    x, y = grid()
+    return torch.exp(-(((x.abs() - 0.5) ** 2 + y**2) / 0.02))
+
+
+def planted(matrix: Tensor) -> Tensor:
+    """The hook moved by `matrix`, in a frame as large as the hook's."""
+    whole = on_canvas(hook()[None], matrix[None])[0]
+    rim = SIZE * (CANVAS - 1) // 2
+    return whole[rim:-rim, rim:-rim]
+
+
+TURN = poses.rotation(torch.tensor(70.0))
+MAPS = {
+    "turned": TURN,
+    "stretched": torch.tensor([[1.3, 0.3, 0.1], [0.0, 0.7, -0.05]]),
+    "mirrored": poses.compose(TURN, torch.tensor([[-1.0, 0, 0], [0, 1, 0]])),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_planted_affine_copy_is_recovered(name: str) -> None:
+    matrix = MAPS[name]
+    found = align(planted(matrix)[None], hook()[None], starts=12, steps=60)
+    assert found.correlation[0] > 0.97
+    assert (found.maps[0] - matrix).abs().max() < 0.06
+
+
+def test_shapes_that_are_no_copies_stay_apart() -> None:
+    pictures = torch.stack([hook(), blob(), two_dots()])
+    _, found = align_all(pictures, starts=12, steps=60)
+    assert found.correlation.max() < 0.85
+
+
+def test_a_map_stretches_no_more_than_it_may() -> None:
+    x, y = grid()
+    thin = torch.exp(-((x / 0.06) ** 2) - (y / 0.8) ** 4)
+    found = align(thin[None], blob()[None], starts=6, steps=40)
+    values = torch.linalg.svdvals(found.maps[0, :, :2])
+    assert values.max() <= MOST_STRETCH + 1e-4
+    assert values.min() >= 1 / MOST_STRETCH - 1e-4
+
+
+def test_refinement_only_gains() -> None:
+    pictures = torch.stack([hook(), blob(), two_dots()])
+    rough, fine = (align_all(pictures, starts=4, steps=steps)[1].correlation for steps in (0, 30))
+    assert (fine >= rough).all()
+    assert (fine > rough + 0.01).any()
+
+
+def test_shares_count_pairs_and_pictures_that_have_a_copy() -> None:
+    """Two hooks are copies of each other; the dots are nobody's."""
+    share, pairs, found = copies(torch.stack([hook(), two_dots(), planted(MAPS["mirrored"])]), SETTINGS)
+    assert pairs.T.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert found.correlation.argmax() == 1
+    assert share == {"pairs": pytest.approx(1 / 3), "copied": pytest.approx(2 / 3)}
+    assert copies(hook()[None], SETTINGS)[0] == {"pairs": 0.0, "copied": 0.0}
+
+
+STILL = torch.eye(2, 3)[None]
+
+
+def test_likeness_is_numpys_correlation_over_both_frames() -> None:
+    first, second = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    theirs = np.corrcoef(first.flatten().numpy(), second.flatten().numpy())[0, 1]
+    assert likeness(first, second, STILL).item() == pytest.approx(theirs, abs=1e-4)
+    # Moved by half a frame, three columns of each face black outside the other.
+    aside = torch.tensor([[[1.0, 0, 1], [0, 1, 0]]])
+    black = np.zeros((6, 3))
+    pair = np.hstack([first[0].numpy(), black]), np.hstack([black, second[0].numpy()])
+    theirs = np.corrcoef(*(each.ravel() for each in pair))[0, 1]
+    assert likeness(first, second, aside).item() == pytest.approx(theirs, abs=1e-4)
+
+
+def test_frames_alone_make_no_likeness() -> None:
+    """A square of noise and a smooth shape share a frame and nothing else, however dark it is around them."""
+    noise = 0.3 + 0.1 * torch.rand(1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+    assert align(hook()[None], noise, starts=6, steps=40).correlation.item() < 0.6
+    assert likeness(hook()[None], torch.full((1, SIZE, SIZE), 0.3), STILL).item() == pytest.approx(0, abs=1e-3)
+
+
+def test_on_the_canvas_a_picture_keeps_its_pixels() -> None:
+    whole = on_canvas(hook()[None])[0]
+    rim = SIZE // 2
+    torch.testing.assert_close(whole[rim:-rim, rim:-rim], hook(), atol=1e-5, rtol=0)
+    assert whole[:rim].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_fewer_than_two_templates_in_use_make_no_pair(capsules: GenerativeModel, dataset: Dataset, kept: int) -> None:
+    with torch.no_grad():
+        capsules.template_weights += 0.1
+        capsules.template_weights[kept:, 1] = -1.0
+    numbers, arrays = template_copies(capsules, dataset.images, SETTINGS, CPU)
+    assert (numbers["drawn"], numbers["pairs"], numbers["copied"]) == (kept, 0, 0)
+    assert arrays["correlation"].shape == (kept, kept)
+    assert len(arrays["pair_first"]) == 0
+
+
+def test_strokes_are_windows_around_ink() -> None:
+    images = np.zeros((5, 1, 20, 20), np.uint8)
+    for index in range(5):
+        images[index, 0, 2 + 3 * index, 17 - 2 * index] = 255
+    windows = strokes(images, 4, 5, 0.25, seed=1)  # a quarter of the side: pixel for pixel
+    assert windows.shape == (4, 5, 5)
+    np.testing.assert_allclose(windows[:, 2, 2], 1, atol=1e-5)
+    np.testing.assert_allclose(windows.sum((1, 2)), 1, atol=1e-4)
+
+
+def test_templates_not_in_use_are_left_out_and_the_rest_compared(capsules: GenerativeModel, dataset: Dataset) -> None:
+    with torch.no_grad():
+        capsules.template_weights += 0.1
+        capsules.template_weights[1, 1] = -1.0  # transparent
+    pictures, parts = drawn(capsules, dataset.images, CPU)
+    assert parts.tolist() == [0, 2, 3]
+    numbers, arrays = template_copies(capsules, dataset.images, SETTINGS, CPU)
+    assert numbers["drawn"] == 3
+    assert {"pairs", "copied", "strokes_pairs", "strokes_copied"} < set(numbers)
+    assert arrays["correlation"].shape == (3, 3)
+    np.testing.assert_array_equal(arrays["correlation"], arrays["correlation"].T)
+    assert arrays["pair_parts"].shape == (1, 2), "no part is shown twice"
+    side = CANVAS * pictures.shape[-1]
+    assert arrays["pair_first"].shape == arrays["pair_aligned"].shape == (1, side, side)
+    first, second = ([0, 2, 3].index(part) for part in arrays["pair_parts"][0])
+    assert arrays["pair_correlation"][0] == arrays["correlation"][first, second]
+    assert arrays["pair_correlation"][0] == np.triu(arrays["correlation"], 1).max()

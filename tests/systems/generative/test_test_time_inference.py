@@ -1,0 +1,79 @@
+"""What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
+
+import numpy as np
+import pytest
+import torch
+from small import ENGINES, EVALUATE, SIZE, small_params
+
+from pipeline.data.datasets import Dataset
+from pipeline.probes.features import features
+from pipeline.probes.generalisation import clean_probe
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.settings import OptimiseParams
+from pipeline.systems.generative.studies.test_time_inference import EXAMPLE_ANGLES, example_gains, optimisation_gains
+
+CPU = torch.device("cpu")
+STUDY = OptimiseParams.model_validate(
+    small_params()["optimise"]["capsules"] | {"angles": [0.0, 180.0], "images": 10, "refit_images": 20}
+)
+ONE = STUDY.model_copy(update={"engines": {"adam": STUDY.engines["adam"]}, "chosen": "adam"})
+
+
+def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, dataset: Dataset) -> None:
+    gains = optimisation_gains(capsules, dataset, STUDY, EVALUATE, CPU)
+    table = gains.by_angle.set_index(["engine", "angle"])
+    assert table.index.tolist() == [(engine, angle) for angle in (0.0, 180.0) for engine in ENGINES]
+    assert (table["bound_after"] >= table["bound_before"]).all()
+    assert (table["images"] == 10).all()
+    assert (table["evaluations"] > 0).all()
+    accuracies = table[["accuracy_before", "accuracy_after"]]
+    assert accuracies.apply(lambda column: column.between(0, 1)).all(axis=None)
+    # Every engine starts where the encoder ends.
+    for _, of_angle in table.groupby(level="angle"):
+        assert of_angle["bound_before"].nunique() == of_angle["accuracy_before"].nunique() == 1
+    refit = table["refit_accuracy_after"]
+    assert refit["gauss-newton"].between(0, 1).all()
+    assert refit[["l-bfgs", "adam"]].isna().all()
+    curve = gains.curve
+    assert set(curve.columns) == {"engine", "angle", "round", "evaluations", "seconds", "bound", "pixel_error"}
+    assert curve[(curve["engine"] == "adam") & (curve["angle"] == 180.0)]["round"].tolist() == [0, 1, 2, 3]
+    # Upright images give the accuracy of the clean probe on the same first images, before anything is optimised.
+    images, labels = dataset.part("test")
+    probe = clean_probe(capsules, dataset, "t0", EVALUATE, CPU)
+    expected = probe.accuracy(features(capsules, images[:10], CPU)["t0"], labels[:10])
+    assert table["accuracy_before"][("adam", 0.0)] == pytest.approx(expected)
+
+
+def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:
+    study = ONE.model_copy(update={"images": 1000, "angles": [90.0]})
+    assert optimisation_gains(capsules, dataset, study, EVALUATE, CPU).by_angle["images"].tolist() == [25]
+
+
+def test_the_seed_gives_the_same_gains(capsules: GenerativeModel, dataset: Dataset) -> None:
+    first, again, other = (
+        optimisation_gains(capsules, dataset, ONE.model_copy(update={"seed": seed}), EVALUATE, CPU)
+        for seed in (0, 0, 1)
+    )
+    assert first.by_angle.drop(columns="seconds").equals(again.by_angle.drop(columns="seconds"))
+    assert first.curve.drop(columns="seconds").equals(again.curve.drop(columns="seconds"))
+    assert not first.by_angle["bound_after"].equals(other.by_angle["bound_after"])
+
+
+def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:
+    found = example_gains(capsules, dataset, STUDY, CPU, digit=2)
+    count = len(EXAMPLE_ANGLES)
+    assert {name: array.shape for name, array in found.items()} == {
+        "angles": (count,),
+        "images": (count, SIZE, SIZE),
+        "before": (count, SIZE, SIZE),
+        "after": (count, SIZE, SIZE),
+        "arrangements_before": (count, SIZE, SIZE, 3),
+        "arrangements_after": (count, SIZE, SIZE, 3),
+    }
+    assert all(array.dtype == np.float32 for array in found.values())
+    assert all(0 <= found[name].min() <= found[name].max() <= 1 for name in found if name != "angles")
+    assert found["angles"][0] == 0
+    images, labels = dataset.part("test")
+    np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
+    error = {name: np.square(found["images"] - found[name]).sum() for name in ("before", "after")}
+    assert error["after"] < error["before"]

@@ -1,0 +1,342 @@
+"""EM routing against a loop written from the equations, its gradient against finite differences, and what must hold."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from em_loop import by_the_letter
+from torch import Tensor
+
+from pipeline.systems.matrix_capsules.model import em_routing
+from pipeline.systems.matrix_capsules.model.em_routing import Competition, Routing, Step, history, route
+from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep
+from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
+
+ACTIVATIONS = ("mdl", "mixing", "bayes")
+COMPETITIONS: tuple[Competition, ...] = ("all", "position")
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def some(height: int, kernel: int, c: int = 2, D: int = 3, P: int = 4, B: int = 2, seed: int = 0) -> Inputs:
+    """Capsules, transformations and betas, whose votes differ enough for every assignment to matter."""
+    torch.manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64)
+
+    active = torch.rand(B, height**2, c, dtype=torch.float64) * 0.9 + 0.05
+    return normal(B, height**2, c, P), active, 0.5 * normal(kernel**2, c, P, D, P), normal(D), normal(D) * 0.3 + 0.5
+
+
+def routing(
+    height: int, kernel: int, stride: int = 1, iterations: int = 3, competition: Competition = "all", **steps: object
+) -> Routing:
+    """With a lambda that makes activations matter."""
+    step = MStep(**{"variance_floor": 1e-2, "inverse_temperature": 0.3, **steps})  # type: ignore[arg-type]
+    return Routing(ReceptiveFields(height, kernel, stride), step, iterations, competition)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("competition", COMPETITIONS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("height", "kernel", "stride", "offsets"),
+    [(4, 3, 1, False), (6, 3, 2, False), (3, 3, 1, True)],
+    ids=["overlapping", "strided, an edge unseen", "class layer"],
+)
+def test_routing_does_what_the_equations_say(
+    height: int, kernel: int, stride: int, offsets: bool, activation: str, competition: Competition, iterations: int
+) -> None:
+    inputs = some(height, kernel)
+    how = routing(height, kernel, stride, iterations, competition, activation=activation)
+    if offsets:
+        how = replace(how, offsets=torch.randn(kernel**2, 4, dtype=torch.float64))
+    poses, activations = route(*inputs, how)
+    steps = history(*inputs, how)
+    for image in range(2):
+        expected, active, assignments = by_the_letter(
+            *(each[image].numpy() for each in inputs[:2]),
+            *(each.numpy() for each in inputs[2:]),
+            height=height,
+            kernel=kernel,
+            stride=stride,
+            iterations=iterations,
+            activation=activation,
+            competition=competition,
+            offsets=None if how.offsets is None else how.offsets.numpy(),
+            floor=1e-2,
+            damping=0.1,
+            inverse_temperature=0.3,
+            rate=0.95,
+        )
+        # Both add next to nothing to the mass that means are divided by, or do not.
+        np.testing.assert_allclose(poses[image], expected, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(activations[image], active, rtol=2e-5)
+        found = steps[-1].assignments[image]  # (p, D, N)
+        children = how.fields.children
+        for ((x, i), (p, d)), value in assignments[-1].items():
+            k = children[p].tolist().index(x)
+            assert found[p, d, k * 2 + i].item() == pytest.approx(value, rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("competition", COMPETITIONS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("height", "kernel", "stride", "iterations"), [(3, 2, 1, 3), (4, 3, 1, 1), (2, 2, 1, 2)])
+def test_gradients_flow_through_every_iteration(
+    height: int, kernel: int, stride: int, iterations: int, activation: str, competition: Competition
+) -> None:
+    inputs = [each.requires_grad_() for each in some(height, kernel, P=3, D=2, B=1)]
+    how = routing(height, kernel, stride, iterations, competition, activation=activation)
+    torch.autograd.gradcheck(lambda *each: route(*each, how), inputs, eps=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_a_few_images_at_a_time_give_what_all_at_once_give(images: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = routing(4, 3)
+
+    def found() -> list[Tensor]:
+        leaves = [each.requires_grad_() for each in some(4, 3, B=5)]
+        poses, activations = route(*leaves, how)
+        loss = poses.square().sum() + activations.square().sum()
+        return [poses, activations, *torch.autograd.grad(loss, leaves)]
+
+    whole = found()
+    bytes_of_votes = 4 * 9 * 2 * 3 * 8 * 8
+    monkeypatch.setitem(em_routing._BYTES_AT_ONCE, "cpu", images * bytes_of_votes)
+    assert em_routing.images_at_once(*some(4, 3)[::2][:2], how) == images
+    for one, other in zip(found(), whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("height", "kernel", "stride"), [(5, 3, 1), (6, 3, 2), (3, 3, 1)])
+def test_a_child_divides_itself_among_all_its_parents(height: int, kernel: int, stride: int, activation: str) -> None:
+    """Of every position; a child that no parent sees, at an edge, gives nothing."""
+    how = routing(height, kernel, stride, activation=activation)
+    for step in history(*some(height, kernel), how):
+        R = step.assignments
+        assert R.min() >= 0
+        totals = how.fields.sum(R.sum(2).unflatten(2, (kernel**2, 2)))  # (B, X, c)
+        seen = how.fields.counts > 0
+        torch.testing.assert_close(totals[:, seen], torch.ones_like(totals[:, seen]))
+        assert (totals[:, ~seen] == 0).all()
+    assert seen.all() == (stride == 1)
+
+
+def test_where_positions_do_not_compete_a_child_gives_itself_whole_to_each() -> None:
+    """The known fault: one more for every position that sees it."""
+    how = routing(4, 3, competition="position")
+    R = history(*some(4, 3), how)[-1].assignments
+    torch.testing.assert_close(R.sum(2), torch.ones_like(R.sum(2)))
+    totals = how.fields.sum(R.sum(2).unflatten(2, (9, 2)))[0, :, 0]
+    torch.testing.assert_close(totals, how.fields.counts.double())
+    assert how.fields.counts.max() == 4
+
+
+def votes_of(inputs: Inputs, how: Routing) -> Tensor:
+    """`[B, p, D, N, P]`."""
+    patches = how.fields.gather(inputs[0])
+    votes = torch.einsum("bpkci,kcidj->bpdkcj", patches, inputs[2])
+    return votes.flatten(3, 4)
+
+
+def free_energy(step: Step, shares: Tensor, votes: Tensor, active: Tensor) -> Tensor:
+    """Energies minus entropies of each image: sum over i, j of a_i R_ij (ln R_ij - ln share_j - ln N(V_ij))."""
+    parents = step.parents
+    variance = (-0.5 / parents.quadratic).unsqueeze(-2)
+    densities = torch.distributions.Normal(parents.poses.unsqueeze(-2), variance.sqrt()).log_prob(votes).sum(-1)
+    each = step.assignments * (step.assignments.clamp_min(1e-300).log() - shares.log().unsqueeze(-1) - densities)
+    return (active.unsqueeze(2) * each).sum((1, 2, 3))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_free_energy_never_rises_over_iterations(seed: int) -> None:
+    """With shares as activations this is EM for a mixture of Gaussians; without damping or a floor, to the letter."""
+    inputs = some(4, 3, seed=seed)
+    how = routing(4, 3, iterations=12, activation="mixing", damping=0.0, variance_floor=1e-12)
+    votes, active = votes_of(inputs, how), how.fields.gather(inputs[1]).flatten(2)
+    steps = history(*inputs, how)
+    energies = torch.stack([free_energy(step, step.parents.activations, votes, active) for step in steps])
+    assert (energies.diff(dim=0) < 1e-5).all()
+    assert (energies[0] - energies[-1] > 1).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_description_lengths_each_half_of_an_iteration_lowers_the_free_energy(seed: int) -> None:
+    """Activations held, that is: the E-step weighs densities with those of the M-step before."""
+    inputs = some(4, 3, seed=seed)
+    how = routing(4, 3, iterations=8, damping=0.0, variance_floor=1e-12)
+    votes, active = votes_of(inputs, how), how.fields.gather(inputs[1]).flatten(2)
+    for before, after in itertools.pairwise(history(*inputs, how)):
+        shares = before.parents.activations
+        first = free_energy(before, shares, votes, active)
+        assigned = free_energy(Step(after.assignments, before.moments, before.parents), shares, votes, active)
+        fitted = free_energy(after, shares, votes, active)
+        assert (assigned - first < 1e-6).all()
+        assert (fitted - assigned < 1e-6).all()
+        assert (first - fitted > 0).any()
+
+
+def turned(inputs: Inputs, T: Tensor) -> Inputs:
+    """All poses, read as matrices, seen by another viewer: T times the pose."""
+    poses = (T @ inputs[0].unflatten(-1, (2, 2))).flatten(-2)
+    return poses, *inputs[1:]
+
+
+def matrices(c: int = 2, D: int = 3, k: int = 9, seed: int = 1) -> Tensor:
+    """Transformations of 2x2 poses by matrices from the right, `[k, c, 4, D, 4]`."""
+    W = torch.randn(k, c, 2, D, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    rows = torch.eye(2, dtype=torch.float64)
+    return torch.einsum("rs,kcidj->kcridsj", rows, W).flatten(5, 6).flatten(2, 3)
+
+
+def given_matrices(height: int) -> Inputs:
+    poses, active, _, beta_a, beta_u = some(height, 3)
+    return poses, active, matrices(), beta_a, beta_u
+
+
+@pytest.mark.parametrize("activation", ["mdl", "mixing"])
+@pytest.mark.parametrize(
+    "T", [[[0, 1], [1, 0]], [[0, -1], [1, 0]], [[-1, 0], [0, 1]]], ids=["swap", "quarter", "mirror"]
+)
+def test_another_view_of_the_children_is_that_view_of_the_parents(T: list[list[int]], activation: str) -> None:
+    """Where a view keeps the axes that variances lie along: exactly, over all iterations; activations stay."""
+    how, inputs, view = routing(5, 3, activation=activation), given_matrices(5), torch.tensor(T, dtype=torch.float64)
+    poses, activations = route(*inputs, how)
+    seen, active = route(*turned(inputs, view), how)
+    torch.testing.assert_close(seen, (view @ poses.unflatten(-1, (2, 2))).flatten(-2))
+    torch.testing.assert_close(active, activations)
+
+
+def test_any_view_turns_poses_along_where_assignments_are_even() -> None:
+    """Means are linear in votes; variances along axes are not, so that later assignments may differ."""
+    inputs, angle = given_matrices(5), torch.tensor(0.4, dtype=torch.float64)
+    view = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
+    once, thrice = routing(5, 3, iterations=1), routing(5, 3, iterations=3)
+    for how, alike in ((once, True), (thrice, False)):
+        expected = (view @ route(*inputs, how)[0].unflatten(-1, (2, 2))).flatten(-2)
+        found = route(*turned(inputs, view), how)[0]
+        assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9) == alike
+
+
+def test_any_view_of_agreeing_parts_turns_the_whole_along() -> None:
+    """Votes that agree exactly for one parent stay in agreement from everywhere: the equivariance that routing is for.
+
+    Children see a whole of pose S as M_i = S inv(W_i); the other parent gets votes that agree on nothing.
+    """
+    generator = torch.Generator().manual_seed(3)
+    W = torch.randn(9, 1, 2, 2, 2, dtype=torch.float64, generator=generator)  # (k, c, i, D, j)
+    S = torch.tensor([[1.0, 0.3], [-0.2, 0.8]], dtype=torch.float64)
+    poses = (S @ torch.linalg.inv(W[:, 0, :, 0])).flatten(-2)[None, :, None]  # (1, 9, 1, 4)
+    full = torch.einsum("rs,kcidj->kcridsj", torch.eye(2, dtype=torch.float64), W).flatten(5, 6).flatten(2, 3)
+    inputs = (poses, torch.ones(1, 9, 1, dtype=torch.float64), full, torch.zeros(2).double(), torch.zeros(2).double())
+    how = routing(3, 3, variance_floor=1e-4)
+    for angle in torch.linspace(0, 2 * math.pi, 7, dtype=torch.float64):
+        view = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
+        found, active = route(*turned(inputs, view), how)
+        torch.testing.assert_close(found[0, 0, 0].view(2, 2), view @ S, rtol=1e-5, atol=1e-5)
+        assert active[0, 0, 0] > 0.9
+        assert active[0, 0, 1] < 0.51  # nobody's: neither costs nor savings
+        assert history(*turned(inputs, view), how)[-1].assignments[0, 0, 0].min() > 0.99
+
+
+def test_a_vote_that_nobody_explains_costs_beta_u() -> None:
+    """Equation 2 by hand: two children that agree to within 0.2, one parent, lambda 1."""
+    poses = torch.tensor([[[[0.9]], [[1.3]], [[9.0]], [[9.0]]]], dtype=torch.float64)
+    active = torch.tensor([[[1.0], [0.5], [0.0], [0.0]]], dtype=torch.float64)
+    step = MStep(variance_floor=1e-12, inverse_temperature=1.0, inverse_temperature_rate=0.0)
+    how = Routing(ReceptiveFields(2, 2, 1), step, 1)
+    beta_a, beta_u = torch.tensor([0.7], dtype=torch.float64), torch.tensor([0.4], dtype=torch.float64)
+    mean, activation = route(poses, active, torch.ones(4, 1, 1, 1, 1, dtype=torch.float64), beta_a, beta_u, how)
+    assert mean.item() == pytest.approx((0.9 + 0.5 * 1.3) / 1.5)
+    variance = ((0.9 - mean.item()) ** 2 + 0.5 * (1.3 - mean.item()) ** 2) / 1.5
+    logit = 0.7 - 1.5 * (0.4 + math.log(math.sqrt(variance)))
+    assert activation.item() == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-5)
+
+
+def test_posteriors_of_variational_bayes_by_sampling() -> None:
+    """The E-step's coefficients are the mean, over the posterior of shares, means and precisions, of log densities."""
+    torch.manual_seed(0)
+    votes, weights = torch.randn(30, 3, dtype=torch.float64) * 0.5 + 1, torch.rand(2, 30, dtype=torch.float64)
+    moments = Moments(weights.sum(1)[None], (weights @ votes)[None], (weights @ votes.square())[None])
+    origin = torch.zeros(1, 2, 3).double()
+    found = MStep("bayes")(moments, None, torch.zeros(2).double(), torch.zeros(2).double(), 0, origin)
+    n = 200_000
+    mass = moments.mass[0]
+    kappa = 1 + mass
+    centre = moments.first[0] / kappa[:, None]
+    rate = 0.5 + 0.5 * (moments.second[0] - kappa[:, None] * centre**2)
+    precision = torch.distributions.Gamma((1 + mass / 2)[:, None].expand(2, 3), rate).sample((n,))
+    mean = centre + torch.randn(n, 2, 3, dtype=torch.float64) / (kappa[:, None] * precision).sqrt()
+    shares = torch.distributions.Dirichlet(1 + mass).sample((n,))
+    vote = torch.tensor([0.3, 1.5, -0.2], dtype=torch.float64)
+    densities = torch.distributions.Normal(mean, precision.rsqrt()).log_prob(vote).sum(-1) + shares.log()
+    expected, error = densities.mean(0), densities.std(0) / math.sqrt(n)
+    value = found.constant[0] + (found.linear[0] * vote + found.quadratic[0] * vote**2).sum(-1)
+    assert ((value - expected).abs() < 5 * error).all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_single_precision_is_enough_for_votes_that_agree_far_from_the_origin(activation: str) -> None:
+    """At the published floor: sds of 0.02 around poses of size 10, which routing is to find among others."""
+    torch.manual_seed(0)
+    close = 10 + 0.02 * torch.randn(1, 25, 2, 4, dtype=torch.float64)
+    close[:, ::3] += 0.3 * torch.randn(1, 9, 2, 4, dtype=torch.float64)
+    active = torch.rand(1, 25, 2, dtype=torch.float64)
+    same = torch.eye(4, dtype=torch.float64)[:, None].expand(9, 2, 4, 3, 4).contiguous()
+    same = same + 0.001 * torch.randn(3, 4, dtype=torch.float64)
+    inputs = (close, active, same, torch.zeros(3).double(), torch.zeros(3).double())
+    how = Routing(ReceptiveFields(5, 3, 1), MStep(activation, inverse_temperature=0.1), 3)  # type: ignore[arg-type]
+    for exact, found in zip(history(*inputs, how), history(*(each.float() for each in inputs), how), strict=True):
+        torch.testing.assert_close(found.assignments.double(), exact.assignments, rtol=0, atol=2e-3)
+        torch.testing.assert_close(found.parents.quadratic.double(), exact.parents.quadratic, rtol=2e-3, atol=1e-3)
+        torch.testing.assert_close(found.parents.poses.double(), exact.parents.poses, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found.parents.activations.double(), exact.parents.activations, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("mass", [0.0, 1e-9, 1e-7, 1e-3, 2.0])
+def test_a_parent_that_gets_next_to_nothing_has_moments_by_the_letter(mass: float) -> None:
+    """Sums over votes divided by the mass plus 1e-7; about the mean damped by the pose before."""
+    votes, weights = torch.tensor([0.5, 1.5, 3.0]).double(), mass * torch.tensor([0.2, 0.3, 0.5]).double()
+    moments = Moments(weights.sum().view(1, 1), *((weights * votes**n).sum().view(1, 1, 1) for n in (1, 2)))
+    before, nothing = torch.full((1, 1, 1), 0.8).double(), torch.zeros(1).double()
+    found = MStep(variance_floor=1e-3)(moments, before, nothing, nothing, 1, torch.zeros(1, 1, 1).double())
+    mean = 0.9 * (weights * votes).sum() / (mass + 1e-7) + 0.1 * 0.8
+    variance = 1e-3 + (weights * (votes - mean) ** 2).sum() / (mass + 1e-7)
+    assert found.poses.item() == pytest.approx(mean.item())
+    assert (-0.5 / found.quadratic).item() == pytest.approx(variance.item(), rel=1e-6)
+    assert all(each.isfinite().all() for each in vars(found).values())
+
+
+def test_layers_of_another_size_are_refused() -> None:
+    how = routing(4, 3)
+    with pytest.raises(ValueError, match="25 positions where receptive fields were made for 16"):
+        route(*some(5, 3), how)
+
+
+@pytest.mark.parametrize(("height", "kernel", "stride"), [(14, 3, 2), (6, 3, 1), (4, 4, 1), (5, 1, 2)])
+def test_receptive_fields_by_hand(height: int, kernel: int, stride: int) -> None:
+    fields = ReceptiveFields(height, kernel, stride)
+    seen = [0] * height**2
+    for p, (row, column) in enumerate(itertools.product(range(fields.side), repeat=2)):
+        places = [
+            (row * stride + r) * height + column * stride + c for r, c in itertools.product(range(kernel), repeat=2)
+        ]
+        assert fields.children[p].tolist() == places
+        for place in places:
+            seen[place] += 1
+    assert fields.counts.tolist() == seen
+    values = torch.randn(1, fields.side**2, kernel**2, 2)
+    summed = torch.zeros(1, height**2, 2)
+    largest = torch.full_like(summed, -torch.inf)
+    for p, k in itertools.product(*map(range, values.shape[1:3])):
+        place = fields.children[p, k]
+        summed[0, place] += values[0, p, k]
+        largest[0, place] = torch.maximum(largest[0, place], values[0, p, k])
+    torch.testing.assert_close(fields.sum(values), summed)
+    torch.testing.assert_close(fields.amax(values), largest)

@@ -1,0 +1,178 @@
+"""The network of document 004: its sizes, its layers, its losses; and the one it is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from small import SMALL_CNN, SMALL_MATRIX_CAPSULES
+
+from pipeline.errors import UserError
+from pipeline.layers.class_losses import spread_loss
+from pipeline.layers.images import standardise
+from pipeline.learning.replicas import count_parameters
+from pipeline.systems.cnn.model.cnn import CNN
+from pipeline.systems.cnn.settings import CNNModelParams
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
+
+
+def params(**changes: Any) -> MatrixCapsulesModelParams:
+    return MatrixCapsulesModelParams.model_validate({**SMALL_MATRIX_CAPSULES, **changes})
+
+
+def published(**changes: Any) -> MatrixCapsulesModelParams:
+    sizes = {
+        "views": 2, "channels": 32, "kernel": 5, "primary_types": 32, "types": [32, 32], "capsule_kernel": 3,
+        "capsule_strides": [2, 1], "pose_side": 4, "classes": 5,
+    }  # fmt: skip
+    return params(**{**sizes, **changes})
+
+
+def network(size: int = 10, **changes: Any) -> MatrixCapsules:
+    torch.manual_seed(0)
+    return MatrixCapsules(params(**changes), size)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "thousands"), [({}, 317), ({"channels": 64, "primary_types": 8, "types": [16, 16]}, 69)]
+)
+def test_networks_have_the_published_sizes(sizes: dict[str, Any], thousands: int) -> None:
+    """310 and 68 thousand parameters, the document says; layers of 14x14, 6x6 and 4x4 positions (Figure 1)."""
+    model = MatrixCapsules(published(**sizes), 32)
+    assert round(count_parameters(model) / 1000) == thousands
+    layers = model.capsules(torch.rand(1, 2, 32, 32))
+    assert [poses.shape[1] for poses, _ in layers] == [14 * 14, 6 * 6, 4 * 4, 1]
+    assert layers[-1][0].shape == (1, 1, 5, 16)
+
+
+def test_the_convolutional_network_has_the_published_size() -> None:
+    big = CNNModelParams(views=2, channels=[32, 64], kernel=5, hidden=1024, dropout=0.5, classes=5)
+    assert count_parameters(CNN(big, 32)) == pytest.approx(4.2e6, rel=0.02)
+
+
+def test_matrices_are_transformed_from_the_right_and_vectors_whole() -> None:
+    for pose, inner in (("matrix", 2), ("vector", 4)):
+        layer = network(pose=pose).routed[0]
+        assert isinstance(layer, RoutedCapsules)
+        assert layer.transformations.shape == (4, 2, inner, 2, inner)
+        child = torch.randn(4)
+        vote = torch.einsum("i,kcidj->kcdj", child, layer.full_transformations())
+        W = layer.transformations[1, 0, :, 1]
+        expected = (child.view(2, 2) @ W).flatten() if pose == "matrix" else child @ W
+        torch.testing.assert_close(vote[1, 0, 1], expected)
+
+
+def test_class_capsules_share_transformations_and_see_positions() -> None:
+    """Coordinates stand in the first two elements of the right-hand column, from the middle, in steps of the scale."""
+    model = network()
+    last = model.routed[-1]
+    assert isinstance(last, RoutedCapsules)
+    assert last.transformations.shape[0] == 1
+    below = (torch.zeros(1, 9, 2, 4), torch.ones(1, 9, 2))
+    votes = last.votes(below)[0, 0].unflatten(1, (3, 3, 2))  # (classes, row, column, types, P)
+    matrices = votes[1, :, :, 0].unflatten(-1, (2, 2))
+    along = torch.tensor([-0.1, 0.0, 0.1])
+    torch.testing.assert_close(matrices[..., 0, 1], along[:, None].expand(3, 3))
+    torch.testing.assert_close(matrices[..., 1, 1], along.expand(3, 3))
+    assert (matrices[..., :, 0] == 0).all()
+    without = network(coordinate_addition=False).routed[-1]
+    assert isinstance(without, RoutedCapsules)
+    assert (without.votes(below) == 0).all()
+
+
+def test_balanced_betas_leave_the_average_capsule_even_and_reward_what_is_assigned() -> None:
+    images = torch.rand(20, 1, 10, 10, generator=torch.Generator().manual_seed(0))
+    for saving in (8.0, None):
+        model = network(saving=saving)
+        model.begin_epoch(0, images)
+        below = model.primary(model.first(standardise(images)).relu())
+        for layer in model.routed:
+            assert isinstance(layer, RoutedCapsules)
+            last = layer.steps(below)[-1]
+            log_sd = (-0.5 * (-2 * last.parents.quadratic).log()).sum(-1)
+            each = 4 * layer.beta_u + log_sd  # nats, of a whole vote
+            even = (last.moments.mass * each).mean((0, 1)) - layer.beta_a
+            # Nearly: assignments were made with the betas before.
+            assert bool((each.mean((0, 1)) + 8).abs().max() < 0.5) == (saving is not None)
+            assert bool(even.mean().abs() < 1) == (saving is not None)
+            below = layer(below)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model = network()
+    model.begin_epoch(1, images)
+    torch.testing.assert_close(model.state_dict(), before)
+
+
+def test_the_margin_grows_with_the_epochs_and_is_full_in_validation() -> None:
+    model = network()
+    scores, labels = torch.rand(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
+    for epoch, margin in ((0.0, 0.2 + 0.7 / (1 + torch.e**4)), (0.8, 0.55), (100.0, 0.2 + 0.7 / (1 + torch.e**-10))):
+        found = model.losses(scores, labels, torch.tensor(epoch))
+        torch.testing.assert_close(found, spread_loss(scores, labels, margin))
+    validated = model.eval().losses(scores, labels, torch.tensor(0.0))
+    torch.testing.assert_close(validated, spread_loss(scores, labels, 0.9))
+
+
+@pytest.mark.parametrize("loss", ["spread", "margin", "cross-entropy"])
+@pytest.mark.parametrize("changes", [{}, {"pose": "vector"}, {"activation": "mixing"}, {"activation": "bayes"}])
+def test_every_parameter_gets_a_gradient(changes: dict[str, Any], loss: str) -> None:
+    model = network(loss=loss, weight_decay=0.0, **changes)
+    images, labels = torch.rand(8, 1, 10, 10), torch.arange(8) % 3
+    value, metrics = model(images, model.draw_noise((8,), torch.Generator(), "cpu"), torch.tensor(5.0), labels)
+    gradients = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
+    zero = {
+        name
+        for (name, _), gradient in zip(model.named_parameters(), gradients, strict=True)
+        if gradient is None or not gradient.abs().max() > 0
+    }
+    betas = {f"routed.{i}.{beta}" for i in range(2) for beta in ("beta_a", "beta_u")}
+    assert zero == (betas if changes.get("activation") == "mixing" else set())  # shares have no use for them
+    assert 0 <= metrics["accuracy"] <= 1
+
+
+def test_weight_decay_spares_biases_and_betas() -> None:
+    model = network(weight_decay=0.1)
+    matrices = [p for name, p in model.named_parameters() if "beta" not in name and "bias" not in name]
+    assert len(matrices) == 5
+    torch.testing.assert_close(model.penalty(), 0.05 * sum(p.square().sum() for p in matrices))
+
+
+def test_learning_a_batch_by_heart() -> None:
+    """Both networks: what they are told they can tell."""
+    torch.manual_seed(0)
+    images, labels = torch.rand(12, 1, 10, 10), torch.arange(12) % 3
+    wider = CNNModelParams.model_validate({**SMALL_CNN, "channels": [8, 8], "hidden": 32})
+    for model in (network(types=[4]), CNN(wider, 10)):
+        model.begin_epoch(0, images)
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(150):
+            loss, metrics = model(images, torch.ones(12, model.noise_size), torch.tensor(5.0), labels)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        assert metrics["accuracy"] > 0.9
+
+
+def test_dropout_is_in_training_alone_and_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    model = CNN(CNNModelParams.model_validate(SMALL_CNN), 10)
+    image = torch.rand(1, 1, 10, 10).expand(4000, -1, -1, -1)
+    noise = model.draw_noise((4000,), torch.Generator().manual_seed(1), "cpu")
+    assert noise.shape == (4000, 6)
+    dropped, whole = model.scores(image, noise), model.eval().scores(image, noise)
+    assert dropped.std(0).min() > 1e-3
+    torch.testing.assert_close(dropped.mean(0), whole[0], atol=0.02, rtol=0)
+    assert whole.std(0).max() < 1e-6
+
+
+def test_a_kernel_larger_than_its_layer_is_refused() -> None:
+    with pytest.raises(UserError, match="see more than 2x2"):
+        MatrixCapsules(params(), 2)
+    with pytest.raises(UserError, match="see more than the 4x4 below"):
+        MatrixCapsules(params(capsule_kernel=5), 10)
+
+
+def test_a_classifier_learns_from_labels_only() -> None:
+    with pytest.raises(ValueError, match="labels"):
+        network()(torch.rand(2, 1, 10, 10), torch.zeros(2, 0), torch.tensor(0.0))

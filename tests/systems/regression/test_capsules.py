@@ -1,0 +1,180 @@
+"""The closed forms of capsule regression against integrals, samples and SciPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import hyp1f1
+from torch import Tensor
+
+from pipeline.systems.regression.model.capsules import (
+    InterpolationTable,
+    interpolation,
+    posterior_means,
+    predict_probabilities,
+    subspace_start,
+)
+
+BETAS = torch.logspace(-6, 6, 61, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("s", [1, 1.5, 2, 5, 8.5, 20, 80])
+def test_interpolation_is_kummers_function(s: float) -> None:
+    """int_0^1 rho^s exp(rho b) drho = 1F1(s + 1; s + 2; b) / (s + 1), and Kummer's transformation."""
+    beta = BETAS.numpy()
+    for order, ours in zip((s, s + 1), interpolation(BETAS, s), strict=True):
+        expected = beta / (order + 1) * hyp1f1(1, order + 2, -beta)
+        np.testing.assert_allclose(ours.numpy(), expected, rtol=3e-14)
+
+
+@pytest.mark.parametrize("s", [1, 4.5, 40])
+def test_interpolation_keeps_within_the_bounds_rises_and_is_good_in_single_precision(s: float) -> None:
+    l0, l1 = interpolation(BETAS, s)
+    for order, value in ((s, l0), (s + 1, l1)):
+        assert (value >= BETAS / (BETAS + order + 1) * (1 - 1e-14)).all()  # equation 34
+        assert (value <= BETAS / (BETAS + order) * (1 + 1e-14)).all()
+        assert (value.diff() >= 0).all()
+    single = interpolation(BETAS.float(), s)
+    for ours, exact in zip(single, (l0, l1), strict=True):
+        torch.testing.assert_close(ours.double(), exact, rtol=2e-6, atol=0)
+
+
+def test_nothing_known_and_everything_known() -> None:
+    l0, l1 = interpolation(torch.tensor([0.0, 1e300], dtype=torch.float64), 3)
+    assert l0.tolist() == l1.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("s", [0.5, 0, 1.25, -2])
+def test_orders_that_no_model_has_are_refused(s: float) -> None:
+    with pytest.raises(ValueError, match="half the number of hidden variables"):
+        interpolation(BETAS, s)
+
+
+@pytest.mark.parametrize("s", [1, 1.5, 7, 80])
+def test_the_table_reads_what_the_recursions_give(s: float) -> None:
+    between = torch.logspace(-6, 6, 1009, dtype=torch.float64)
+    exact = interpolation(between, s)
+    for dtype, error in ((torch.float64, 1e-9), (torch.float32, 3e-7)):
+        for ours, expected in zip(InterpolationTable(s, dtype)(between.to(dtype)), exact, strict=True):
+            torch.testing.assert_close(ours.double(), expected, rtol=0, atol=error)
+
+
+def model(sizes: list[int], p: int = 3, n: int = 4, scale: float = 1.0, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, inputs and sizes of a random model."""
+    generator = torch.Generator().manual_seed(seed)
+    W = scale * torch.randn(len(sizes), max(sizes), p, generator=generator, dtype=torch.float64)
+    for j, size in enumerate(sizes):
+        W[j, size:] = 0
+    return W, torch.randn(n, p, generator=generator, dtype=torch.float64), torch.tensor(sizes)
+
+
+def sphere(D: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Directions `[q, D]` and weights `[q]` that integrate smooth functions over the circle or the sphere."""
+    angle = np.arange(120) * (2 * np.pi / 120)
+    if D == 2:
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1), np.full(120, 2 * np.pi / 120)
+    z, weight = np.polynomial.legendre.leggauss(60)
+    radius = np.sqrt(1 - z**2)
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    points = np.concatenate([(radius[:, None, None] * ring).reshape(-1, 2), np.repeat(z, 120)[:, None]], axis=1)
+    return points, np.repeat(weight, 120) * (2 * np.pi / 120)
+
+
+@pytest.mark.parametrize("sizes", [[1, 1], [1, 2], [1, 1, 1]])
+@pytest.mark.parametrize("scale", [0.4, 1.5])
+def test_probabilities_and_means_are_the_integrals(sizes: list[int], scale: float) -> None:
+    """Equations 10 and 11 by quadrature over all hidden variables, two or three: lengths times directions, on which
+    the shares of equation 3 depend alone.
+    """
+    W, X, counts = model(sizes, n=1, scale=scale)
+    places = [(j, a) for j, size in enumerate(sizes) for a in range(size)]
+    mean = np.array([float(W[place] @ X[0]) for place in places])
+    owner = np.array([j for j, _ in places])
+    directions, over = sphere(len(mean))
+    length, along = np.polynomial.legendre.leggauss(120)
+    far = np.linalg.norm(mean) + 9
+    length, along = far * (length + 1) / 2, along * far / 2
+    h = length[:, None, None] * directions  # (lengths, directions, D)
+    density = np.exp(-0.5 * ((h - mean) ** 2).sum(-1)) / (2 * np.pi) ** (len(mean) / 2)
+    weight = density * (along * length ** (len(mean) - 1))[:, None] * over
+    assert weight.sum() == pytest.approx(1, abs=1e-10)
+    P = predict_probabilities(W, X, counts)[0]
+    for j in range(len(sizes)):
+        share = weight * (directions[:, owner == j] ** 2).sum(-1)
+        assert P[j].item() == pytest.approx(share.sum(), abs=1e-9)
+        E = posterior_means(W, X, torch.tensor([j]), counts)[0]
+        for alpha, place in enumerate(places):
+            assert E[place].item() == pytest.approx((share * h[..., alpha]).sum() / share.sum(), abs=1e-8)
+
+
+@pytest.mark.parametrize("sizes", [[2, 2, 2], [3] * 10, [1, 4, 2]])
+@pytest.mark.parametrize("scale", [0.1, 0.7, 3.0])
+def test_probabilities_and_means_agree_with_samples(sizes: list[int], scale: float) -> None:
+    """400,000 samples; every number within five standard errors (one of the 500 here fails once in 3,500 seeds)."""
+    W, X, counts = model(sizes, p=4, n=2, scale=scale, seed=3)
+    generator = torch.Generator().manual_seed(1)
+    used = torch.arange(max(sizes)) < counts.unsqueeze(-1)  # (m, d)
+    P = predict_probabilities(W, X, counts)
+    for row, x in enumerate(X):
+        mean = W @ x
+        h = (mean + torch.randn(400_000, *mean.shape, generator=generator, dtype=torch.float64)) * used
+        lengths = h.square().sum(-1)
+        share = lengths / lengths.sum(-1, keepdim=True)  # (samples, m)
+        error = share.std(0) / math.sqrt(len(h))
+        assert ((share.mean(0) - P[row]).abs() < 5 * error).all()
+        for y in range(len(sizes)):
+            exact = posterior_means(W, X[row : row + 1], torch.tensor([y]), counts)[0]
+            # E[h | y] = E[h share] / E[share]; the ratio's standard error by the delta method.
+            weighted = h * share[:, y, None, None]
+            estimate = weighted.mean(0) / share[:, y].mean()
+            rest = weighted - estimate * share[:, y, None, None]
+            error = rest.std(0) / math.sqrt(len(h)) / share[:, y].mean()
+            assert ((estimate - exact).abs() <= 5 * error + 1e-12).all()
+
+
+def test_posterior_means_average_to_prior_means() -> None:
+    """sum_j P(y = j | x) E[h | x, y = j] = E[h | x], below equation 19."""
+    W, X, counts = model([2, 3, 1, 2], n=5)
+    P = predict_probabilities(W, X, counts)
+    torch.testing.assert_close(P.sum(-1), torch.ones(5, dtype=torch.float64))
+    means = [posterior_means(W, X, torch.full((5,), j), counts) * P[:, j, None, None] for j in range(4)]
+    torch.testing.assert_close(torch.stack(means).sum(0), (X @ W.flatten(0, 1).T).view(5, 4, 3))
+
+
+def test_posterior_means_are_the_slope_of_the_log_probability() -> None:
+    """Equation 51: E[h | x, y] = mu + d log P(y | x) / d mu."""
+    W, X, counts = model([2, 1, 3], n=1)
+    mu = (W @ X[0]).requires_grad_()
+    lengths = mu.square().sum(-1)
+    beta = lengths.sum() / 2
+    s = float(counts.sum()) / 2
+    rho, weight = np.polynomial.legendre.leggauss(60)
+    rho, weight = torch.from_numpy((rho + 1) / 2), torch.from_numpy(weight / 2)
+    l0 = beta * (weight * rho**s * ((rho - 1) * beta).exp()).sum()
+    P = l0 * lengths / lengths.sum() + (1 - l0) * counts / counts.sum()
+    for y in range(3):
+        (slope,) = torch.autograd.grad(P[y].log(), mu, retain_graph=True)
+        used = (torch.arange(3) < counts.unsqueeze(-1)).double()
+        expected = (mu + slope).detach() * used
+        torch.testing.assert_close(posterior_means(W, X, torch.tensor([y]), counts)[0], expected)
+
+
+def test_a_model_without_weights_knows_nothing() -> None:
+    W, X, counts = model([2, 3, 1], scale=0.0)
+    torch.testing.assert_close(predict_probabilities(W, X, counts), (counts / 6.0).double().expand(4, 3))
+
+
+def test_the_subspace_start_is_equation_28() -> None:
+    values = torch.tensor([4.0, 0.25, 9.0], dtype=torch.float64)
+    Q = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+    W = subspace_start(Q @ torch.diag(values) @ Q.T, 2)
+    for row, column in zip(W, (2, 0), strict=True):
+        expected = Q[:, column] / math.sqrt(2 * float(values[column]))
+        expected = expected * expected[expected.abs().argmax()].sign()
+        torch.testing.assert_close(row, expected)
+    with pytest.raises(ValueError, match="span 1 dimensions where a capsule of 2"):
+        subspace_start(torch.diag(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)), 2)

@@ -1,0 +1,249 @@
+"""EM against its equations written out, against gradients, and against itself in other forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import planted
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pipeline.systems.regression import expectation_maximisation as em
+from pipeline.systems.regression.model.architectures import Architecture, build_architecture
+from pipeline.systems.regression.model.capsules import (
+    class_probabilities,
+    interpolation,
+    posterior_means,
+    predict_probabilities,
+)
+from pipeline.systems.regression.model.expectation_maximisation import Problems
+
+DOUBLE = torch.float64
+DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
+
+
+def everyone(problems: Problems) -> Tensor:
+    return torch.arange(len(problems.architecture.capsules))
+
+
+def step(problems: Problems, W: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor]:
+    """New weights of all problems, and the log-likelihoods of the old."""
+    which = everyone(problems)
+    found = problems.passed(W, which, torch.full((len(W),), threshold, dtype=W.dtype), problems.examples)
+    return problems.update(found.moments, which), found.log_likelihood
+
+
+def naive_step(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor, threshold: float, ridge: float = 0.0) -> Tensor:
+    """Equations 22 and 26 for one problem, weights `[C, d, p]`, example by example."""
+    targets = []
+    for x, label in zip(X, y, strict=True):
+        P = predict_probabilities(W, x[None], sizes)[0]
+        rival = max(float(P[j]) for j in range(len(P)) if j != int(label))
+        if rival / float(P[label]) <= threshold:
+            targets.append(W @ x)
+        else:
+            targets.append(posterior_means(W, x[None], label[None], sizes)[0])
+    power = float(X.square().sum()) / X.shape[1]
+    gram = X.T @ X + ridge * power * torch.eye(X.shape[1], dtype=X.dtype)
+    return torch.einsum("ncd,np->cdp", torch.stack(targets), X) @ torch.linalg.inv(gram)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("sizes", [2, [1, 3, 2]])
+@pytest.mark.parametrize(("threshold", "ridge"), [(0.0, 0.0), (0.6, 0.0), (0.0, 0.05)])
+def test_a_step_is_the_equations_written_out_for_each_problem_by_itself(
+    data: tuple[Tensor, Tensor], decision: Any, sizes: Any, threshold: float, ridge: float
+) -> None:
+    X, y = data
+    arc = build_architecture(decision, sizes, 3)
+    problems = Problems(X, y, arc, ridge=ridge, dtype=DOUBLE)
+    W = problems.subspace_start() * 1.5
+    ours = problems.own_coordinates(step(problems, W, threshold)[0])
+    before = problems.own_coordinates(W)
+    for k, capsules in enumerate(arc.capsules):
+        seen = capsules[y] >= 0
+        expected = naive_step(before[k], X[seen], capsules[y][seen], arc.sizes[k], threshold, ridge)
+        torch.testing.assert_close(ours[k], expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_likelihood_and_errors_are_those_of_the_probabilities(data: tuple[Tensor, Tensor], decision: Any) -> None:
+    X, y = data
+    arc = build_architecture(decision, [2, 1, 2], 3)
+    problems = Problems(X, y, arc, dtype=DOUBLE)
+    W = problems.subspace_start()
+    found = problems.passed(W, everyone(problems), None, problems.sort(X[:40], y[:40]))
+    for k, capsules in enumerate(arc.capsules):
+        label = capsules[y[:40]]
+        P = predict_probabilities(problems.own_coordinates(W)[k], X[:40][label >= 0], arc.sizes[k])
+        own = P.gather(1, label[label >= 0, None])[:, 0]
+        assert found.log_likelihood[k].item() == pytest.approx(own.log().sum().item(), abs=1e-6)
+        assert found.errors[k].item() == int((P.argmax(1) != label[label >= 0]).sum())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    classes=st.integers(2, 4),
+    sizes=st.integers(1, 4),
+    p=st.integers(1, 6),
+    decision=st.sampled_from(DECISIONS),
+    scale=st.floats(0.05, 5),
+)
+def test_plain_em_never_lowers_the_likelihood(
+    seed: int, classes: int, sizes: int, p: int, decision: Any, scale: float
+) -> None:
+    X, y = planted(40, p, classes, noise=0.5, seed=seed)
+    problems = Problems(X, y, build_architecture(decision, sizes, classes), dtype=DOUBLE)
+    W = problems.random_start(scale, torch.Generator().manual_seed(seed))
+    last = torch.full((len(W),), -math.inf, dtype=DOUBLE)
+    for _ in range(12):
+        W, likelihood = step(problems, W)
+        assert (likelihood >= last - 1e-6).all()  # the table's error, summed over 40 examples
+        last = likelihood
+
+
+def test_a_fixed_point_with_a_ridge_is_a_stationary_point_of_the_penalised_likelihood() -> None:
+    """d/dW (L - penalty / 2 ||W||^2) = 0, by automatic differentiation of the exact probabilities."""
+    X, y = planted(60, 4, 3, noise=1.0)
+    ridge = 0.02
+    problems = Problems(X, y, build_architecture("multiclass", 2, 3), ridge=ridge, dtype=DOUBLE)
+    W = problems.subspace_start()
+    for _ in range(4000):
+        W, _ = step(problems, W)
+    own = problems.own_coordinates(W)[0].requires_grad_()
+    lengths = (X @ own.flatten(0, 1).T).unflatten(1, (3, 2)).square().sum(-1)
+    beta = lengths.sum(-1) / 2
+    rho = (torch.arange(4000, dtype=DOUBLE) + 0.5) / 4000  # the midpoint rule: error 1e-7 here
+    l0 = beta * (rho**3 * ((rho - 1) * beta.unsqueeze(-1)).exp()).mean(-1)
+    P = class_probabilities(lengths, torch.tensor([2.0, 2.0, 2.0], dtype=DOUBLE), l0)
+    penalty = ridge * float(X.square().sum()) / 4
+    objective = P.gather(1, y[:, None]).log().sum() - penalty / 2 * own.square().sum()
+    (slope,) = torch.autograd.grad(objective, own)
+    assert slope.abs().max() < 1e-3
+    assert (penalty * own).abs().max() > 0.1, "the penalty is no trifle here"
+
+
+def test_inputs_may_be_scaled_turned_and_sheared(data: tuple[Tensor, Tensor]) -> None:
+    """EM is equivariant under linear maps: from the same start the same probabilities come out."""
+    X, y = data
+    A = torch.randn(5, 5, generator=torch.Generator().manual_seed(5), dtype=DOUBLE) * 30
+    arc = build_architecture("all-vs-all", 2, 3)
+    plain, mapped = Problems(X, y, arc, dtype=DOUBLE), Problems(X @ A, y, arc, dtype=DOUBLE)
+    W = plain.subspace_start()
+    V = mapped.whitened(plain.own_coordinates(W) @ torch.linalg.inv(A).T)
+    for _ in range(5):
+        W, V = step(plain, W, 0.3)[0], step(mapped, V, 0.3)[0]
+    torch.testing.assert_close(mapped.own_coordinates(V) @ A.T, plain.own_coordinates(W), rtol=1e-6, atol=1e-8)
+
+
+def test_features_without_variety_change_nothing(data: tuple[Tensor, Tensor]) -> None:
+    """A copy of a feature and one of zeros: the same likelihood, and weights that ignore the zeros."""
+    X, y = data
+    more = torch.cat([X, X[:, :1], torch.zeros(len(X), 1, dtype=DOUBLE)], dim=1)
+    arc = build_architecture("multiclass", 2, 3)
+    plain, wide = Problems(X, y, arc, dtype=DOUBLE), Problems(more, y, arc, dtype=DOUBLE)
+    assert wide.whitener.shape == (7, 5)
+    W = wide.subspace_start()
+    V = plain.whitened(
+        wide.own_coordinates(W)[..., :5] + torch.nn.functional.pad(wide.own_coordinates(W)[..., 5:6], (0, 4))
+    )
+    torch.testing.assert_close(step(wide, W)[1], step(plain, V)[1])
+    assert wide.own_coordinates(W)[..., 6].abs().max() == 0
+
+
+def test_chunks_and_single_precision_change_little(
+    data: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = data
+    arc = build_architecture("one-vs-all", 2, 3)
+    whole = Problems(X, y, arc, dtype=DOUBLE)
+    W = whole.subspace_start()
+    expected = step(whole, W, 0.2)
+    monkeypatch.setattr(em, "CHUNK", 7)
+    monkeypatch.setattr(em, "BLOCK", 100)
+    chunked = step(Problems(X, y, arc, dtype=DOUBLE), W, 0.2)
+    torch.testing.assert_close(chunked, expected)
+    single = step(Problems(X, y, arc), W.float(), 0.2)
+    torch.testing.assert_close(single[0].double(), expected[0], rtol=1e-4, atol=1e-5)
+
+
+class Largest(TorchDispatchMode):
+    """The most elements of any tensor made meanwhile."""
+
+    most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.most = max(self.most, *sizes, 0)
+        return result
+
+
+def test_nothing_as_large_as_examples_times_classes_times_features_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = planted(3000, 20, 10)
+    monkeypatch.setattr(em, "CHUNK", 100)
+    monkeypatch.setattr(em, "BLOCK", 4000)
+    for decision in DECISIONS:
+        arc = build_architecture(decision, 2, 10)
+        problems = Problems(X, y, arc)
+        W = problems.subspace_start()
+        with Largest() as largest:
+            step(problems, W)
+        assert largest.most <= max(3000 * 20, W.numel()), decision
+
+
+def test_starts(data: tuple[Tensor, Tensor]) -> None:
+    X, y = data
+    arc = build_architecture("one-vs-all", [1, 2, 3], 3)
+    problems = Problems(X, y, arc, dtype=DOUBLE)
+    W = problems.own_coordinates(problems.subspace_start())
+    moment = X[y == 1].T @ X[y == 1] / 30
+    torch.testing.assert_close(W[1, 0, :2] @ moment @ W[1, 0, :2].T, torch.eye(2, dtype=DOUBLE) / 2)
+    assert W[1, 0, 2].abs().max() == 0
+    rest = X[y != 1].T @ X[y != 1] / 60
+    torch.testing.assert_close(W[1, 1] @ rest @ W[1, 1].T, torch.eye(3, dtype=DOUBLE) / 3)
+    noise = problems.own_coordinates(problems.random_start(0.1, torch.Generator().manual_seed(0)))
+    assert noise[0, 0, 0].std() == pytest.approx(0.1, rel=0.8)
+    assert noise[0, 0, 1:].abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X, y.clamp_max(1)), "class 2 has no examples"),
+        (lambda X, y: (X * 0, y), "all inputs are zero"),
+    ],
+)
+def test_examples_without_use_are_refused(data: tuple[Tensor, Tensor], change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Problems(*change(*data), build_architecture("multiclass", 2, 3))
+
+
+def test_a_class_with_too_few_examples_or_directions_is_named(data: tuple[Tensor, Tensor]) -> None:
+    X, y = data
+    few = torch.cat([torch.arange(90)[y < 2], torch.arange(90)[y == 2][:2]])
+    with pytest.raises(ValueError, match="class 2: 2 examples, fewer than the 3 numbers"):
+        Problems(X[few], y[few], build_architecture("multiclass", 3, 3)).subspace_start()
+    flat = X.clone()
+    flat[y == 0] = X[0]
+    with pytest.raises(ValueError, match="class 0: the inputs span 1 dimensions where a capsule of 2"):
+        Problems(flat, y, build_architecture("multiclass", 2, 3)).subspace_start()
+
+
+def test_tables_are_one_for_each_number_of_hidden_variables() -> None:
+    arc = Architecture("all-vs-all", torch.tensor([[0, 1, -1], [0, -1, 1]]), torch.tensor([[1, 2], [3, 3]]))
+    X, y = planted()
+    problems = Problems(X, y, arc, dtype=DOUBLE)
+    beta = torch.tensor([[0.3, 20.0], [0.3, 20.0]], dtype=DOUBLE)
+    l0, l1 = problems.passed._interpolate(beta, torch.tensor([3.0, 6.0], dtype=DOUBLE))
+    for problem, s in enumerate((1.5, 3)):
+        exact = interpolation(beta[problem], s)
+        torch.testing.assert_close(l0[problem], exact[0], rtol=0, atol=1e-9)
+        torch.testing.assert_close(l1[problem], exact[1], rtol=0, atol=1e-9)

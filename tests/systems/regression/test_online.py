@@ -1,0 +1,100 @@
+"""Incremental and online EM share EM's fixed points, and get there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from planted import planted
+
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.online import Incremental, Online, split
+
+DOUBLE, RIDGE = torch.float64, 0.05
+DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
+
+
+def em(problems: Problems, W: torch.Tensor, iterations: int) -> torch.Tensor:
+    which = torch.arange(len(W))
+    for _ in range(iterations):
+        W = problems.update(problems.passed(W, which, W.new_zeros(len(W)), problems.examples).moments, which)
+    return W
+
+
+def start(decision: Any) -> tuple[Problems, torch.Tensor, Any, Any]:
+    X, y = planted(120, 4, 3, noise=1.2, seed=4)
+    # With a ridge the optimum is no place at infinity, and EM is there soon.
+    problems = Problems(X, y, build_architecture(decision, 2, 3), ridge=RIDGE, dtype=DOUBLE)
+    batches = split(problems.examples, 4, torch.Generator().manual_seed(0))
+    return problems, problems.subspace_start(), batches, (X, y)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_batches_part_the_examples_evenly(decision: Any) -> None:
+    problems, _, batches, _ = start(decision)
+    assert [batch.bounds for batch in batches] == [[0, 10, 20, 30]] * 4
+    rows = torch.cat([batch.inputs for batch in batches])
+    assert torch.equal(rows.sort(dim=0).values, problems.examples.inputs.sort(dim=0).values)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_an_incremental_fixed_point_is_ems(decision: Any) -> None:
+    """At EM's fixed point no visit moves the weights; one that moves them there is no fixed point of EM."""
+    problems, W, batches, _ = start(decision)
+    fixed = em(problems, W, 5000)
+    torch.testing.assert_close(em(problems, fixed, 1), fixed, rtol=0, atol=1e-6)
+    incremental = Incremental.start(problems, batches, fixed)
+    for batch in (2, 0, 3, 1):
+        incremental.visit(batch)
+    torch.testing.assert_close(incremental.W, fixed, rtol=0, atol=1e-5)
+    moved = Incremental.start(problems, batches, W)
+    moved.visit(0)
+    torch.testing.assert_close(moved.W, em(problems, W, 1))
+    assert (moved.W - W).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_incremental_em_gets_as_far_with_fewer_passes(decision: Any) -> None:
+    problems, W, batches, _ = start(decision)
+    which = torch.arange(len(W))
+    incremental = Incremental.start(problems, batches, W)
+    for _ in range(10):
+        for batch in range(4):
+            incremental.visit(batch)
+    ours, plain, far = (
+        problems.passed(each, which, None, problems.examples).log_likelihood.sum()
+        for each in (incremental.W, em(problems, W, 11), em(problems, W, 5000))
+    )
+    assert plain < ours < far + 1e-6
+
+
+def test_online_em_stays_at_a_fixed_point_in_the_mean() -> None:
+    """Where the means are EM's own, the steps of all batches of the data together cancel."""
+    problems, W, _, (X, y) = start("multiclass")
+    fixed = problems.own_coordinates(em(problems, W, 5000))
+    steps = []
+    for rows in torch.arange(120).split(30):  # equal shares of every class
+        online = Online(problems.architecture, fixed, ridge=RIDGE)
+        online.resume(problems.moments / 120, 50)
+        posteriors = online.posteriors.clone()
+        online.learn(X[rows], y[rows])
+        steps.append(online.posteriors - posteriors)
+    assert min(float(step.abs().max()) for step in steps) > 1e-3
+    torch.testing.assert_close(sum(steps), torch.zeros_like(fixed), rtol=0, atol=1e-6)
+
+
+def test_online_em_comes_near_the_likelihood_of_em() -> None:
+    problems, W, _, (X, y) = start("multiclass")
+    which = torch.arange(1)
+    online = Online(problems.architecture, problems.own_coordinates(W), ridge=RIDGE, rate=0.7)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(150):
+        for rows in torch.randperm(120, generator=generator).split(40):
+            online.learn(X[rows], y[rows])
+    first, ours, far = (
+        float(problems.passed(each, which, None, problems.examples).log_likelihood[0])
+        for each in (W, problems.whitened(online.W), em(problems, W, 5000))
+    )
+    assert far - ours < 0.05 * (far - first)

@@ -1,0 +1,107 @@
+"""The schedule against a loop written from section 3.1, problem by problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from planted import planted
+from torch import Tensor
+
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.schedule import ROUNDS, Round, State, fit
+
+SHORT = (Round(0.8, 5), Round(0.3, 3), Round(0.0, 2))
+DOUBLE = torch.float64
+
+
+def problems_of(decision: Any, classes: int = 4) -> tuple[Problems, Any]:
+    X, y = planted(160, 5, classes, noise=0.6, seed=2)
+    problems = Problems(X[:120], y[:120], build_architecture(decision, 2, classes), dtype=DOUBLE)
+    return problems, problems.sort(X[120:], y[120:])
+
+
+def naive(problems: Problems, k: int, W: Tensor, validation: Any, momentum: float) -> tuple[Tensor, int, int, int]:
+    """One problem by itself, written plainly: best weights, their errors, iterations, and how many ended rounds."""
+    which = torch.tensor([k])
+
+    def held(W: Tensor) -> tuple[int, float]:
+        found = problems.passed(W, which, None, validation)
+        return int(found.errors[0]), -float(found.log_likelihood[0])
+
+    best, (fewest, loss), taken, ended = W, held(W), 0, 0
+    for each in SHORT:
+        W = previous = best
+        waited = 0
+        while waited < each.patience:
+            nu = torch.tensor([each.threshold], dtype=DOUBLE)
+            moments = problems.passed(W, which, nu, problems.examples).moments
+            W, previous = problems.update(moments, which) + momentum * (W - previous), W
+            taken += 1
+            errors, surprise = held(W)
+            waited = 0 if errors < fewest else waited + 1
+            if (errors, surprise) < (fewest, loss):
+                best, fewest, loss = W, errors, surprise
+        ended += 1
+    return best, fewest, taken, ended
+
+
+@pytest.mark.parametrize("decision", ["multiclass", "one-vs-all", "all-vs-all"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_problems_fit_together_are_fit_as_each_alone(decision: Any, momentum: float) -> None:
+    problems, validation = problems_of(decision)
+    W = problems.subspace_start()
+    found = fit(problems, W, validation, momentum=momentum, rounds=SHORT)
+    for k in range(len(W)):
+        best, fewest, taken, ended = naive(problems, k, W[k : k + 1], validation, momentum)
+        torch.testing.assert_close(found.W[k : k + 1], best, rtol=1e-8, atol=1e-10)
+        rows = found.history[found.history["problem"] == k]
+        assert (int(found.iterations[k]), len(rows), ended) == (taken, taken, 3)
+        assert rows["iteration"].tolist() == list(range(1, taken + 1))
+        assert rows["threshold"].drop_duplicates().tolist() == pytest.approx([0.8, 0.3, 0.0])
+        assert found.validation_error[k].item() == pytest.approx(fewest / sum(problems_seen(problems, k, validation)))
+
+
+def problems_seen(problems: Problems, k: int, validation: Any) -> list[int]:
+    """Validation examples of each class that a problem sees."""
+    capsules = problems.architecture.capsules[k].tolist()
+    held = [stop - start for start, stop in zip(validation.bounds, validation.bounds[1:], strict=False)]
+    return [count for count, capsule in zip(held, capsules, strict=True) if capsule >= 0]
+
+
+def test_the_history_is_of_the_weights_before_and_after() -> None:
+    problems, validation = problems_of("all-vs-all")
+    W = problems.subspace_start()
+    which = torch.arange(len(W))
+    history = fit(problems, W, validation, rounds=SHORT).history
+    first = history[history["iteration"] == 1].sort_values("problem")
+    before = problems.passed(W, which, None, problems.examples)
+    examples = 60  # of two classes
+    expected = (-before.log_likelihood / (examples * torch.tensor(2.0).log())).tolist()
+    assert first["log_loss"].tolist() == pytest.approx(expected, rel=1e-6)
+    assert first["error"].tolist() == pytest.approx((before.errors / examples).tolist())
+
+
+def test_a_fit_goes_on_from_a_state() -> None:
+    problems, validation = problems_of("one-vs-all")
+    W = problems.subspace_start()
+    states: list[State] = []
+    whole = fit(
+        problems, W, validation, rounds=SHORT, look=lambda state: states.append(state.take(torch.arange(len(W))))
+    )
+    assert len(states) > 1
+    again = fit(problems, W, validation, rounds=SHORT, state=states[0])
+    assert torch.equal(again.W, whole.W)
+    assert torch.equal(again.iterations, whole.iterations)
+
+
+def test_no_more_iterations_than_allowed() -> None:
+    problems, validation = problems_of("multiclass")
+    found = fit(problems, problems.subspace_start(), validation, most_iterations=3)
+    assert (int(found.iterations[0]), len(found.history)) == (3, 3)
+
+
+def test_the_documents_rounds() -> None:
+    assert [(each.threshold, each.patience) for each in ROUNDS] == [(0.8, 128), (0.6, 64), (0.4, 32), (0.2, 16), (0, 8)]

@@ -1,0 +1,267 @@
+"""Studies on small data: what they return, and numbers that can be checked another way."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from planted import planted
+
+from pipeline.data.datasets import Dataset
+from pipeline.systems.regression import fits
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.distortions import Strength, distort
+from pipeline.systems.regression.model.fits import checkpoints_in, fit_architecture
+from pipeline.systems.regression.model.inputs import Inputs, build_inputs, leading_directions
+from pipeline.systems.regression.settings import (
+    ConvergenceStudy,
+    DistortedStudy,
+    ExactnessStudy,
+    GridStudy,
+    OnlineStudy,
+    RidgeStudy,
+    ScheduleParams,
+    SizesStudy,
+    StartsStudy,
+)
+from pipeline.systems.regression.studies import convergence, distorted, exactness, grid, online, ridge, sizes, starts
+
+SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
+BASE = {"dataset": "planted", "features": 5}
+
+
+@pytest.fixture
+def inputs() -> Inputs:
+    X, y = planted(240, 5, 3, noise=0.5)
+    X = X.float()
+    cut = {"train": slice(0, 120), "validation": slice(120, 180), "test": slice(180, 240)}
+    parts = {part: X[rows] for part, rows in cut.items()}
+    return Inputs(parts, {part: y[rows] for part, rows in cut.items()}, torch.eye(5, dtype=torch.float64), 3)
+
+
+@pytest.fixture
+def images() -> dict[str, NDArray[np.uint8]]:
+    random = np.random.default_rng(0)
+    return {
+        part: random.integers(0, 256, (count, 1, 4, 4), dtype=np.uint8)
+        for part, count in (("train", 120), ("validation", 60), ("test", 60))
+    }
+
+
+def dataset() -> Dataset:
+    random = np.random.default_rng(1)
+    pixels = random.integers(0, 256, (30, 1, 6, 6), dtype=np.uint8)
+    split = {"train": np.arange(20), "validation": np.arange(20, 25), "test": np.arange(25, 30)}
+    return Dataset("noise", "noise", pixels, np.arange(30) % 3, {}, split, ("a", "b", "c"))
+
+
+def test_inputs_are_the_leading_singular_directions_of_the_training_images() -> None:
+    data = dataset()
+    found = build_inputs(data, 4, torch.device("cpu"))
+    train = data.part("train")[0].reshape(20, -1) / 255
+    _, values, directions = np.linalg.svd(train, full_matrices=False)
+    np.testing.assert_allclose(np.abs(directions[:4] @ found.basis.numpy()), np.eye(4), atol=1e-8)
+    np.testing.assert_allclose(np.linalg.norm(found.X["train"].numpy(), axis=0), values[:4], rtol=1e-5)
+    test = data.part("test")[0].reshape(5, -1) / 255
+    np.testing.assert_allclose(found.X["test"].numpy(), test @ found.basis.numpy(), atol=1e-5)
+    assert {part: len(y) for part, y in found.y.items()} == {"train": 20, "validation": 5, "test": 5}
+    assert leading_directions(data.images.reshape(30, -1), 1000, torch.device("cpu")).shape == (36, 36)
+
+
+def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = ScheduleParams.model_validate(SCHEDULE)
+    architecture = build_architecture("one-vs-all", 2, 3)
+    whole = fit_architecture(inputs, architecture, schedule)
+    keep_at = checkpoints_in(tmp_path, data="planted")
+
+    class CutError(Exception):
+        pass
+
+    real = fits.fit
+
+    def cut(*args: Any, look: Any, **kwargs: Any) -> Any:
+        def once(state: Any) -> None:
+            look(state)
+            raise CutError
+
+        return real(*args, look=once, **kwargs)
+
+    monkeypatch.setattr(fits, "fit", cut)
+    with pytest.raises(CutError):
+        fit_architecture(inputs, architecture, schedule, keep_at=keep_at)
+    monkeypatch.setattr(fits, "fit", real)
+    again = fit_architecture(inputs, architecture, schedule, keep_at=keep_at)
+    assert torch.equal(again.W, whole.W)
+    assert again.iterations == whole.iterations
+    assert len(list(tmp_path.glob("*/checkpoint.safetensors"))) == 1
+
+
+def test_the_grid(inputs: Inputs, images: dict[str, NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "SHOWN", 3)
+    study = GridStudy.model_validate(
+        {**BASE, "study": "grid", "sizes": [2, 3], "decisions": ["multiclass", "all-vs-all"], "schedule": SCHEDULE}
+        | {"baselines": ["logistic-regression", "nearest-neighbours"]}
+    )
+    found = grid.run(inputs, images, study)
+    assert found.table["model"].tolist() == ["multiclass"] * 2 + ["all-vs-all"] * 2 + study.baselines
+    assert found.table["parameters"].tolist()[:4] == [30, 45, 60, 90]
+    again = fit_architecture(inputs, build_architecture("all-vs-all", 3, 3), study.schedule)
+    assert found.numbers["errors"]["all-vs-all"]["3"]["test"]["mean"] == again.errors(inputs)["test"]
+    assert found.numbers["baseline"]["nearest-neighbours"]["test"]["mean"] < 0.4
+    lengths = np.linalg.norm(found.arrays["latents"], axis=-1)
+    np.testing.assert_allclose((lengths**2).sum(axis=1), 1, rtol=1e-5)  # squashed: shares of one
+    two = fit_architecture(inputs, build_architecture("multiclass", 2, 3), study.schedule)
+    assert (lengths.argmax(axis=1) != inputs.y["test"].numpy()).mean() == pytest.approx(two.errors(inputs)["test"])
+    assert found.arrays["confident"].shape == (3, 4, 4)
+    assert found.arrays["prototypes"].shape == (3, 3, 4, 4)
+    for c in range(3):  # each prototype is a training image of its class
+        own = images["train"][inputs.y["train"].numpy() == c, 0]
+        assert all((own == each).all(axis=(1, 2)).any() for each in found.arrays["prototypes"][c])
+    assert found.numbers["rim"]["own"]["mean"] > found.numbers["rim"]["others"]["mean"]
+
+
+def test_rims_and_variety_of_made_up_vectors() -> None:
+    latents = np.array([[[1.0, 0], [0, 0]], [[0.6, 0], [0, 0.8]], [[0, 0.6], [0.8, 0]]])
+    found = grid.rim(latents, np.array([0, 0, 1]))
+    assert found["own"]["mean"] == pytest.approx((1 + 0.6 + 0.8) / 3)
+    assert found["others"]["mean"] == pytest.approx((0 + 0.8 + 0.6) / 3)
+    assert found["largest"]["mean"] == 1, "own classes' mean radii are .8 and .8, the others' .6 and .4"
+    assert grid.rim(latents, np.array([1, 1, 0]))["largest"]["mean"] == 0
+    pictures = np.zeros((2, 2, 3, 3), np.uint8)
+    pictures[1, 1] = 5
+    assert grid.variety(pictures) == pytest.approx((0.5 + 1) / 2)
+
+
+def test_convergence_by_variant(inputs: Inputs) -> None:
+    study = ConvergenceStudy.model_validate(
+        {**BASE, "study": "convergence", "size": 2, "iterations": 12, "momentum": 0.5, "threshold": 0.5}
+    )
+    found = convergence.run(inputs, study)
+    assert found.table.groupby("variant")["iteration"].max().to_dict() == dict.fromkeys(
+        ("plain", "momentum", "threshold", "both"), 12
+    )
+    first = found.table[found.table["iteration"] == 1]
+    assert first["log_loss"].nunique() == first["error"].nunique() == 1, "all begin at the same weights"
+    plain = found.table[found.table["variant"] == "plain"]["log_loss"]
+    assert found.numbers["largest_rise"]["mean"] == plain.diff().max() < 0
+    assert found.numbers["last"]["plain"]["log_loss"]["mean"] == plain.iloc[-1]
+
+
+def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
+    settings = {**BASE, "study": "starts", "size": 2, "iterations": 10, "momentum": 0.9, "threshold": 0.5, "seed": 0}
+    study = StartsStudy.model_validate({**settings, "sds": [0.1, 1.0], "seeds": 3})
+    found = starts.run(inputs, study)
+    assert found.table.groupby("start").size().to_dict() == {"0.1": 3, "1": 3, "subspace": 1}
+    assert found.table[found.table["start"] != "subspace"]["error"].nunique() > 1
+    assert found.numbers["best_random"]["mean"] == found.table[found.table["start"] != "subspace"]["error"].min()
+    assert found.numbers["random"]["1"]["n"] == 3
+    fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}))
+    assert fewer.table["error"].tolist()[:3] == found.table["error"].tolist()[:3]
+
+
+def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normal deviations; a wrong closed form shows itself."""
+    study = ExactnessStudy.model_validate(
+        {**BASE, "study": "exactness", "size": 2, "images": 4, "samples": 20_000, "seed": 0, "schedule": SCHEDULE}
+    )
+    found = exactness.run(inputs, study)
+    assert found.numbers["probability"]["count"] == 4 * 3
+    assert found.numbers["posterior_mean"]["count"] == 4 * 3 * 2
+    for quantity in ("probability", "posterior_mean"):
+        assert found.numbers[quantity]["largest"]["mean"] < 4.5
+        assert 0.3 < found.numbers[quantity]["mean_square"]["mean"] < 2
+    real = exactness.posterior_means
+    monkeypatch.setattr(exactness, "posterior_means", lambda *arguments: 1.05 * real(*arguments))
+    assert exactness.run(inputs, study).numbers["posterior_mean"]["largest"]["mean"] > 5
+
+
+def test_online_methods_by_passes(inputs: Inputs) -> None:
+    study = OnlineStudy.model_validate(
+        {**BASE, "study": "online", "size": 2, "batches": 4, "passes": 12, "momentum": 0.5, "rate": 0.7, "seed": 0}
+    )
+    found = online.run(inputs, study)
+    losses = found.table.pivot_table(index="passes", columns="method", values="log_loss")
+    assert losses.shape == (12, 4)
+    assert losses["batch"].is_monotonic_decreasing
+    assert losses["incremental"].iloc[0] == pytest.approx(losses["batch"].iloc[0]), "its first pass is batch EM's"
+    assert losses["incremental"].iloc[-1] < losses["batch"].iloc[-1]
+    reached = found.numbers["reached"]
+    assert reached["batch"]["log_loss"]["mean"] == 12
+    expected = (losses["incremental"] <= losses["batch"].iloc[-1]).idxmax()
+    assert reached["incremental"]["log_loss"]["mean"] == expected < 12
+
+
+def test_ridge_and_sizes(inputs: Inputs) -> None:
+    settings = {**BASE, "size": 2, "schedule": SCHEDULE}
+    study = {**settings, "study": "ridge", "decision": "multiclass", "penalties": [0.1, 0]}
+    found = ridge.run(inputs, RidgeStudy.model_validate(study))
+    assert found.table["penalty"].tolist() == [0.0, 0.1]
+    best = found.table.loc[found.table["validation"].idxmin()]
+    assert found.numbers["chosen"]["test"]["mean"] == best["test"]
+    table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"})).table
+    assert table["plan"].tolist() == ["equal", "by error", "against error"]
+    assert [sum(map(int, plan.split())) for plan in table["sizes"]] == [6, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("weights", "total", "expected"),
+    [([1, 1, 1], 6, [2, 2, 2]), ([0, 0, 5], 9, [1, 1, 7]), ([0, 0, 0], 7, [3, 2, 2]), ([2, 1, 1], 7, [3, 2, 2])],
+)
+def test_sizes_are_shared_out(weights: list[float], total: int, expected: list[int]) -> None:
+    assert sizes.shared_out(weights, total) == expected
+
+
+def test_training_on_distorted_copies(inputs: Inputs, images: dict[str, NDArray[np.uint8]]) -> None:
+    random = np.random.default_rng(0)
+    basis = torch.from_numpy(np.linalg.qr(random.normal(size=(16, 5)))[0])
+    data = Inputs(inputs.X, inputs.y, basis, 3)
+    more = distorted.enlarged(data, images["train"], 300, Strength(), seed=0)
+    assert torch.equal(more.X["train"][:120], inputs.X["train"])
+    assert torch.equal(more.y["train"][120:240], inputs.y["train"])
+    assert torch.equal(more.X["test"], inputs.X["test"])
+    assert torch.equal(distorted.enlarged(data, images["train"], 300, Strength(), seed=0).X["train"], more.X["train"])
+    assert len(distorted.enlarged(data, images["train"], 5, Strength(), seed=0).X["train"]) == 120
+    study = DistortedStudy.model_validate(
+        {**BASE, "study": "distorted", "size": 2, "decision": "multiclass", "examples": 240, "seed": 0}
+        | {"schedule": SCHEDULE, "strengths": [0.5, 2.0]}
+    )
+    found = distorted.run(data, images["train"], study)
+    assert found.table["examples"].tolist() == [120, 240, 240]
+    assert found.table["strength"].tolist() == [0.0, 0.5, 2.0]
+    best = found.table.iloc[1 + found.table["validation"].iloc[1:].to_numpy().argmin()]
+    assert found.numbers["distorted"]["strength"] == best["strength"]
+    assert found.numbers["distorted"]["test"]["mean"] == best["test"]
+    assert found.numbers["plain"]["test"]["mean"] == found.table["test"].iloc[0]
+    assert found.arrays["copies"].shape == (80, 4, 4)
+
+
+def test_distortions_are_affine_maps_and_fields() -> None:
+    generator = torch.Generator().manual_seed(0)
+    still = Strength(angle=0, stretch=0, shear=0, shift=0, elastic=0)
+    pictures = torch.rand(5, 1, 12, 12)
+    none = distort(pictures, generator, Strength().times(0))
+    torch.testing.assert_close(none, pictures, rtol=0, atol=1e-5)
+    torch.testing.assert_close(distort(pictures, generator, still), pictures, rtol=0, atol=1e-5)
+    # A bar turned by up to 10 degrees keeps its ink and its centre.
+    bar = torch.zeros(200, 1, 28, 28)
+    bar[:, :, 6:22, 13:15] = 1
+    turned = distort(bar, generator, Strength(stretch=0, shear=0, shift=0, elastic=0))[:, 0]
+    assert (turned.sum((1, 2)) - 32).abs().max() < 1.5
+    places = torch.arange(28.0)
+    rows = (turned.sum(2) * places).sum(1) / turned.sum((1, 2))
+    columns = (turned.sum(1) * places).sum(1) / turned.sum((1, 2))
+    assert (rows - 13.5).abs().max() < 0.1
+    assert (columns - 13.5).abs().max() < 0.1
+    slope = ((turned * (places - 13.5)[:, None] * (places - 13.5)).sum((1, 2))) / (
+        turned * ((places - 13.5) ** 2)[:, None]
+    ).sum((1, 2))
+    assert slope.abs().max() == pytest.approx(math.tan(math.radians(10)), abs=0.02)
+    # An elastic field alone moves ink by about its sd.
+    moved = distort(bar, generator, Strength(angle=0, stretch=0, shear=0, shift=0))[:, 0]
+    columns = (moved[:, 8:20].sum(1) * places).sum(1) / moved[:, 8:20].sum((1, 2))
+    assert 0.1 < columns.std() < 0.7

@@ -1,0 +1,279 @@
+"""The stacked capsule autoencoder's two likelihoods, penalties and stop-gradients, each against a plain form of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from small import SCAE_SIZE, SMALL_SCAE, STILL, squares, training
+from torch import Tensor
+
+from pipeline.layers import poses
+from pipeline.layers.rendering import warp_templates
+from pipeline.learning.gradient import train
+from pipeline.systems.scae.model.scae import (
+    SCAE,
+    Attention,
+    Objects,
+    Parts,
+    constrained_pose,
+    entropy_sparsity,
+    squared_sparsity,
+)
+from pipeline.systems.scae.settings import SCAEModelParams
+
+EPOCH = torch.tensor(0.0)
+IMAGES, PARTS, OBJECTS = 2, 4, 3
+
+
+@pytest.fixture(autouse=True)
+def in_double() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def build(**changes: object) -> SCAE:
+    """A small model whose constants have left their symmetric start."""
+    model = SCAE(SCAEModelParams.model_validate(SMALL_SCAE | changes), SCAE_SIZE)
+    with torch.no_grad():
+        for parameter in (model.mixing_logits, model.background, model.background_mixing, model.output_bias):
+            parameter.add_(torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture
+def model() -> SCAE:
+    return build()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.rand(IMAGES, 1, SCAE_SIZE, SCAE_SIZE)
+
+
+def normal(x: float, mean: float, sd: float) -> float:
+    return math.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
+
+
+# ---- poses
+
+
+def test_a_constrained_pose_is_a_product_of_scale_shear_turn_and_shift() -> None:
+    """Worked out with matrices: [[sx, h sy], [0, sy]] times the turn, each number from its own range."""
+    free = torch.randn(50, 6)
+    found = poses.to_matrix(constrained_pose(free))
+    for numbers, matrix in zip(free.tolist(), found, strict=True):
+        sx, sy = (1 / (1 + math.exp(-raw)) + 0.01 for raw in numbers[:2])
+        turn, (shear, x, y) = 2 * math.pi * numbers[2], (math.tanh(5 * raw) for raw in numbers[3:])
+        stretch = torch.tensor([[sx, shear * sy], [0.0, sy]])
+        rotation = torch.tensor([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+        torch.testing.assert_close(matrix[:, :2], stretch @ rotation)
+        torch.testing.assert_close(matrix[:, 2], torch.tensor([x, y]))
+
+
+def test_constrained_poses_keep_their_ranges() -> None:
+    matrix = poses.to_matrix(constrained_pose(100 * torch.randn(1000, 6)))
+    assert matrix[..., 2].abs().max() <= 1, "translations stay on the image"
+    scale_y = matrix[:, 1, :2].norm(dim=-1)
+    assert 0.01 - 1e-9 <= scale_y.min() < 0.02
+    assert 1 < scale_y.max() <= 1.01 + 1e-12
+    scale_x = torch.linalg.det(matrix[..., :2]) / scale_y
+    assert scale_x.min() >= 0.01 - 1e-9
+    assert scale_x.max() <= 1.01 + 1e-9
+
+
+# ---- likelihoods
+
+
+def test_pixels_are_a_mixture_of_warped_templates_and_a_background(model: SCAE, images: Tensor) -> None:
+    parts = model.encode_parts(images)
+    with torch.no_grad():
+        found, drawn = model.explain_pixels(images, parts)
+        coloured = model.coloured_templates(parts)
+        means = warp_templates(coloured.unsqueeze(2), parts.poses, SCAE_SIZE)[:, :, 0]
+        alphas = warp_templates(model.mixing_logits.unsqueeze(1), parts.poses, SCAE_SIZE)[:, :, 0]
+        behind = 1 / (1 + math.exp(-model.background.item()))
+        behind_weight = math.exp(math.log1p(math.exp(model.background_mixing.item())))
+        for b in range(IMAGES):
+            total = 0.0
+            for i in range(SCAE_SIZE):
+                for j in range(SCAE_SIZE):
+                    x = images[b, 0, i, j].item()
+                    weights = [parts.presence[b, m].item() * math.exp(alphas[b, m, i, j]) for m in range(PARTS)]
+                    centres = means[b, :, i, j].tolist()
+                    weights, centres = [*weights, behind_weight], [*centres, behind]
+                    terms = [w * normal(x, mu, 1.0) for w, mu in zip(weights, centres, strict=True)]
+                    total += math.log(sum(terms) / sum(weights))
+                    mean = sum(w * mu for w, mu in zip(weights, centres, strict=True)) / sum(weights)
+                    assert drawn[b, i, j].item() == pytest.approx(mean)
+            assert found[b].item() == pytest.approx(total)
+
+
+def made_up() -> tuple[Parts, Objects]:
+    """Parts with poses near what some objects vote for."""
+    parts = Parts(torch.rand(IMAGES, PARTS), torch.randn(IMAGES, PARTS, 6), torch.randn(IMAGES, PARTS, 2))
+    votes = parts.poses.unsqueeze(1) + 0.5 * torch.randn(IMAGES, OBJECTS, PARTS, 6)
+    presence, sd = torch.rand(IMAGES, OBJECTS, PARTS), 0.2 + torch.rand(IMAGES, OBJECTS, PARTS)
+    return parts, Objects(votes, presence, sd, torch.zeros(IMAGES, OBJECTS, PARTS, 6))
+
+
+def test_parts_are_a_mixture_of_votes_and_a_dummy(model: SCAE) -> None:
+    parts, objects = made_up()
+    found = model.part_explanations(parts, objects)
+    for b in range(IMAGES):
+        for m in range(PARTS):
+            for k in range(OBJECTS):
+                density = objects.vote_presence[b, k, m].item()
+                for n in range(6):
+                    vote, sd = objects.votes[b, k, m, n].item(), objects.vote_sd[b, k, m].item()
+                    density *= normal(parts.poses[b, m, n].item(), vote, sd)
+                assert found[b, k, m].item() == pytest.approx(math.log(density))
+            assert math.exp(found[b, OBJECTS, m].item()) == pytest.approx(1e-4), "weight and density of 1/100 each"
+
+
+def test_an_object_is_present_as_its_strongest_vote() -> None:
+    _, objects = made_up()
+    expected = [[max(votes) for votes in image] for image in objects.vote_presence.tolist()]
+    assert objects.presence.tolist() == expected
+
+
+def test_posterior_presences_share_out_every_part(model: SCAE) -> None:
+    parts, objects = made_up()
+    explanations = model.part_explanations(parts, objects)
+    dummy = explanations.softmax(1)[:, -1].sum(-1)
+    found = model.posterior_presence(explanations)
+    torch.testing.assert_close(found.sum(1) + dummy, torch.full((IMAGES,), float(PARTS)))
+    far = replace(objects, votes=objects.votes + 100)
+    assert model.posterior_presence(model.part_explanations(parts, far)).max() < 1e-9
+    # One object that votes exactly takes the parts from all others.
+    exact = objects.votes.clone()
+    exact[:, 1] = parts.poses
+    sure = replace(objects, votes=exact, vote_sd=torch.full_like(objects.vote_sd, 1e-3))
+    assert model.posterior_presence(model.part_explanations(parts, sure))[:, 1].min() > PARTS - 0.01
+
+
+def test_the_loss_is_made_of_its_terms(model: SCAE, images: Tensor) -> None:
+    noise = 2 * torch.rand(IMAGES, model.noise_size) - 1
+    loss, terms = model(images, noise, EPOCH)
+    made = -terms["log_pixels"] - terms["log_parts"] + 10 * terms["deformation"] + terms["sparsity"]
+    torch.testing.assert_close(loss.detach(), made)
+    parts = model.encode_parts(images, noise[:, :PARTS])
+    objects = model.encode_objects(parts, noise[:, PARTS:])
+    explained = model.part_explanations(parts, objects)
+    per_part = torch.stack([explained[:, k] for k in range(OBJECTS + 1)]).exp().sum(0).log()
+    torch.testing.assert_close(terms["log_parts"], (per_part * parts.presence).sum(1).mean().detach())
+    torch.testing.assert_close(terms["deformation"], (objects.deformation**2).sum().detach() / 2 / IMAGES)
+    within, between = entropy_sparsity(model.posterior_presence(explained))
+    squared, squared_between = squared_sparsity(objects.presence, 1.2, 3)
+    made = 0.7 * within - 0.2 * between + 2 * squared + 0.35 * squared_between
+    torch.testing.assert_close(terms["sparsity"], made.detach())
+
+
+# ---- penalties
+
+
+def test_entropies_of_shares_by_hand() -> None:
+    """Image 1: shares 1/2, 1/2; image 2: all in one object. Over both, the objects have 3/4 and 1/4."""
+    within, between = entropy_sparsity(torch.tensor([[0.5, 0.5], [3.0, 0.0]]))
+    assert within.item() == pytest.approx(math.log(2) / 2)
+    share = 3.5 / 4
+    assert between.item() == pytest.approx(-share * math.log(share) - (1 - share) * math.log(1 - share))
+
+
+def test_an_entropy_of_nothing_has_a_finite_gradient() -> None:
+    presence = torch.zeros(2, 3, requires_grad=True)
+    sum(entropy_sparsity(presence)).backward()  # type: ignore[union-attr]
+    assert presence.grad is not None
+    assert presence.grad.isfinite().all()
+
+
+def test_squared_distances_by_hand() -> None:
+    """Sums per image 1.5 and 0.5 against 1; sums per object 1, 0.75, 0.25 against 2 images / 4 classes."""
+    presence = torch.tensor([[1.0, 0.5, 0.0], [0.0, 0.25, 0.25]])
+    within, between = squared_sparsity(presence, 1.0, 4)
+    assert within.item() == pytest.approx((0.25 + 0.25) / 2)
+    assert between.item() == pytest.approx((0.25 + 0.0625 + 0.0625) / 3)
+
+
+# ---- attention
+
+
+def test_the_published_mask_leaves_the_most_present_part_and_the_other_weighs_all() -> None:
+    queries, parts = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    presence = torch.tensor([[0.2, 0.9, 0.5, 0.1, 0.8], [0.7, 0.1, 0.6, 0.6, 0.2]])
+    layer = Attention(4, "published")
+    winners = torch.stack([parts[0, 1], parts[1, 0]]).unsqueeze(1)
+    torch.testing.assert_close(layer(queries, parts, presence), layer.out(layer.value(winners)).expand(2, 3, 4))
+    layer.mask = "presence"
+    scores = (layer.query(queries) @ layer.key(parts).mT / 2).exp() * presence.unsqueeze(1)
+    weights = scores / scores.sum(-1, keepdim=True)
+    torch.testing.assert_close(layer(queries, parts, presence), layer.out(weights @ layer.value(parts)))
+
+
+# ---- what gradients reach
+
+
+def test_objects_learn_from_parts_that_do_not_learn_from_them(model: SCAE, images: Tensor) -> None:
+    """The parts' likelihood moves neither poses nor presences nor templates; what objects see of a part's features,
+    it does.
+    """
+    parts = model.encode_parts(images)
+    leaves = [tensor.detach().requires_grad_() for tensor in (parts.presence, parts.poses, parts.features)]
+    seen = Parts(*leaves)
+    explanations = model.part_explanations(seen, model.encode_objects(seen))
+    model.zero_grad()
+    explanations.logsumexp(1).sum().backward()
+    presence, pose, features = leaves
+    assert presence.grad is None
+    assert pose.grad is None
+    assert features.grad is not None
+    assert features.grad.abs().max() > 0
+    assert model.template_logits.grad is None
+    assert model.colour[0].weight.grad is None
+    for name in ("static_poses", "outputs", "seeds"):
+        assert getattr(model, name).grad.abs().max() > 0, name
+
+
+def test_every_parameter_is_reached_by_the_loss(model: SCAE, images: Tensor) -> None:
+    noise = 2 * torch.rand(IMAGES, model.noise_size) - 1
+    model(images, noise, EPOCH)[0].backward()
+    still = {name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()}
+    assert still == set()
+
+
+def test_noise_moves_the_presences_by_its_half_width_at_most(model: SCAE, images: Tensor) -> None:
+    plain, moved = (model.encode_parts(images, noise).presence.logit() for noise in (None, torch.ones(IMAGES, PARTS)))
+    torch.testing.assert_close(moved - plain, torch.full_like(plain, 2.0))
+    noise = model.draw_noise((1000,), torch.Generator().manual_seed(0), "cpu")
+    assert noise.shape == (1000, PARTS + OBJECTS + OBJECTS * PARTS)
+    assert -1 <= noise.min() < -0.99
+    assert 0.99 < noise.max() <= 1
+
+
+# ---- learning
+
+
+@pytest.mark.parametrize("attention", ["published", "presence"])
+def test_it_learns_where_the_squares_are(attention: str) -> None:
+    torch.set_default_dtype(torch.float32)
+    params = SCAEModelParams.model_validate(SMALL_SCAE | {"attention": attention})
+    data = squares(size=SCAE_SIZE)
+    settings = training(epochs=12, batch_size=12)
+    found = train(
+        lambda: SCAE(params, SCAE_SIZE), settings, STILL, data.part("train"), data.part("validation"), [0],
+        torch.device("cpu"),
+    ).history  # fmt: skip
+    first, last = found.iloc[0], found.iloc[-1]
+    assert last["validation_loss"] < first["validation_loss"] - 10
+    assert last["validation_log_parts"] > first["validation_log_parts"]
+    assert last["validation_log_pixels"] > first["validation_log_pixels"]
+
+
+def test_generative_parameters_are_those_of_the_decoders(model: SCAE) -> None:
+    templates, colours = 2 * PARTS * 25, 2 * 32 + 32 + 32 + 1
+    assert model.generative_parameters() == templates + colours + 2 + OBJECTS * PARTS * 6

@@ -1,0 +1,61 @@
+"""The variational autoencoder's bound against densities written out."""
+
+import numpy as np
+import pyro
+import pytest
+import torch
+from scipy import stats
+from small import SIZE
+
+from pipeline.systems.vae.model.vae import VAE
+from pipeline.systems.vae.settings import VAEModelParams
+
+EPOCH = torch.tensor(0.0)
+
+
+@pytest.fixture
+def vae() -> VAE:
+    torch.manual_seed(0)
+    return VAE(VAEModelParams(latent=3, hidden=8, pixel_sd=0.3), SIZE).double()
+
+
+def test_each_term_is_the_density_it_is_named_after(vae: VAE) -> None:
+    images = torch.rand(4, 1, SIZE, SIZE, dtype=torch.float64)
+    noise = torch.randn(4, 3, dtype=torch.float64)
+    with torch.no_grad():
+        code = vae.encode(images)
+        z = code.mu + code.sigma * noise
+        mean = vae.decoder(z).numpy()
+        loss, terms = vae(images, noise, EPOCH)
+    mu, sigma, z = (each.numpy() for each in (code.mu, code.sigma, z))
+    pixels = stats.norm(mean, 0.3).logpdf(images.flatten(1).numpy()).sum(1)
+    prior, posterior = stats.norm(0, 1).logpdf(z).sum(1), stats.norm(mu, sigma).logpdf(z).sum(1)
+    assert terms["log_pixels"].item() == pytest.approx(pixels.mean())
+    assert terms["log_latent"].item() == pytest.approx(prior.mean())
+    assert terms["entropy"].item() == pytest.approx(-posterior.mean())
+    assert loss.item() == pytest.approx(-(pixels + prior - posterior).mean())
+
+
+def test_prior_and_entropy_average_to_the_negative_divergence(vae: VAE) -> None:
+    """Over the noise, log p(z) - log q(z) has mean -KL(q || p), known in closed form; 4 standard errors."""
+    images = torch.rand(1, 1, SIZE, SIZE, dtype=torch.float64)
+    samples = 4000
+    torch.manual_seed(1)
+    with torch.no_grad():
+        code = vae.encode(images)
+        found = np.array(
+            [
+                (terms["log_latent"] + terms["entropy"]).item()
+                for noise in torch.randn(samples // 40, 40, 3, dtype=torch.float64)
+                for _, terms in [vae(images.expand(40, -1, -1, -1), noise, EPOCH)]
+            ]
+        )
+    divergence = 0.5 * (code.mu**2 + code.sigma**2 - 1 - 2 * code.sigma.log()).sum().item()
+    assert divergence > 0.01
+    assert abs(found.mean() + divergence) < 4 * found.std() / len(found) ** 0.5
+
+
+def test_samples_without_images_come_from_the_prior(vae: VAE) -> None:
+    pyro.set_rng_seed(0)
+    with torch.no_grad():
+        assert vae.model(None, 5).shape == (5, SIZE, SIZE)
