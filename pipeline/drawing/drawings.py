@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +10,7 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from pipeline.drawing.style import Kind
-from pipeline.results.reading import Numbers, Record, Results
+from pipeline.results.reading import Record
 
 Study = TypeVar("Study")
 
@@ -50,15 +50,3 @@ class Written:
         """Note an item that was not executed, once."""
         if item not in self.missing:
             self.missing.append(item)
-
-
-def executed(
-    results: Results, stage: str, studies: Mapping[str, Study], written: Written
-) -> Iterator[tuple[str, Study, Numbers]]:
-    """Name, parameters and numbers of the studies that a stage executed, in the parameters' order; others are noted."""
-    for name, study in studies.items():
-        numbers = results.numbers(stage, name)
-        if numbers is None:
-            written.miss(f"{stage}/{name}")
-        else:
-            yield name, study, numbers

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pipeline.params import Params
 from pipeline.results.reading import Measured, Record, Results
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
@@ -33,13 +32,5 @@ class Finding:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What a measure may look at: the results of a profile and the parameters that say what each run is."""
-
-    results: Results
-    params: Params
-
-
-Measure = Callable[[Evidence], Finding | None]
-"""Answers one claim from the evidence; None where what it needs was not executed."""
+Measure = Callable[[Results], Finding | None]
+"""Answers one claim from the results of a profile; None where what it needs was not executed."""

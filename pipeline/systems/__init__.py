@@ -50,6 +50,13 @@ SWEEPS = {
 """What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
 
 
+REPORTS = ("generative", "capsnet", "attention", "matrix_capsules", "regression")
+"""Systems with a package `report`, in the page's order: `claims.MEASURES`, `figures.draw` and `tables.build`.
+
+The VAE, SCAE and the convolutional network appear in the reports of those that they are compared with.
+"""
+
+
 def build_model(run: RunSettings, image_size: int) -> Model:
     """A freshly initialised model of a run, for square images of `image_size` pixels a side.
 
