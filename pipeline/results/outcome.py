@@ -59,30 +59,44 @@ def one(value: float) -> dict[str, float]:
     return {"mean": float(value), "sd": 0.0, "n": 1}
 
 
-def mean_at(numbers: Mapping[str, Any], dotted: str) -> float | None:
-    """The number, or the mean of the measurement, under a dotted name; None where there is none."""
-    value: Any = numbers
-    for key in dotted.split("."):
-        if not isinstance(value, Mapping) or key not in value:
-            return None
-        value = value[key]
-    if isinstance(value, Mapping):
-        value = value.get("mean")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def path_of(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
+    """The keys that a dotted name stands for; a key may hold dots itself (`last.0.25.single`).
+
+    None where it is not there.
+    """
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        key, rest = ".".join(parts[:count]), ".".join(parts[count:])
+        if key not in numbers:
+            continue
+        if not rest:
+            return (key,)
+        if isinstance(numbers[key], Mapping) and (found := path_of(numbers[key], rest)) is not None:
+            return (key, *found)
+    return None
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The headline numbers, nested as their dotted names say, rounded; names that were not measured are left out."""
+    """The headline numbers (means, where there are replicas), nested as in `numbers` and rounded.
+
+    Names that were not measured are left out.
+    """
     nested: dict[str, Any] = {}
     for dotted in names:
-        value = mean_at(numbers, dotted)
-        if value is None:
+        keys = path_of(numbers, dotted)
+        if keys is None:
             continue
-        *path, last = dotted.split(".")
+        value: Any = numbers
+        for key in keys:
+            value = value[key]
+        if isinstance(value, Mapping):
+            value = value.get("mean")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
         level = nested
-        for key in path:
+        for key in keys[:-1]:
             level = level.setdefault(key, {})
-        level[last] = float(f"{value:.{DIGITS}g}")
+        level[keys[-1]] = float(f"{value:.{DIGITS}g}")
     return nested
 
 
