@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 from pipeline.tracking.drainer import Drainer
@@ -15,4 +16,7 @@ from pipeline.tracking.store import Store
 if __name__ == "__main__":
     os.nice(5)  # training goes first
     folder, *artifacts = map(Path, sys.argv[1:])
-    Drainer(folder, Store(os.environ["MLFLOW_TRACKING_URI"], *artifacts)).run()
+    drainer = Drainer(folder, Store(os.environ["MLFLOW_TRACKING_URI"], *artifacts))
+    threading.Thread(target=drainer.watch, daemon=True).start()
+    drainer.run()
+    os._exit(0)  # everything is delivered: no half a second for MLflow to be taken down in order

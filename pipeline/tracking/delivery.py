@@ -120,9 +120,8 @@ class Delivery:
             if note.last != "end":
                 killed = {"event": "end", "status": "KILLED", "time": note.time}
                 self._connection.log(note.run_id, start, [killed], journal.folder)
-            if note.last != "end" or note.offset < size:  # a broken line may come last
-                note = _Note(note.run_id, max(size, note.offset), "end", note.time).write(path)
-            self._complete[journal.id] = note.offset
+                _Note(note.run_id, note.offset, "end", note.time).write(path)
+            self._complete[journal.id] = size
         return delivered
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 A process of its own, not a thread: MLflow takes seconds of Python to import and may block for minutes, and none of it
 may touch a training. It outlives the stage that started it and ends when nothing has been written for a while. Its
-files lie beside the journals: a lock that it holds for its life, and a log of what has gone wrong since it started.
+files lie beside the journals: a lock that it holds for its life, and a log of its warnings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -77,6 +76,7 @@ class DrainerStarter:
     def _start(self) -> None:
         artifacts = [] if self._store.artifacts is None else [str(self._store.artifacts)]
         source = str(Path(__file__).parents[2])
+        self._log.write_text("")  # what an earlier one warned of may be mended
         with self._log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking", str(self._folder), *artifacts],
@@ -105,11 +105,9 @@ class Drainer:
 
         Having released its lock it looks once more: a stage that wrote just before that did not start another.
         """
-        threading.Thread(target=self._watch, daemon=True).start()
         while self._delivery.has_news():
             try:
                 with self._lock.acquire(timeout=1.0):
-                    self._log.write_text("")
                     self._run_until_idle()
             except TimeoutError:
                 return
@@ -137,7 +135,7 @@ class Drainer:
                 self._log.write_text("")
             self._failures = 0
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """End this process where the store holds it for too long: another one then delivers the rest."""
         while time.monotonic() - self._last_progress < HANG_SECONDS:
             time.sleep(1.0)
@@ -146,4 +144,5 @@ class Drainer:
 
     def _warn(self, problem: str) -> None:
         later = "What it misses is recorded locally; `python -m pipeline sync-mlflow` delivers it later."
-        print(f"warning: {problem}. {later}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk
+            print(f"warning: {problem}. {later}", file=sys.stderr, flush=True)

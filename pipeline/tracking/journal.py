@@ -111,7 +111,10 @@ class Journal:
 
     def size(self) -> int:
         """Bytes written so far."""
-        return self.path.stat().st_size if self.path.exists() else 0
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
 
     def is_written(self) -> bool:
         """Whether a process holds the writer's lock."""

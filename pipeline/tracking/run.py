@@ -107,7 +107,6 @@ class TrackedRun:
                 self._logged[key] = max(self._logged.get(key, -1), event["step"])
         self._journal, self.started = journal, True
         self._write("resume")
-        self._ensure_drainer()
         return True
 
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
@@ -145,7 +144,6 @@ class TrackedRun:
             self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
             self._write("end", status=status)
             self._journal.writer.release()
-            self._ensure_drainer()
 
     def _is_same(self, start: Mapping[str, Any]) -> bool:
         """Whether an earlier run's first event is of the same work as this run."""
@@ -160,11 +158,6 @@ class TrackedRun:
         except OSError as error:
             self._give_up(error)
         self._write("start", id=self.id, host=socket.gethostname(), process=os.getpid(), **self._start)
-        self._ensure_drainer()
-
-    def _ensure_drainer(self) -> None:
-        if self._drainer is not None and not self._broken:
-            self._drainer.ensure()
 
     def _write(self, event: str, **fields: Any) -> None:
         self._ensure_started()
@@ -174,7 +167,9 @@ class TrackedRun:
             self._journal.append(event, **fields)
         except OSError as error:
             self._give_up(error)
+            return
         if self._drainer is not None:
+            self._drainer.ensure()
             self._drainer.pass_on_warnings()
 
     def _give_up(self, error: OSError) -> None:

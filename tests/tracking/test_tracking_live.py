@@ -57,9 +57,7 @@ class Training:
     imported_mlflow: bool
 
 
-def start(
-    folder: Path, uri: str, seconds: float = 0.5, end: str = "yes", source: Path = ROOT
-) -> subprocess.Popen[str]:
+def start(folder: Path, uri: str, seconds: float = 0.5, end: str = "yes", source: Path = ROOT) -> subprocess.Popen[str]:
     arguments = [str(folder / "runs"), uri, str(seconds), end]
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments],
@@ -180,7 +178,6 @@ def test_an_outage_that_ends_leaves_no_warning_for_later_stages(
         drainer_log(tmp_path, Store("http://x")).write_text(said)
         assert said.startswith(expected)
         assert bool(said) == bool(expected)
-    drainer._attempt = lambda: None  # type: ignore[method-assign]
 
 
 def test_what_is_written_arrives_while_the_run_goes_on_and_after_its_end(
@@ -212,43 +209,43 @@ def test_a_drainer_outlives_the_copy_of_the_code_that_started_it(tmp_path: Path,
     wait_for(lambda: statuses(reader(store)) == ["FINISHED"])
 
 
-def test_the_address_which_may_hold_a_password_is_no_argument(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[tuple[list[str], dict[str, Any]]] = []
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, Any]]]:
+    """Drainers that would have been started: their commands and settings."""
+    calls: list[tuple[list[str], dict[str, Any]]] = []
 
     class FakeProcess:
         def __init__(self, command: list[str], **settings: Any) -> None:
-            started.append((command, settings))
+            calls.append((command, settings))
 
     monkeypatch.setattr(subprocess, "Popen", FakeProcess)
+    return calls
+
+
+def test_the_address_which_may_hold_a_password_is_no_argument(tmp_path: Path, started: list[Any]) -> None:
     DrainerStarter(tmp_path, Store("http://user:secret@127.0.0.1:9")).ensure()
     ((command, settings),) = started
     assert "secret" not in " ".join(command)
     assert "secret" in settings["env"]["MLFLOW_TRACKING_URI"]
 
 
-def test_a_drainer_is_started_where_none_runs_and_not_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drainer_is_started_where_none_runs_for_the_store(tmp_path: Path, started: list[Any]) -> None:
     store = Store("sqlite:///x")
-    monkeypatch.setattr(DrainerStarter, "_start", lambda starter: started.append(starter))
-    started: list[DrainerStarter] = []
     starter = DrainerStarter(tmp_path, store)
     with drainer_lock(tmp_path, store):
         starter.ensure()
         assert started == []
         DrainerStarter(tmp_path, Store("sqlite:///another")).ensure()
-        assert len(started) == 1, "another store has one of its own"
+        assert len(started) == 1
     starter.ensure()
     assert len(started) == 2
 
 
-def test_a_process_that_starts_a_drainer_leaves_the_next_seconds_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_drainer_that_takes_time_to_start_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Any]
 ) -> None:
     now = 1000.0
-    started: list[Any] = []
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(subprocess, "Popen", lambda *arguments, **settings: started.append(arguments) or type("P", (), {})())
     starter = DrainerStarter(tmp_path, Store("sqlite:///x"))
     starter.ensure()
     now += IDLE_SECONDS - 1
@@ -265,7 +262,6 @@ def test_what_is_written_as_the_drainer_ends_is_still_delivered(
     """The stage found the lock held and started nothing: the drainer looks once more after releasing it."""
     monkeypatch.setattr(drainer_module, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(drainer_module, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(drainer_module, "os", type("NoExit", (), {"_exit": staticmethod(lambda code: None)}))
     delivered: list[str] = []
 
     def deliver(delivery: Delivery) -> Iterator[tuple[str, int]]:
@@ -302,27 +298,28 @@ def test_a_second_drainer_ends_at_once(tmp_path: Path) -> None:
 def test_a_store_that_holds_on_is_given_up_though_nobody_can_be_told(tmp_path: Path) -> None:
     """MLflow may block for minutes, and the disk or terminal that takes the warning may be gone by then."""
     code = """
-import sys, time
+import runpy, sys, time
 from pathlib import Path
-from pipeline.tracking import Delivery, Store, TrackedRun, drainer
+from pipeline.tracking import Delivery, TrackedRun, drainer
 drainer.HANG_SECONDS = 0.2
 Delivery.run = lambda delivery: time.sleep(60)
 TrackedRun(Path(sys.argv[1]), experiment="e", name="n").finish()
 print("draining", flush=True)
-drainer.Drainer(Path(sys.argv[1]), Store("sqlite:///x")).run()
+runpy.run_module("pipeline.tracking", run_name="__main__")
 """
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": "sqlite:///x"},
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stderr.close()
         assert process.stdout.readline() == b"draining\n"
         assert process.wait(30) == 1
-    assert Drainer(tmp_path, Store("sqlite:///x"))._lock.acquire(timeout=0), "its lock goes with it"
+    with drainer_lock(tmp_path, Store("sqlite:///x")).acquire(blocking=False):
+        pass  # its lock went with it
 
 
 @pytest.mark.slow
