@@ -180,7 +180,7 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
         # The drainer takes one core from those that train.
         fixed = around + drainer / (torch.get_num_threads() if device.type == "cpu" else 1)
         total = 100 * (inside / base + fixed / seconds)
-        note = f"the parts above put together for {name}, which trained for {seconds:.0f} s"
+        note = f"the parts above for {name}, which trained for {seconds:.0f} s, with a drainer started for it alone"
         rows.append(allowance("pipeline: tracking and checkpoints, quick profile", total, "% of training", MOST, note))
     return rows
 

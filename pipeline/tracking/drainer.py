@@ -45,7 +45,7 @@ class DrainerStarter:
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder, self._store = folder, store
         self._lock, self._log = drainer_lock(folder, store), drainer_log(folder, store)
-        self._runs_until = 0.0
+        self._runs_until = 0.0  # of `time.monotonic`: until then there is nothing to ensure
         self._passed_on: set[str] = set()
 
     def ensure(self) -> None:
@@ -64,6 +64,7 @@ class DrainerStarter:
             return
         except OSError as error:
             _logger.warning("warning: cannot start MLflow's drainer: %s. The run goes on.", error.strerror)
+            self._runs_until = math.inf
 
     def pass_on_warnings(self) -> None:
         """Repeat the drainer's warnings, each once."""
@@ -75,13 +76,13 @@ class DrainerStarter:
 
     def _start(self) -> None:
         artifacts = [] if self._store.artifacts is None else [str(self._store.artifacts)]
-        source = str(Path(__file__).parents[2])
+        search = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
         self._log.write_text("")  # what an earlier one warned of may be mended
         with self._log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking", str(self._folder), *artifacts],
                 cwd=self._folder.parent,  # its code comes first: this stage's may lie in a copy that DVC soon deletes
-                env={**os.environ, "PYTHONPATH": source, "MLFLOW_TRACKING_URI": self._store.uri},
+                env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self._store.uri},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -254,6 +255,37 @@ def test_a_drainer_that_takes_time_to_start_is_not_started_again(
     now += 2
     starter.ensure()
     assert len(started) == 2
+
+
+def test_a_drainer_that_cannot_be_started_costs_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(command: list[str], **settings: Any) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    run = TrackedRun(tmp_path, experiment="e", name="n", store=Store("sqlite:///x"))
+    run.log_metrics({"bound": 0.0}, 0)
+    run.finish()
+    assert [record.getMessage() for record in caplog.records] == [
+        "warning: cannot start MLflow's drainer: Cannot allocate memory. The run goes on."
+    ]
+
+
+def test_a_stage_passes_on_each_warning_once_and_nothing_else(
+    tmp_path: Path, started: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store("sqlite:///x")
+    log = drainer_log(tmp_path, store)
+    log.write_text("warning: of an earlier drainer\n")
+    run = TrackedRun(tmp_path, experiment="e", name="n", store=store)
+    run.log_metrics({"bound": 0.0}, 0)
+    log.write_text("Traceback\nwarning: MLflow refused 'tags'\n")
+    for step in (1, 2):
+        run.log_metrics({"bound": 0.0}, step)
+    run.finish()
+    assert [record.getMessage() for record in caplog.records] == ["warning: MLflow refused 'tags'"]
+    assert len(started) == 1
 
 
 def test_what_is_written_as_the_drainer_ends_is_still_delivered(
