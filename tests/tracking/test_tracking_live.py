@@ -62,6 +62,7 @@ def start(folder: Path, uri: str, seconds: float = 0.5, end: str = "yes", source
     arguments = [str(folder / "runs"), uri, str(seconds), end]
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments],
+        cwd=source,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -204,6 +205,7 @@ def test_what_is_written_arrives_while_the_run_goes_on_and_after_its_end(
 def test_a_drainer_outlives_the_copy_of_the_code_that_started_it(tmp_path: Path, store: Store, reader: Any) -> None:
     """As DVC deletes the copy in which it ran an experiment: the code of the journals' home is what counts."""
     shutil.copytree(ROOT / "pipeline", tmp_path / "copy" / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "copy" / "pipeline" / "tracking" / "__main__.py").write_text("raise SystemExit('the copy is used')")
     (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
     train(tmp_path, store.uri, seconds=0.0, source=tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy")
