@@ -91,9 +91,7 @@ def test_a_changed_run_shows_in_all_that_rests_on_it(files: ResultFiles) -> None
 def test_items_that_left_the_profile_come_last(files: ResultFiles) -> None:
     execute(files, expected())
     files.numbers("retired", "study", {}, params_hash="abc")
-    now = expected(
-        runs={"capsules": {"epochs": 25}}, sweep={"runs": ["capsules"], "angles": [45, 180], "replicas": 3}
-    )
+    now = expected(runs={"capsules": {"epochs": 25}}, sweep={"runs": ["capsules"], "angles": [45, 180], "replicas": 3})
     missing, others = compare(files.results, now)
     assert missing == ["sweep/capsules-180"]
     assert list(others.items()) == [
