@@ -20,7 +20,7 @@ from pipeline.page.scorecard import (
     judge,
     tolerance,
 )
-from pipeline.results.claims import Claim
+from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding
 from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.reading import Measured, Results
@@ -134,3 +134,13 @@ def test_two_systems_may_not_answer_the_same_claim(monkeypatch: pytest.MonkeyPat
     install(monkeypatch, one=dict(MEASURES), other={"000.b": MEASURES["000.b"]})
     with pytest.raises(ValueError, match=r"other answers 000\.b"):
         all_measures()
+
+
+def test_every_answer_belongs_to_a_claim() -> None:
+    assert all_measures().keys() <= {claim.id for claim in load_claims()}
+
+
+def test_nothing_is_run_without_results(results: Results) -> None:
+    claims = load_claims()
+    rows = build_scorecard(claims, results)
+    assert [(row["id"], row["verdict"]) for row in rows] == [(claim.id, "not run") for claim in claims]
