@@ -13,6 +13,7 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA
 from pipeline.results.reading import Measured, Numbers, Recorded, Results, natural
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+"""The paper's sources, in its order."""
 STAND_INS = {"digits": "mnist"}
 """Sources that stand in for one of the paper's."""
 FEATURES = 196
@@ -94,7 +95,7 @@ class Study:
 
 
 def executed(results: Results) -> list[Study]:
-    """All studies, kind after kind, by name within a kind.
+    """All studies, kind after kind; within a kind the paper's data sets in its order, then others, then by name.
 
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
@@ -104,14 +105,20 @@ def executed(results: Results) -> list[Study]:
         settings = numbers.settings
         study = settings.regression[name]
         found.append(Study(name, numbers, study, settings.datasets[study.dataset]))
+    found.sort(key=_place)
     return [study for kind in KINDS for study in found if study.kind == kind]
+
+
+def _place(study: Study) -> tuple[bool, int]:
+    sources = list(LABELS)
+    return study.stands_in, sources.index(study.original) if study.original in sources else len(sources)
 
 
 def candidates(results: Results, kind: str, source: str | None = None) -> list[Study]:
     """Studies of a kind on the paper's data or what stands in for them, those to be preferred first.
 
-    The paper's own data come first, then what is nearer to its settings, then what was measured on more (sizes, seeds,
-    passes and the like), then the name decides.
+    The paper's own data come first, in its order, then what is nearer to its settings, then what was measured on more
+    (sizes, seeds, passes and the like), then the name decides.
 
     Args:
         source: only on this one, or on what stands in for it.
@@ -125,4 +132,4 @@ def candidates(results: Results, kind: str, source: str | None = None) -> list[S
 
 def _rank(study: Study) -> tuple[Any, ...]:
     amounts = [len(study.settings.get("sizes", ())), *(study.settings.get(name, 0) for name in _AMOUNTS)]
-    return study.stands_in, len(study.differences), [-amount for amount in amounts], natural(study.name)
+    return _place(study), len(study.differences), [-amount for amount in amounts], natural(study.name)
