@@ -153,18 +153,18 @@ class Writer:
 
     def __init__(self, root: Path, profile: str = "quick") -> None:
         self.root = root
-        self.records = root / "reports" / profile / "results"
+        self.metrics = root / "reports" / profile / "results"
         self.arrays = root / "results" / profile
-        self.results = Results(self.records, self.arrays)
+        self.results = Results(self.metrics, self.arrays)
 
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
-        path = self.records / stage / f"{item}.json"
+        path = self.metrics / stage / f"{item}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values | {"provenance": [record(stage, item, **provenance)]}), encoding="utf-8")
         return path
 
     def table(self, stage: str, item: str, table: pd.DataFrame) -> Path:
-        path = self.records / stage / f"{item}.csv"
+        path = self.metrics / stage / f"{item}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(path, index=False)
         return path

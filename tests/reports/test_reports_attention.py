@@ -156,7 +156,7 @@ def test_the_study_of_most_scenes_answers(
         ours = finding(results, "001.vmf").ours
         assert ours is not None
         assert ours.mean == expected
-        (studied.records / "attention" / f"{item}.json").unlink()
+        (studied.results.records / "attention" / f"{item}.json").unlink()
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_tables(studied: Writer, params: Params) -> None:
 def test_rows_and_columns_are_those_of_the_settings_that_made_a_result(studied: Writer, params: Params) -> None:
     results = recorded(studied.results, params)
     model = params.runs["unrouted"].model.model_dump() | {"iterations": 1}
-    record_again(studied.records / "evaluate" / "unrouted.json", "runs", "unrouted", model=model)
+    record_again(studied.results.records / "evaluate" / "unrouted.json", "runs", "unrouted", model=model)
     accuracies, _ = build(results, Written())
     assert accuracies.shown.set_index("run").loc["unrouted", "iterations"] == "1 updates"
 
@@ -242,8 +242,8 @@ def test_a_study_whose_energies_rise_gives_way_to_one_whose_fall(studied: Writer
 
 
 def test_half_a_pair_is_compared_with_nothing(studied: Writer, params: Params) -> None:
-    (studied.records / "train" / "unrouted-margin.json").unlink()
-    (studied.records / "infer" / "routed.json").unlink()
+    (studied.results.records / "train" / "unrouted-margin.json").unlink()
+    (studied.results.records / "infer" / "routed.json").unlink()
     answers = found(recorded(studied.results, params))
     assert answers["001.fig2"] is answers["001.fig1.sparse"] is None
     assert answers["001.fig1.l1"] is not None
@@ -262,7 +262,7 @@ def test_results_of_different_settings_are_not_compared(
     studied: Writer, params: Params, claim: str, stage: str, run: str
 ) -> None:
     """One of a pair was made again, from another seed or on other images, the other not yet."""
-    path = studied.records / stage / f"{run}.json"
+    path = studied.results.records / stage / f"{run}.json"
     for section, name, change in (("runs", run, {"seed": 12}), ("datasets", "digits", {"train": 1100})):
         results = recorded(studied.results, params)
         assert found(results)[claim] is not None
@@ -273,7 +273,7 @@ def test_results_of_different_settings_are_not_compared(
 def test_each_remark_is_about_the_settings_of_its_own_result(studied: Writer, params: Params) -> None:
     results = recorded(studied.results, params)
     training = params.runs["routed"].training.model_dump() | {"epochs": 7}
-    record_again(studied.records / "evaluate" / "routed.json", "runs", "routed", training=training)
+    record_again(studied.results.records / "evaluate" / "routed.json", "runs", "routed", training=training)
     answers = found(results)
     said = {name: answer.remarks[-1] for name, answer in answers.items() if answer}
     assert "epochs 7 / 13" in said["001.acc.r3"]

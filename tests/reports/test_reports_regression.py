@@ -157,7 +157,7 @@ def test_studies_nearer_to_the_papers_settings_come_first(values: dict[str, Any]
 def test_each_remark_is_about_the_settings_of_its_own_result(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
     recorded(writer.results, params)
-    path = writer.records / "regression" / "grid-digits.json"
+    path = writer.results.records / "regression" / "grid-digits.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     settings = content["provenance"][-1]["settings"]
     settings["regression"]["grid-digits"]["features"] = 7
