@@ -8,7 +8,6 @@ from typing import Literal
 
 import pandas as pd
 
-from pipeline.data.norb import CATEGORIES
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.results.reading import Record, Results, dataset_label
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
@@ -16,7 +15,7 @@ from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
-from pipeline.systems.matrix_capsules.report.paper import PAPER_DATASET, stands_in
+from pipeline.systems.matrix_capsules.report.paper import CLASSES, PAPER_DATASET, stands_in
 from pipeline.systems.matrix_capsules.report.runs import Trial, attack_studies, attacked_images, runs, viewpoint_studies
 
 _TESTS = ("replica", "test", "accuracy")
@@ -135,7 +134,7 @@ def _votes(results: Results, written: Written) -> Iterator[Drawing]:
         if arrays is None:
             written.miss(f"evaluate/{trial.item} (its examples)")
             continue
-        classes = CATEGORIES if stands_in(trial.dataset) else tuple(map(str, range(trial.run.model.classes)))
+        classes = CLASSES if stands_in(trial.dataset) else tuple(map(str, range(trial.run.model.classes)))
         yield Drawing(
             f"matrix-votes-{trial.item}",
             "png",

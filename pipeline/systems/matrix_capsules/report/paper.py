@@ -11,6 +11,8 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA
 from pipeline.results.reading import Recorded
 
 PAPER_DATASET = "smallNORB"
+CLASSES = ("animal", "human", "airplane", "truck", "car")
+"""Of smallNORB, by label. As `data.norb.CATEGORIES`, but a figure does not depend on how data are read."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
 """Of the paper's main data set: itself, copies of it, and what stands in for it; the one to be preferred first."""
 COPIES = {

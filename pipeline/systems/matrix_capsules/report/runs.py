@@ -89,7 +89,7 @@ def viewpoint_studies(results: Results) -> list[Compared]:
         study = settings.viewpoint[name]
         dataset = settings.datasets[study.dataset]
         found.append(Compared(name, numbers, study, trained.capsules, trained.cnn, dataset))
-    return _by_preference(found)
+    return _studies_by_preference(found)
 
 
 def attack_studies(results: Results) -> list[Compared]:
@@ -99,7 +99,7 @@ def attack_studies(results: Results) -> list[Compared]:
         study = numbers.settings.attack[name]
         capsules, cnn = numbers.run(study.capsules), numbers.run(study.cnn)
         found.append(Compared(name, numbers, study, capsules, cnn, numbers.dataset_of(study.capsules)))
-    return _by_preference(found)
+    return _studies_by_preference(found)
 
 
 def attacked_images(study: Compared) -> int:
@@ -146,14 +146,14 @@ def by_preference(
 
     def rank(trial: Trial) -> tuple[Any, ...]:
         other_sizes, others = distance(trial.run, sizes)
-        later = (trial.stage == "ablation") != other_sizes  # see above
+        later = (trial.stage == "ablation") != other_sizes  # why, says the head of this module
         place = preference(trial.dataset, sources)
         return place, other_sizes, others, later, *_amount(trial.run), natural(trial.item)
 
     return sorted(found, key=rank)
 
 
-def _by_preference(found: Iterable[Compared]) -> list[Compared]:
+def _studies_by_preference(found: Iterable[Compared]) -> list[Compared]:
     def rank(study: Compared) -> tuple[Any, ...]:
         away = [distance(run) for run in (study.capsules, study.cnn)]
         return preference(study.dataset), *away, *_amount(study.capsules), natural(study.item)

@@ -141,9 +141,9 @@ def attacks(results: Results) -> list[Table]:
                     found = {at: _percent(numbers, "value", method, kind, network, at) for at in epsilons}
                     rows.append(([words, method, called], found, numbers))
         caption = (
-            f"Percent by epsilon, the most that a pixel of [0, 1] changes; {attacked_images(study):,} images. Away from "
-            "the class and through another CNN: accuracy; towards another class: how often images end in the class aimed at. "
-            f"BIM has {study.settings.steps} steps."
+            f"Percent by epsilon, the most that a pixel of [0, 1] changes; {attacked_images(study):,} images. Away "
+            "from the class and through another CNN: accuracy; towards another class: how often images end in the "
+            f"class aimed at. BIM has {study.settings.steps} steps."
         )
         heads = {at: (f"epsilon {at}", 1) for at in epsilons}
         keys = ["attack", "method", "network"]
