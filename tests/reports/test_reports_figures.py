@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from recorded import recorded
+from small import small_run
 
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
@@ -254,6 +255,13 @@ def test_a_model_without_a_bound_shows_its_loss(full: Writer, values: dict[str, 
     assert drawing.caption.startswith("Loss and pixel error should fall")
     assert "loss and pixel error of scae-digits" in drawing.alt
     assert drawing.figure().axes[0].get_ylabel() == "loss (nats per image)"
+
+
+def test_classifiers_have_no_figures_here(full: Writer, values: dict[str, Any]) -> None:
+    values["runs"]["net"] = small_run("capsnet").model_dump() | {"dataset": "digits"}
+    full.train("net", objective="loss")
+    full.evaluate("net", ["t0"])
+    assert {drawing.file for drawing in drawings_of(full, parse_params(values))} == ALL
 
 
 def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Params) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from made_up import Writer, spread
 from recorded import recorded
+from small import small_run
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
@@ -151,6 +152,15 @@ def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     data = pd.read_csv(io.StringIO(table.to_csv()))
     assert data.loc[0, "parameters_total"] == 1_315_042
     assert data.loc[0, "seconds"] == 171.3
+
+
+def test_clusters_are_of_runs_that_learned_without_labels(full: Writer, values: dict[str, Any]) -> None:
+    values["runs"]["net"] = small_run("capsnet").model_dump() | {"dataset": "digits"}
+    probe = {"mu_sigma": {"refit": {"rotated_0": spread(0.9)}}}
+    for run in ("vae-digits", "net"):
+        full.numbers("evaluate", run, {"probe": probe, "kmeans": {"mu_sigma": spread(0.5)}})
+    table = tables(full, parse_params(values))["clusters"]
+    assert table.shown.to_numpy().tolist() == [["vae-digits", "VAE: mu and sigma", "2", "50.0 ± 1.0"]]
 
 
 def test_one_replica_has_no_spread() -> None:

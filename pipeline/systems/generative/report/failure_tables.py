@@ -53,7 +53,7 @@ def templates(results: Results) -> list[Table]:
             continue
         found = {column: numbers.measured("templates", column) for column in heads}
         percent = {name: value.scaled(100) if value and name != "drawn" else value for name, value in found.items()}
-        rows.append(([run, f"{numbers.settings.failures.threshold:g}"], percent, numbers))
+        rows.append(([run, float(numbers.settings.failures.threshold)], percent, numbers))
     caption = (
         "Pairs of templates alike under the best affine map: a correlation of at least the one that is given; "
         "templates that draw less than a hundredth of the ink are left out. Beside them the same of as many windows on "
