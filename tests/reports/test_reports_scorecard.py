@@ -15,7 +15,6 @@ from pipeline.results.claims import load_claims
 from pipeline.results.reading import Measured, ResultError
 from pipeline.systems.generative.report.claims import falls
 from pipeline.systems.generative.report.failure_claims import grows
-from pipeline.systems.generative.report.runs import beyond_paper, candidates, swept
 
 MNIST = {"source": "mnist", "train": 50_000, "validation": 10_000, "test": 10_000}
 
@@ -199,17 +198,6 @@ def test_our_own_spread_counts_where_it_is_larger_than_the_papers(full: Writer, 
     numbers["guide"]["delta"]["t0"] = spread(0.93, 0.02)
     full.numbers("posterior", "capsules-digits", numbers)
     assert scorecard(full, params)["000.full.acc"]["verdict"] == "holds"
-
-
-def test_a_run_beyond_the_paper_answers_no_claim_that_another_can(values: dict[str, Any]) -> None:
-    run = values["runs"]["capsules-digits"]
-    slots = run | {"model": run["model"] | {"slots": "any"}}
-    values["runs"] = {"capsules-slots": slots, **values["runs"]}
-    values["sweep"] = values["sweep"] | {"runs": ["capsules-slots", *values["sweep"]["runs"]]}
-    params = parse_params(values)
-    assert candidates(params, "generative") == swept(params, "generative") == ["capsules-digits", "capsules-slots"]
-    assert beyond_paper(params, "capsules-digits") == beyond_paper(params, "vae-digits") == []
-    assert beyond_paper(params, "capsules-slots") == ["parts in any slot (paper: their own)"]
 
 
 def test_falling_allows_a_rise_within_the_noise_of_a_step() -> None:
