@@ -87,6 +87,7 @@ NO_DEPENDENCY = {
     "pipeline/files.py": "writes files whole or not at all",
     "pipeline/progress.py": "progress bars",
     "pipeline/settings.py": "the form of settings; their values are parameters",
+    "pipeline/data/sources.py": "where files are downloaded from, and what they are called",
     "pipeline/data/datasets.py": "reads and writes the file of a data set",
     "pipeline/learning/checkpoints.py": "keeps the state of a training",
     "pipeline/learning/evaluation.py": "what an evaluation is given",
