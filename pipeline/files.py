@@ -153,6 +153,7 @@ def _check_structure(text: str, path: Path) -> None:
 
 def _check_key(section: _Level, event: yaml.ScalarEvent, levels: list[_Level], path: Path) -> None:
     assert section.lines is not None
+    assert event.start_mark is not None  # libyaml and PyYAML set it; the type allows for other parsers
     section.key, line = event.value, event.start_mark.line + 1
     if event.value in section.lines:
         where = ".".join(level.key for level in levels if level.key is not None)

@@ -57,7 +57,7 @@ class Profiles:
         """Every profile, the current one too, by name."""
         found = []
         for name, folder in self._folders().items():
-            first = (folder / PARAMS).read_text(encoding="utf-8").partition("\n")[0]
+            first = (folder / PARAMS).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
             about = first.lstrip("# ").strip() if first.startswith("#") else ""
             found.append(Profile(name, about, (folder / LOCK).exists()))
         return found
