@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from pipeline.classification.settings import AttackParams, ViewpointParams
 from pipeline.data.settings import DatasetParams
 from pipeline.errors import UserError
+from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import EvaluateParams, SweepParams
 from pipeline.settings import Name, Section
 from pipeline.systems import SWEEPS, Run
@@ -217,12 +217,12 @@ def load_params(path: Path) -> Params:
     """Read and check a params file.
 
     Raises:
-        ParamsError: the file is missing, not YAML, or holds bad parameters.
+        ParamsError: the file cannot be read (see `read_yaml`), is empty, or holds bad parameters.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ParamsError(f"{path}: no such file") from None
-    except yaml.YAMLError as error:
-        raise ParamsError(f"{path} is not valid YAML: {error}") from None
+        values = read_yaml(path)
+    except FileReadError as error:
+        raise ParamsError(str(error)) from None
+    if values is None:
+        raise ParamsError(f"{path} is empty")
     return parse_params(values, path.name)

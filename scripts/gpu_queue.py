@@ -83,7 +83,7 @@ class Entry:
 
 
 def paper_params() -> dict[str, Any]:
-    """The parameters of the paper profile: params.yaml while it is the current one (with its edits), else the saved."""
+    """The parameters of the paper profile: params.yaml while it is the current one, else those in profiles/."""
     import yaml
 
     for path in (ROOT / "params.yaml", ROOT / "profiles" / PROFILE / "params.yaml"):
@@ -552,8 +552,7 @@ to have MLflow, DVC and the page know of them:
     python -m pipeline sync-mlflow
     python -m pipeline profile switch {PROFILE}
     dvc commit --force {stages}
-    dvc repro figures tables --single-item
-    python -m pipeline profile save"""
+    dvc repro figures tables --single-item"""
 
 
 PAGE = """\

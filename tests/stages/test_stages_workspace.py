@@ -18,6 +18,7 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.params import load_params
+from pipeline.profiles import Profiles
 from stages.workspace import find_root, git_state, items, parameters_of, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ RUN = "capsules-digits"
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     folder.mkdir()
-    shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", folder / "params.yaml")
+    shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
     return folder
 
 
