@@ -12,7 +12,7 @@ def main() -> None:
     with stage("tables") as workspace:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
-        from pipeline.page.figures import draw_all
+        from pipeline.page.figures import on_disk, without_arrays
         from pipeline.page.page import build_page, load_figures
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import build_tables, write_tables
@@ -26,8 +26,8 @@ def main() -> None:
         written, claims = Written(), load_claims()
         tables = build_tables(results, written)
         rows = build_scorecard(claims, results, profile=workspace.profile, others=others)
-        figures = load_figures(workspace.figures_folder, draw_all(results, written))
-        profile, incomplete = workspace.profile, written.missing
+        figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))
+        profile, incomplete = workspace.profile, without_arrays(workspace.figures_folder)
         page = build_page(rows, claims, profile, figures, tables, missing, others, without_arrays=incomplete)
 
         write_tables(workspace.tables_folder, tables, written)
@@ -40,8 +40,6 @@ def main() -> None:
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
         for line in summary(missing, others):
             print(line)
-        if incomplete:
-            print(f"not shown, as their arrays are missing: {', '.join(incomplete)}")
 
 
 if __name__ == "__main__":

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from matplotlib.figure import Figure
 
 from pipeline.drawing.style import Kind
 from pipeline.results.reading import Record
 
-Study = TypeVar("Study")
-
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and its words. It is drawn when asked, so that the page can have the words of a figure on disk.
+    """A figure and its words. It is drawn when asked.
 
     Attributes:
         name: file name without its ending.
@@ -29,6 +26,22 @@ class Drawing:
     name: str
     kind: Kind
     figure: Callable[[], Figure]
+    title: str
+    caption: str
+    alt: str
+    records: list[Record]
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.{self.kind}"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure on disk and its words; attributes as of `Drawing`."""
+
+    name: str
+    kind: Kind
     title: str
     caption: str
     alt: str

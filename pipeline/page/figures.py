@@ -1,17 +1,27 @@
-"""The figures of a profile: those of every system, then those of every run."""
+"""The figures of a profile: those of every system, then those of every run; and the words that belong to each.
+
+The words lie beside the folder of figures, in `figures.json`. A picture that was drawn from arrays stays when it cannot
+be drawn again because its arrays are not here (only pictures and numbers are in Git), as long as the results that it
+was drawn from are still the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from pipeline.drawing import style
-from pipeline.drawing.drawings import Drawing, Written
-from pipeline.files import write_bytes
+from pipeline.drawing.drawings import Drawing, Picture, Written
+from pipeline.files import write_bytes, write_json
 from pipeline.page import runs
-from pipeline.results.reading import Results
+from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
+
+_SOURCE = ("stage", "item", "tracking_run")
+"""What a provenance record is found again by."""
 
 
 def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
@@ -29,18 +39,84 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def write_figures(folder: Path, results: Results) -> Written:
-    """Draw every figure into `folder`; figures that an earlier call left are removed.
+    """Draw every figure into `folder` and write the words beside it; figures that no result stands behind are removed.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
         FileWriteError: a figure could not be written.
     """
-    written = Written()
+    before = on_disk(folder, results)
+    written, drawn = Written(), []
     for drawing in draw_all(results, written):
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.files.append(path)
+        drawn.append(drawing)
+    shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
+    write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "without_arrays": written.missing})
+    kept = {each.file for each in shown}
     for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
-        if path not in written.files:
+        if path.name not in kept:
             path.unlink()
     return written
+
+
+def on_disk(folder: Path, results: Results) -> list[Picture]:
+    """The figures on disk whose results are still those that they were drawn from, with their words.
+
+    Raises:
+        ResultError: the file of words, or a result, is corrupt.
+    """
+    found = []
+    for entry in _read(folder).get("figures", []):
+        records = [_record(results, source) for source in entry["sources"]]
+        if all(record is not None for record in records):
+            words = {key: entry[key] for key in ("name", "kind", "title", "caption", "alt")}
+            found.append(Picture(**words, records=[record for record in records if record is not None]))
+    return found
+
+
+def without_arrays(folder: Path) -> list[str]:
+    """Executed items whose arrays were missing when the figures were drawn. Raises `ResultError` as `on_disk`."""
+    return [str(each) for each in _read(folder).get("without_arrays", [])]
+
+
+def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Drawing | Picture]:
+    """What was drawn, and what was not but is still there, after what it stood behind before."""
+    shown: list[Drawing | Picture] = list(drawn)
+    names = [each.name for each in shown]
+    for place, picture in enumerate(before):
+        if picture.name not in names:
+            earlier = [names.index(each.name) for each in before[:place] if each.name in names]
+            at = max(earlier[-1:], default=-1) + 1
+            shown.insert(at, picture)
+            names.insert(at, picture.name)
+    return shown
+
+
+def _words(folder: Path) -> Path:
+    return folder.with_suffix(".json")
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = _words(folder)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(content, dict)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AssertionError) as error:
+        raise ResultError(f"{path} is corrupt: {error or 'no JSON object'}. Draw the figures again.") from None
+    return content
+
+
+def _record(results: Results, source: dict[str, Any]) -> Record | None:
+    """The provenance record that a source names; None where that result is gone or was made anew."""
+    numbers = results.numbers(str(source["stage"]), str(source["item"]))
+    records = numbers.records if numbers else []
+    return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)
+
+
+def _to_json(figure: Drawing | Picture) -> dict[str, Any]:
+    words = {key: getattr(figure, key) for key in ("name", "kind", "title", "caption", "alt")}
+    return {**words, "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records]}

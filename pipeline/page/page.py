@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.drawings import Drawing, Picture
 from pipeline.drawing.style import DPI
 from pipeline.drawing.table import Table
 from pipeline.page.scorecard import VERDICTS, Row, Verdict, count_verdicts, dataset_and_remarks
@@ -54,12 +54,12 @@ _PIXELS_PER_INCH = 96  # what a CSS pixel means
 class Shown:
     """A figure as the page holds it: what was drawn, its bytes as a data URI, its width in CSS pixels."""
 
-    drawing: Drawing
+    drawing: Drawing | Picture
     uri: str
     width: int
 
 
-def load_figures(folder: Path, drawings: Iterable[Drawing]) -> list[Shown]:
+def load_figures(folder: Path, drawings: Iterable[Drawing | Picture]) -> list[Shown]:
     """The files in `folder` of the figures that there are.
 
     Raises:
@@ -68,7 +68,7 @@ def load_figures(folder: Path, drawings: Iterable[Drawing]) -> list[Shown]:
     return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
 
 
-def _load_figure(path: Path, drawing: Drawing) -> Shown:
+def _load_figure(path: Path, drawing: Drawing | Picture) -> Shown:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -105,7 +105,7 @@ def build_page(
         missing: `<stage>/<item>` of the profile's items that were not executed.
         others: `<stage>/<item>` of results that are not the profile's as it is now, with the reason in words
             (`freshness.compare`). What rests on one is marked.
-        without_arrays: executed items whose arrays are not here, so that what is drawn from them is left out.
+        without_arrays: executed items whose arrays were not here when the figures were drawn.
     """
     records = [record for table in tables for record in table.records]
     created = sorted(str(each["created"]) for each in records if each.get("created"))

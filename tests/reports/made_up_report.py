@@ -12,7 +12,7 @@ from recorded import STAGES, recorded
 
 from pipeline.dependencies import Graph
 from pipeline.drawing.drawings import Written
-from pipeline.page.figures import draw_all, write_figures
+from pipeline.page.figures import on_disk, write_figures
 from pipeline.page.page import build_page, load_figures
 from pipeline.page.scorecard import build_scorecard
 from pipeline.page.tables import build_tables
@@ -66,7 +66,7 @@ def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None
     written = write_figures(folder, results)
     tables = build_tables(results, Written())
     rows = build_scorecard(claims, results, profile="quick", others=others)
-    figures = load_figures(folder, draw_all(results, Written()))
+    figures = load_figures(folder, on_disk(folder, results))
     return build_page(rows, claims, "quick", figures, tables, missing, others, without_arrays=written.missing)
 
 

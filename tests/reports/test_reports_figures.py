@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from typing import Any
 
@@ -19,7 +20,7 @@ from small import small_run
 
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.page.figures import draw_all, write_figures
+from pipeline.page.figures import draw_all, on_disk, without_arrays, write_figures
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, ResultError
 from pipeline.systems.generative.report.comparison import companions
@@ -150,6 +151,35 @@ def test_missing_arrays_and_tables_of_a_record_are_named(full: Writer, params: P
         "sweep/capsules-digits-180 (its examples)",
         "train/vae-digits (its table)",
     ]
+
+
+def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(full: Writer, params: Params) -> None:
+    folder = full.root / "figures"
+    results = recorded(full.results, params)
+    write_figures(folder, results)
+    order = [each.name for each in on_disk(folder, results)]
+    assert {f"{each.name}.{each.kind}" for each in on_disk(folder, results)} == ALL
+    content = (folder / "templates-capsules-digits.png").read_bytes()
+    shutil.rmtree(full.arrays)
+    written = write_figures(folder, results)
+    assert "evaluate/capsules-digits (its examples)" in without_arrays(folder) == written.missing
+    assert {path.name for path in folder.iterdir()} == ALL
+    assert [each.name for each in on_disk(folder, results)] == order
+    assert (folder / "templates-capsules-digits.png").read_bytes() == content
+    path = results.records / "evaluate" / "capsules-digits.json"
+    record = json.loads(path.read_text())
+    record["provenance"][-1]["tracking_run"] = "another"
+    path.write_text(json.dumps(record))
+    write_figures(folder, results)
+    assert not (folder / "templates-capsules-digits.png").exists(), "it showed a result that was made anew since"
+    assert (folder / "reconstructions-capsules-digits.png").exists()
+
+
+def test_a_corrupt_file_of_words_is_refused_by_name(full: Writer, params: Params) -> None:
+    folder = full.root / "figures"
+    folder.with_suffix(".json").write_text("[]")
+    with pytest.raises(ResultError, match=r"figures\.json is corrupt"):
+        write_figures(folder, recorded(full.results, params))
 
 
 def with_slots(values: dict[str, Any]) -> Params:
