@@ -61,10 +61,11 @@ def one(value: float) -> dict[str, float]:
 
 def mean_at(numbers: Mapping[str, Any], dotted: str) -> float | None:
     """The number, or the mean of the measurement, under a dotted name; None where there is none."""
+    path = _path(numbers, dotted)
+    if path is None:
+        return None
     value: Any = numbers
-    for key in dotted.split("."):
-        if not isinstance(value, Mapping) or key not in value:
-            return None
+    for key in path:
         value = value[key]
     if isinstance(value, Mapping):
         value = value.get("mean")
@@ -72,18 +73,29 @@ def mean_at(numbers: Mapping[str, Any], dotted: str) -> float | None:
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The headline numbers, nested as their dotted names say, rounded; names that were not measured are left out."""
+    """The headline numbers, nested as they are among all numbers, rounded; what was not measured is left out."""
     nested: dict[str, Any] = {}
     for dotted in names:
-        value = mean_at(numbers, dotted)
-        if value is None:
+        value, path = mean_at(numbers, dotted), _path(numbers, dotted)
+        if value is None or path is None:
             continue
-        *path, last = dotted.split(".")
         level = nested
-        for key in path:
+        for key in path[:-1]:
             level = level.setdefault(key, {})
-        level[last] = float(f"{value:.{DIGITS}g}")
+        level[path[-1]] = float(f"{value:.{DIGITS}g}")
     return nested
+
+
+def _path(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
+    """The keys that a dotted name stands for; keys may hold dots themselves, as "0.05" does."""
+    if dotted in numbers:
+        return (dotted,)
+    for key, value in numbers.items():
+        if isinstance(value, Mapping) and dotted.startswith(f"{key}."):
+            rest = _path(value, dotted[len(key) + 1 :])
+            if rest is not None:
+                return (key, *rest)
+    return None
 
 
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
