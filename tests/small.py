@@ -242,7 +242,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
         "infer": {name: {"run": name, **INFER} for name in capsnets},
         "sweep": {
-            "angles": [0.0, 45.0],
+            "angles": [0, 45],
             "runs": [name for name in chosen if name not in [*capsnets, *matrices, *cnns]],
             "replicas": 1,
             "training_share": 0.5,
@@ -273,7 +273,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
 
 
 def write_root(folder: Path, values: dict[str, Any] | None = None, size: int = SIZE) -> Path:
-    """A repository's folder as stages need it: params.yaml, dvc.yaml, and the small data set as preprocess leaves it."""
+    """A repository's folder as stages need it: params.yaml, dvc.yaml, the small data set as preprocess leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "dvc.yaml", folder)
     (folder / "params.yaml").write_text(yaml.safe_dump(small_params() if values is None else values, sort_keys=False))

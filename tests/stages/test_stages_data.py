@@ -24,6 +24,7 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     folder.mkdir()
     shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", folder / "params.yaml")
+    shutil.copy(ROOT / "dvc.yaml", folder)
     return folder
 
 
