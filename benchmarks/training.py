@@ -10,8 +10,7 @@ from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import Recorded, recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
-from pipeline.params import Run
-from pipeline.systems import build_model
+from pipeline.systems import Run, build_model
 
 CLASSES = 10
 

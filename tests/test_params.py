@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 import yaml
-from pipeline.learning.variation import varied_model
 
 from pipeline.errors import UserError
 from pipeline.params import Params, ParamsError, load_params, parse_params
+from pipeline.settings import Section
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
 
@@ -325,7 +328,7 @@ def test_a_hyperparameters_value_must_make_a_model(values: dict[str, Any]) -> No
 def test_a_floor_moves_the_start_along_and_nothing_else(values: dict[str, Any]) -> None:
     model = parse_params(values).runs["capsules-digits"].model
     assert isinstance(model, GenerativeModelParams)
-    changed = varied_model(model, "pose_sd_floor", 2 * model.pose_sd_floor)
+    changed = model.varied("pose_sd_floor", 2 * model.pose_sd_floor)
     assert changed == model.model_copy(
         update={"pose_sd_floor": 2 * model.pose_sd_floor, "pose_sd_start": 2 * model.pose_sd_start}
     )
@@ -334,12 +337,12 @@ def test_a_floor_moves_the_start_along_and_nothing_else(values: dict[str, Any]) 
 def test_a_temperature_holds_from_the_first_step_to_the_last(values: dict[str, Any]) -> None:
     model = parse_params(values).runs["capsules-digits"].model
     assert isinstance(model, GenerativeModelParams)
-    changed = varied_model(model, "temperature", 0.5)
+    changed = model.varied("temperature", 0.5)
     assert changed == model.model_copy(update={"temperature": 0.5, "final_temperature": 0.5})
     built = GenerativeModel(changed, 28)
     assert [built.train(mode).temperature_at(torch.tensor(3.0)) for mode in (True, False)] == [0.5, 0.5]
     falling = model.model_copy(update={"temperature": 2.0, "final_temperature": 1.0})
-    assert varied_model(falling, "temperature", 0.5).final_temperature == 0.25, "the schedule's ratio is kept"
+    assert falling.varied("temperature", 0.5).final_temperature == 0.25, "the schedule's ratio is kept"
 
 
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
@@ -413,34 +416,44 @@ def test_parameters_are_written_out_without_aliases(path: Path) -> None:
     assert not {"AnchorToken", "AliasToken"} & set(tokens)
 
 
+def sections() -> set[type[Section]]:
+    """Every form of a section that `params.yaml` can hold, found from the typed form of the whole."""
+
+    def within(annotation: Any) -> Iterator[type[Section]]:
+        if isinstance(annotation, type) and issubclass(annotation, Section):
+            yield annotation
+        for part in get_args(annotation):
+            yield from within(part)
+
+    found: set[type[Section]] = set()
+    waiting: list[type[Section]] = [Params]
+    while waiting:
+        section = waiting.pop()
+        if section not in found:
+            found.add(section)
+            waiting += [each for field in section.model_fields.values() for each in within(field.annotation)]
+    return found
+
+
 def test_every_parameter_is_described() -> None:
     """The description holds the unit or the meaning; there are no defaults in the code."""
-    from pipeline import params as module
-
-    sections = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, module.Section)]
-    assert len(sections) > 8
-    models = (
-        module.GenerativeModelParams,
-        module.VAEModelParams,
-        module.SCAEModelParams,
-        module.CapsNetModelParams,
-        module.MatrixCapsulesModelParams,
-        module.CNNModelParams,
-    )
-    nested = (
-        module.AugmentationParams,
-        module.CropParams,
-        module.TrainingParams,
-        module.RoutingLayerParams,
-        module.SensitivityHyperparameters,
-        module.ScheduleParams,
-        *models,
-    )
-    top = ("datasets", "runs", "evaluate", "optimise", "posterior", "sweep", "failures", "sensitivity")
-    top = (*top, "infer", "regression", "attention", "ablation", "viewpoint", "attack")
-    for section in sections:
+    found = sections()
+    names = {section.__name__ for section in found}
+    assert len(found) > 40
+    assert {"GenerativeModelParams", "RoutingLayerParams", "ScheduleParams", "CropParams", "ParsingStudy"} <= names
+    top = set(Params.model_fields) - {"profile", "device", "sources"}
+    for section in found:
         for name, field in section.model_fields.items():
             assert field.is_required(), f"{section.__name__}.{name} has a default"
-            structural = field.annotation in nested or name in top
+            structural = isinstance(field.annotation, type) and issubclass(field.annotation, Section)
             described = field.description or name in ("variant", "method", "study")
-            assert structural or described, f"{section.__name__}.{name} has no description"
+            by_name = section is Params and name in top
+            assert structural or by_name or described, f"{section.__name__}.{name} has no description"
+
+
+def test_settings_need_no_torch() -> None:
+    """`params.yaml` is checked at once."""
+    code = "import sys, pipeline.params; print([name for name in ('torch', 'pyro', 'pandas') if name in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
