@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -45,13 +45,13 @@ class Cost:
         total: from before the run is opened until it is closed.
         inside: spent in the callbacks that track and save.
         around: opening and closing the tracked run.
-        feeder: CPU time of the process that feeds MLflow.
+        drainer: CPU time of the process that delivers to MLflow.
     """
 
     total: float
     inside: float = 0.0
     around: float = 0.0
-    feeder: float = 0.0
+    drainer: float = 0.0
 
 
 class _TimedCheckpoint(Checkpoint):
@@ -103,9 +103,8 @@ def _plain(train: Callable[..., object]) -> Cost:
 def _tracked(train: Callable[..., object], folder: Path) -> Cost:
     """The same training with everything a stage does beside it: a run in MLflow, metrics per epoch, checkpoints."""
     inside = 0.0
-    children = _children_seconds()
     start = time.perf_counter()
-    store = Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "mlflow.lock", folder / "artifacts")
+    store = Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "artifacts")
     run = TrackedRun(folder / "runs", experiment="benchmarks", name="overhead", store=store)
     run.log_tags({"benchmark": "overhead"})
     around = time.perf_counter() - start
@@ -121,15 +120,21 @@ def _tracked(train: Callable[..., object], folder: Path) -> Cost:
 
     train(checkpoints=[checkpoint], on_epoch=on_epoch)
     begin = time.perf_counter()
-    run.finish(patience=0.0)
+    run.finish()
     end = time.perf_counter()
-    run.finish()  # for the seconds that the feeding process has used
-    return Cost(end - start, inside + checkpoint.spent, around + end - begin, _children_seconds() - children)
+    return Cost(end - start, inside + checkpoint.spent, around + end - begin, _drainer_seconds(run, store))
 
 
-def _children_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _drainer_seconds(run: TrackedRun, store: Store) -> float:
+    """CPU time of the drainer until it has delivered a finished run; it is then ended."""
+    (drainer,) = psutil.Process().children()
+    note = run.path / f"{store.key}.json"
+    while not note.exists() or json.loads(note.read_text())["last"] != "end":
+        time.sleep(0.1)
+    used = drainer.cpu_times()
+    drainer.kill()
+    drainer.wait()
+    return float(used.user + used.system)
 
 
 def _epochs(device: torch.device, limit: float, budget: Budget) -> int:
@@ -158,24 +163,24 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
     share = median(a.total / b.total - 1 for a, b in zip(tracked, plain, strict=True))
     inside = median(cost.inside for cost in tracked)
     around = median(cost.around for cost in tracked)
-    feeder = median(cost.feeder for cost in tracked)
+    drainer = median(cost.drainer for cost in tracked)
     length = f"{epochs} epochs of {images} images in {base:.0f} s, {pairs} pair{'s' if pairs > 1 else ''}"
     wall = f"wall time with them against without: {length}; MLflow's start, beside it, is most of it"
     waited = "time that the training itself waits for them"
-    beside = "once per stage, in a process beside the training; most of it importing MLflow"
+    beside = "in one process for all stages, beside the training; most of it importing MLflow"
     rows = [
         duration("pipeline: tracking and checkpoints, half a minute", 100 * share, "% of training", note=wall),
         allowance("pipeline: tracking and checkpoints, waiting", 100 * inside / base, "% of training", MOST, waited),
         duration("pipeline: opening and closing a tracked run", around, "s", note="once per stage"),
-        duration("pipeline: feeding MLflow", feeder, "s of CPU time", note=beside),
+        duration("pipeline: delivering to MLflow", drainer, "s of CPU time", note=beside),
     ]
     full = _recorded_training()
     if full is not None and not quick:
         name, seconds = full
-        # The feeding process takes one core from those that train.
-        fixed = around + feeder / (torch.get_num_threads() if device.type == "cpu" else 1)
+        # The drainer takes one core from those that train.
+        fixed = around + drainer / (torch.get_num_threads() if device.type == "cpu" else 1)
         total = 100 * (inside / base + fixed / seconds)
-        note = f"the parts above put together for {name}, which trained for {seconds:.0f} s"
+        note = f"the parts above for {name}, which trained for {seconds:.0f} s, with a drainer started for it alone"
         rows.append(allowance("pipeline: tracking and checkpoints, quick profile", total, "% of training", MOST, note))
     return rows
 

@@ -79,21 +79,19 @@ def profile_save() -> None:
 
 @app.command()
 def sync_mlflow() -> None:
-    """Replay into MLflow whatever an outage, or a machine without MLflow, left under .tracking."""
-    from pipeline.tracking import sync
+    """Deliver to MLflow whatever an outage, or a machine without MLflow, left under .tracking."""
+    from pipeline.tracking import Delivery
     from stages.workspace import find_root, tracking_folder, tracking_store
 
     root = find_root()
     store = tracking_store(root)
     if store is None:
         raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
-    runs = events = 0
-    for synced in sync(tracking_folder(root), store):
-        if synced.events < 0:
-            print(f"{synced.run}: still running, left alone")
-        elif synced.events:
-            runs, events = runs + 1, events + synced.events
-            print(f"{synced.run}: {synced.events} events")
+    runs = 0
+    for run, delivered in Delivery(tracking_folder(root), store).run():
+        if delivered:
+            runs += 1
+            print(f"{run}: {delivered} events")
     print(f"{runs} runs brought up to date at {store.shown}" if runs else f"nothing to deliver to {store.shown}")
 
 

@@ -139,7 +139,7 @@ def _mlflow(store: Store | None) -> Finding:
             Connection(store).probe()
         except UnreachableError as error:
             advice = "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later"
-            return Finding("mlflow", False, f"{found}: {error}", advice)
+            return Finding("mlflow", False, f"{version('mlflow')}: {error}", advice)
     elif not Path(store.uri.removeprefix(SQLITE)).exists():
         found += " (made at its first use)"
     return Finding("mlflow", True, found)

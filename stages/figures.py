@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import stage
+from stages.workspace import params_hash, stage
 
 
 def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures
+        from pipeline.results.freshness import compare, expected_hashes, summary
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        written = write_figures(workspace.figures_folder, results, workspace.params)
+        expected = expected_hashes(workspace.graph, workspace.params.model_dump(mode="json"), params_hash)
+        missing, others = compare(results, expected)
+        written = write_figures(workspace.figures_folder, results)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")
         print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        for line in summary(missing, others):
+            print(line)
         if written.missing:
-            print(f"not executed, so not drawn: {', '.join(written.missing)}")
+            print(f"not drawn, as their arrays are missing: {', '.join(written.missing)}")
 
 
 if __name__ == "__main__":

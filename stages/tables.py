@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import stage
+from stages.workspace import params_hash, stage
 
 
 def main() -> None:
     """Write what the executed stages of the current profile measured, beside the papers' figures."""
     with stage("tables") as workspace:
+        from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
-        from pipeline.page.figures import Written, draw_all
+        from pipeline.page.figures import draw_all
         from pipeline.page.page import build_page, load_figures
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import build_tables, write_tables
         from pipeline.results.claims import load_claims
+        from pipeline.results.freshness import compare, expected_hashes, summary
         from pipeline.results.reading import Results
 
-        results, params = Results(workspace.records_folder, workspace.arrays_folder), workspace.params
+        results = Results(workspace.records_folder, workspace.arrays_folder)
+        expected = expected_hashes(workspace.graph, workspace.params.model_dump(mode="json"), params_hash)
+        missing, others = compare(results, expected)
         written, claims = Written(), load_claims()
-        tables = build_tables(results, params, written)
-        rows = build_scorecard(claims, results, params)
-        figures = load_figures(workspace.figures_folder, draw_all(results, params, written))
-        page = build_page(rows, claims, params, figures, tables, written.missing)
+        tables = build_tables(results, written)
+        rows = build_scorecard(claims, results, profile=workspace.profile, others=others)
+        figures = load_figures(workspace.figures_folder, draw_all(results, written))
+        profile, incomplete = workspace.profile, written.missing
+        page = build_page(rows, claims, profile, figures, tables, missing, others, without_arrays=incomplete)
 
         write_tables(workspace.tables_folder, tables, written)
         scorecard, index = workspace.reports_folder / "scorecard.json", workspace.reports_folder / "index.html"
@@ -33,8 +38,10 @@ def main() -> None:
             workspace.run.log_artifact(path, "tables" if path in written.files else "")
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
-        if written.missing:
-            print(f"not executed, so not shown: {', '.join(written.missing)}")
+        for line in summary(missing, others):
+            print(line)
+        if incomplete:
+            print(f"not shown, as their arrays are missing: {', '.join(incomplete)}")
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ from pipeline.errors import UserError
 from pipeline.files import json_sha256
 from pipeline.params import Params, ParamsError, load_params
 from pipeline.tracking import Group, Store, TrackedRun
-from stages.guards import dying_with, only_copy, starters
+from stages.guards import dvc_ancestors, exit_with, single_instance
 
 if TYPE_CHECKING:
     import torch
+    from psutil import Process
 
     from pipeline.data.datasets import Dataset
     from pipeline.learning.runs import AnyModel, Setup
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 HASH_LENGTH = 12
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder of the library's own code."""
-EXPERIMENT_PATIENCE = 60.0  # seconds for MLflow, where DVC deletes what the stage ran in
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -70,10 +70,9 @@ def tracking_store(home: Path) -> Store | None:
     """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None where `CAPSULES_MLFLOW=off`."""
     if os.environ.get("CAPSULES_MLFLOW", "").lower() in ("off", "0", "false", "no"):
         return None
-    lock = home / ".cache" / "locks" / "mlflow.lock"
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
-        return Store(uri, lock)
-    return Store(f"sqlite:///{home / 'mlflow.db'}", lock, home / "mlartifacts")
+        return Store(uri)
+    return Store(f"sqlite:///{home / 'mlflow.db'}", home / "mlartifacts")
 
 
 @dataclass
@@ -292,44 +291,43 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
 
     Raises:
         SystemExit: with code 2 for parameters (or an item) that do not fit, 1 for anything else the user can mend,
-            143 when told to stop; the message is on stderr.
+            143 when terminated; the message is on stderr.
     """
-    _talk()
+    _configure_logging()
     try:
         root = find_root() if root is None else root.resolve()
         home = Path(os.environ.get("DVC_ROOT") or root).resolve() if "DVC_STAGE" in os.environ else root
         params = load_params(root / "params.yaml")
         graph = Graph.load(root)
         _check_item(graph, name, item)
-        chain = starters()
+        chain = dvc_ancestors()
         label = _label(name, item)
-        with only_copy(root / ".cache" / "locks" / f"{label}.lock", label), dying_with(chain):
+        with single_instance(root / ".cache" / "locks" / f"{label}.lock", label), exit_with(chain):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             run = _open_run(params.profile, settings, name, item, home, commit, dirty, chain[-1] if chain else None)
             workspace = Workspace(name, item, root, home, params, graph, run, commit, dirty)
-            patience = 0.0 if home == root else EXPERIMENT_PATIENCE
             try:
                 yield workspace
             except (KeyboardInterrupt, SystemExit) as error:
                 clean = isinstance(error, SystemExit) and not error.code
                 run.log_tags({"device": workspace.device})
-                run.finish("FINISHED" if clean else "KILLED", min(patience, 2.0))
+                run.finish("FINISHED" if clean else "KILLED")
                 raise
             except BaseException as error:
                 run.log_tags({"device": workspace.device, "error": f"{type(error).__name__}: {error}"})
-                run.finish("FAILED", patience)
+                run.finish("FAILED")
                 raise
             run.log_tags({"device": workspace.device})
-            run.finish("FINISHED", patience)
+            run.finish("FINISHED")
     except UserError as error:
-        _leave(str(error), error.exit_code)
+        _exit(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _leave("stopped by the user", 130)
+        _exit("stopped by the user", 130)
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise
-        _leave(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
+        _exit(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
 
 
 def _earlier_results() -> str:
@@ -384,7 +382,7 @@ def _open_run(
     home: Path,
     commit: str,
     dirty: bool,
-    starter: Any,
+    dvc: Process | None,
 ) -> TrackedRun:
     tags: dict[str, Any] = {
         "stage": name,
@@ -400,10 +398,11 @@ def _open_run(
     if experiment:
         tags["dvc_experiment"] = experiment
     group = None
-    if starter is not None:
-        # One reproduction is one `dvc` process; its number and birth tell it from all others on this host.
+    if dvc is not None:
+        # One reproduction is one `dvc` process. psutil's hash is of its number and its start in ticks since the boot,
+        # which tell it from all others on this host, and which stay the same when the clock is set.
         title = experiment or f"reproduction {datetime.now(UTC):%Y-%m-%d %H:%M}"
-        group = Group(f"{platform.node()}-{starter.id}-{starter.born}", title)
+        group = Group(f"{platform.node()}-{dvc.pid}-{hash(dvc)}", title)
     return TrackedRun(
         tracking_folder(home),
         experiment=f"capsules/{profile}",
@@ -415,7 +414,7 @@ def _open_run(
     )
 
 
-def _talk() -> None:
+def _configure_logging() -> None:
     """Let the library's notes reach the terminal, unless whoever runs this stage has arranged for them."""
     logger = logging.getLogger("pipeline")
     if not logger.handlers and not logging.getLogger().handlers:
@@ -425,6 +424,6 @@ def _talk() -> None:
         logger.setLevel(logging.INFO)
 
 
-def _leave(message: str, code: int) -> NoReturn:
+def _exit(message: str, code: int) -> NoReturn:
     print(f"error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(code) from None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -449,11 +446,3 @@ def test_every_parameter_is_described() -> None:
             described = field.description or name in ("variant", "method", "study")
             by_name = section is Params and name in top
             assert structural or by_name or described, f"{section.__name__}.{name} has no description"
-
-
-def test_settings_need_no_torch() -> None:
-    """`params.yaml` is checked at once."""
-    code = "import sys, pipeline.params; print([name for name in ('torch', 'pyro', 'pandas') if name in sys.modules])"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"

@@ -91,10 +91,10 @@ class _Route(torch.autograd.Function):
         count = _images_at_once(capsules, transformations)
         learnt = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
         by_capsule, total = [], torch.zeros_like(transformations.flatten(2)) if learnt else None
-        for some, of_some in zip(capsules.split(count), gradient.split(count), strict=True):
+        for some, grad_some in zip(capsules.split(count), gradient.split(count), strict=True):
             votes = cast_votes(some, transformations)
-            of_votes = _gradient_of_votes(votes, of_some, ctx.updates)  # type: ignore[attr-defined]
-            flat = of_votes.permute(2, 0, 1, 3).flatten(2)  # (m, B, n D)
+            grad_votes = _gradient_of_votes(votes, grad_some, ctx.updates)  # type: ignore[attr-defined]
+            flat = grad_votes.permute(2, 0, 1, 3).flatten(2)  # (m, B, n D)
             by_capsule.append(torch.bmm(flat, transformations.flatten(2).transpose(1, 2)).transpose(0, 1))
             if total is not None:
                 total = total + torch.bmm(some.permute(1, 2, 0), flat)
@@ -121,13 +121,13 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
         logits = logits + products(votes, squash(sums[-1]))
     last = logits.softmax(1)
     numbers, vectors = [last], [gradient]
-    of_logits = torch.zeros_like(logits)
+    grad_logits = torch.zeros_like(logits)
     for weight, total in zip(reversed(weights), reversed(sums), strict=True):
-        of_logits = of_logits + _through_softmax(last, products(votes, vectors[-1]))
-        numbers.append(of_logits)
+        grad_logits = grad_logits + _through_softmax(last, products(votes, vectors[-1]))
+        numbers.append(grad_logits)
         vectors.append(squash(total))
         numbers.append(weight)
-        vectors.append(_through_squash(total, weighted_sum(of_logits, votes)))
+        vectors.append(_through_squash(total, weighted_sum(grad_logits, votes)))
         last = weight
     return torch.stack(numbers, -2).transpose(-1, -2) @ torch.stack(vectors, -2)
 

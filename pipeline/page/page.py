@@ -10,21 +10,21 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import DPI
-from pipeline.page.figures import Drawing
+from pipeline.drawing.table import Table
 from pipeline.page.scorecard import VERDICTS, Row, Verdict, count_verdicts, dataset_and_remarks
-from pipeline.page.tables import Table
-from pipeline.params import Params
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
-from pipeline.results.reading import ResultError, dataset_label, merged_provenance, unique
+from pipeline.results.freshness import CHANGED, GONE
+from pipeline.results.reading import Record, ResultError, dataset_label, merged_provenance, unique
 
 TEMPLATE = "page.html.j2"
 
@@ -38,6 +38,14 @@ MARKS: dict[Verdict, tuple[str, str]] = {
 }
 """Each verdict's mark and tone: the shape tells them apart without colour, the word beside it without either."""
 
+NOTICES = {
+    CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
+    GONE: ("result is", "results are", "no longer in this profile"),
+}
+"""How the page counts results that are not the profile's: one, several, and what about them."""
+
+_FEW = 12
+"""Items that a notice lists openly; longer lists open on a click."""
 _SHORT = 10  # letters of a unit that fits beside its number
 _PIXELS_PER_INCH = 96  # what a CSS pixel means
 
@@ -82,16 +90,22 @@ def _load_figure(path: Path, drawing: Drawing) -> Shown:
 def build_page(
     rows: Sequence[Row],
     claims: Sequence[Claim],
-    params: Params,
+    profile: str,
     figures: Sequence[Shown],
     tables: Sequence[Table],
     missing: Sequence[str],
+    others: Mapping[str, str],
+    *,
+    without_arrays: Sequence[str] = (),
 ) -> str:
     """The page as HTML. It depends on the results alone: the same results give the same page.
 
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
-        missing: items that were not executed.
+        missing: `<stage>/<item>` of the profile's items that were not executed.
+        others: `<stage>/<item>` of results that are not the profile's as it is now, with the reason in words
+            (`freshness.compare`). What rests on one is marked.
+        without_arrays: executed items whose arrays are not here, so that what is drawn from them is left out.
     """
     records = [record for table in tables for record in table.records]
     created = sorted(str(each["created"]) for each in records if each.get("created"))
@@ -103,7 +117,7 @@ def build_page(
         lstrip_blocks=True,
     )
     counts = count_verdicts(rows)
-    cards = [_card(row, claim) for row, claim in zip(rows, claims, strict=True)]
+    cards = [_card(row, claim, others) for row, claim in zip(rows, claims, strict=True)]
     documents = [
         {
             "number": number,
@@ -115,7 +129,7 @@ def build_page(
         for chosen in [[card for card in cards if card["document"] == number]]
     ]
     return environment.get_template(TEMPLATE).render(
-        profile=params.profile,
+        profile=profile,
         created=unique([_minute(created[0]), _minute(created[-1])]) if created else [],
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
@@ -133,6 +147,7 @@ def build_page(
                 "width": each.width,
                 "dataset": dataset_label(each.drawing.records),
                 "provenance": _provenance(merged_provenance(each.drawing.records)),
+                "differing": _differing(each.drawing.records, others),
                 "title": each.drawing.title,
                 "caption": each.drawing.caption,
                 "alt": each.drawing.alt,
@@ -148,14 +163,46 @@ def build_page(
                 "rows": table.shown.to_numpy().tolist(),
                 "dataset": dataset_label(table.records),
                 "provenance": _provenance(merged_provenance(table.records)),
+                "differing": _differing(table.records, others),
             }
             for table in tables
         ],
-        missing=missing,
+        notices=_notices(missing, others, without_arrays),
     )
 
 
-def _card(row: Row, claim: Claim) -> dict[str, Any]:
+def _notices(missing: Sequence[str], others: Mapping[str, str], without_arrays: Sequence[str]) -> list[dict[str, Any]]:
+    """What a reader must know of the results as a whole: a sentence, its items, and whether they are listed openly."""
+    groups = [
+        (list(missing), "item of this profile was", "items of this profile were", "not executed"),
+        *(([label for label, reason in others.items() if reason == why], *words) for why, words in NOTICES.items()),
+        (list(without_arrays), "result is", "results are", "here without arrays, so not all of it is shown"),
+    ]
+    return [
+        {
+            "words": f"{len(items)} {one if len(items) == 1 else several} {what}",
+            "items": items,
+            "open": len(items) <= _FEW,
+        }
+        for items, one, several, what in groups
+        if items
+    ]
+
+
+def _differing(records: Sequence[Record], others: Mapping[str, str]) -> list[tuple[str, str]]:
+    return _by_reason(merged_provenance(records)["items"], others)
+
+
+def _by_reason(items: Iterable[str], others: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The reason why results are not the profile's, and which of `items` it applies to."""
+    reasons: dict[str, list[str]] = {}
+    for item in items:
+        if item in others:
+            reasons.setdefault(others[item], []).append(item)
+    return [(reason, ", ".join(found)) for reason, found in reasons.items()]
+
+
+def _card(row: Row, claim: Claim, others: Mapping[str, str]) -> dict[str, Any]:
     """A row of the scorecard as text."""
     dataset, remarks = dataset_and_remarks(row)
     ours, paper = row["ours"], row["paper"]
@@ -180,6 +227,7 @@ def _card(row: Row, claim: Claim) -> dict[str, Any]:
         "aside": aside,
         "mark": mark,
         "tone": tone,
+        "differing": _by_reason(row["other_settings"], others),
         "provenance": _provenance(row["provenance"]),
     }
 

@@ -19,35 +19,20 @@ counted apart (`count_verdicts`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, TypedDict
 
-from pipeline.params import Params
 from pipeline.results.claims import Claim
-from pipeline.results.findings import Evidence, Finding, Measure
+from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Results, merged_provenance
-from pipeline.systems.attention.report import claims as document_001
-from pipeline.systems.capsnet.report import claims as capsnet_001
-from pipeline.systems.generative.report import claims as document_000
-from pipeline.systems.generative.report import failure_claims as failures_000
-from pipeline.systems.matrix_capsules.report import claims as document_004
-from pipeline.systems.regression.report import claims as document_002
+from pipeline.systems import REPORTS
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", "not run")
 
 TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
-
-MEASURES: Mapping[str, Measure] = {
-    **document_000.MEASURES,
-    **failures_000.MEASURES,
-    **document_001.MEASURES,
-    **capsnet_001.MEASURES,
-    **document_002.MEASURES,
-    **document_004.MEASURES,
-}
-"""How each claim is answered. A new system adds its document's measures here."""
 
 _SEPARATOR = "; "
 
@@ -64,8 +49,24 @@ class Row(TypedDict):
     verdict: Verdict
     dataset: str | None
     notes: list[str]
-    profile: str
+    profile: str | None
     provenance: dict[str, Any]
+    other_settings: list[str]
+
+
+def all_measures() -> dict[str, Measure]:
+    """How each claim is answered, by its id: what the reports of all systems measure.
+
+    Raises:
+        ValueError: two systems answer the same claim.
+    """
+    measures: dict[str, Measure] = {}
+    for system in REPORTS:
+        added: Mapping[str, Measure] = import_module(f"pipeline.systems.{system}.report.claims").MEASURES
+        if twice := sorted(measures.keys() & added.keys()):
+            raise ValueError(f"{system} answers {', '.join(twice)}, which another system answers already")
+        measures |= added
+    return measures
 
 
 def tolerance(claim: Claim) -> float:
@@ -96,19 +97,31 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def build_scorecard(
-    claims: Sequence[Claim], results: Results, params: Params, measures: Mapping[str, Measure] = MEASURES
+    claims: Sequence[Claim],
+    results: Results,
+    measures: Mapping[str, Measure] | None = None,
+    *,
+    profile: str | None = None,
+    others: Collection[str] = (),
 ) -> list[Row]:
     """One row per claim, in the claims' order.
+
+    Args:
+        measures: how claims are answered; without it, `all_measures()`.
+        profile: that the rows name; without it, the one that made the results, None in a row without any.
+        others: `<stage>/<item>` of results with other settings than the profile's; rows name those that they rest on.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    evidence = Evidence(results, params)
+    measures = all_measures() if measures is None else measures
     rows = []
     for claim in claims:
         measure = measures.get(claim.id)
-        finding = measure(evidence) if measure else None
+        finding = measure(results) if measure else None
         ours = finding.ours if finding else None
+        records = finding.records if finding else []
+        provenance = merged_provenance(records)
         rows.append(
             Row(
                 id=claim.id,
@@ -120,8 +133,9 @@ def build_scorecard(
                 verdict=judge(claim, finding),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
                 notes=finding.notes if finding else [],
-                profile=params.profile,
-                provenance=merged_provenance(finding.records if finding else []),
+                profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
+                provenance=provenance,
+                other_settings=[item for item in provenance["items"] if item in others],
             )
         )
     return rows

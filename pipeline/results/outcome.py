@@ -59,43 +59,45 @@ def one(value: float) -> dict[str, float]:
     return {"mean": float(value), "sd": 0.0, "n": 1}
 
 
-def mean_at(numbers: Mapping[str, Any], dotted: str) -> float | None:
-    """The number, or the mean of the measurement, under a dotted name; None where there is none."""
-    path = _path(numbers, dotted)
-    if path is None:
-        return None
-    value: Any = numbers
-    for key in path:
-        value = value[key]
-    if isinstance(value, Mapping):
-        value = value.get("mean")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def path_of(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
+    """The keys that a dotted name stands for; a key may hold dots itself (`last.0.25.single`).
+
+    None where it is not there.
+    """
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        key, rest = ".".join(parts[:count]), ".".join(parts[count:])
+        if key not in numbers:
+            continue
+        if not rest:
+            return (key,)
+        if isinstance(numbers[key], Mapping) and (found := path_of(numbers[key], rest)) is not None:
+            return (key, *found)
+    return None
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The headline numbers, nested as they are among all numbers, rounded; what was not measured is left out."""
+    """The headline numbers (means, where there are replicas), nested as in `numbers` and rounded.
+
+    Names that were not measured are left out.
+    """
     nested: dict[str, Any] = {}
     for dotted in names:
-        value, path = mean_at(numbers, dotted), _path(numbers, dotted)
-        if value is None or path is None:
+        keys = path_of(numbers, dotted)
+        if keys is None:
+            continue
+        value: Any = numbers
+        for key in keys:
+            value = value[key]
+        if isinstance(value, Mapping):
+            value = value.get("mean")
+        if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         level = nested
-        for key in path[:-1]:
+        for key in keys[:-1]:
             level = level.setdefault(key, {})
-        level[path[-1]] = float(f"{value:.{DIGITS}g}")
+        level[keys[-1]] = float(f"{value:.{DIGITS}g}")
     return nested
-
-
-def _path(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
-    """The keys that a dotted name stands for; keys may hold dots themselves, as "0.05" does."""
-    if dotted in numbers:
-        return (dotted,)
-    for key, value in numbers.items():
-        if isinstance(value, Mapping) and dotted.startswith(f"{key}."):
-            rest = _path(value, dotted[len(key) + 1 :])
-            if rest is not None:
-                return (key, *rest)
-    return None
 
 
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:

@@ -1,14 +1,14 @@
-"""Tracked runs: a local journal that is always written, and MLflow, fed from it whenever it answers.
+"""Tracked runs: a local journal that is always written, and MLflow, which is brought up to date from it.
 
-Training never waits for MLflow and never fails because of it: `TrackedRun` appends to `<folder>/<run id>/events.jsonl`,
-a process in the background replays that file, and what an outage missed is replayed later by `sync`. This package
-knows neither DVC nor where files lie: the folder and the store are passed in.
+Training never waits for MLflow and never fails because of it: `TrackedRun` appends to `<folder>/<run id>/events.jsonl`
+and sees to it that one process in the background, the drainer, delivers all journals; what an outage delayed is
+delivered by the next drainer or by `Delivery.run`. This package knows neither DVC nor where files lie: the folder and
+the store are passed in.
 """
 
+from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Group
-from pipeline.tracking.part import Part
-from pipeline.tracking.run import TrackedRun
+from pipeline.tracking.run import Part, TrackedRun
 from pipeline.tracking.store import Store
-from pipeline.tracking.sync import Synced, sync
 
-__all__ = ["Group", "Part", "Store", "Synced", "TrackedRun", "sync"]
+__all__ = ["Delivery", "Group", "Part", "Store", "TrackedRun"]

@@ -7,6 +7,7 @@ Events, all with `time` (milliseconds since 1970): `start` (id, experiment, name
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
+_logger = logging.getLogger(__name__)
+
 Event = dict[str, Any]
+
+_FIELDS: dict[str, dict[str, type]] = {
+    "start": {"id": str, "experiment": str, "name": str, "params": dict, "tags": dict},
+    "resume": {},
+    "metrics": {"step": int, "values": dict},
+    "tags": {"tags": dict},
+    "dataset": {"name": str, "label": str, "sha256": str},
+    "artifact": {"file": str, "folder": str},
+    "end": {"status": str},
+}
 
 
 @dataclass(frozen=True)
@@ -44,11 +59,17 @@ def encode_number(value: float) -> float | str:
 
 
 class Journal:
-    """The events of one run, in `<folder>/events.jsonl`."""
+    """The events of one run, in `<folder>/events.jsonl`.
+
+    Attributes:
+        id: of the run.
+        writer: the lock of the process that writes the run, held for as long as it does.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.id = folder, folder.name
         self.path = folder / "events.jsonl"
+        self.writer = FileLock(folder / "writer.lock", thread_local=False)
 
     def append(self, event: str, **fields: Any) -> None:
         """Add one event, whole or not at all as far as readers are concerned.
@@ -58,13 +79,18 @@ class Journal:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n"
-        with self.path.open("ab") as file:
-            if file.tell() and not self._ends_with_newline():
-                line = "\n" + line  # a killed writer left half a line: close it, so that only that line is lost
+        with self.path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":
+                    line = "\n" + line  # a killed writer left half a line: close it, so that only that line is lost
             file.write(line.encode())
 
     def read(self, offset: int = 0) -> Iterator[tuple[Event, int]]:
-        """The events from byte `offset` on, each with the offset behind it. Half and broken lines are passed over."""
+        """The events from byte `offset` on, each with the offset behind it.
+
+        Half lines are passed over, and so, with a warning, is JSON that is not an event.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(offset)
@@ -76,15 +102,36 @@ class Journal:
                         event = json.loads(line)
                     except ValueError:
                         continue
-                    yield event, offset
+                    if _is_event(event):
+                        yield event, offset
+                    else:
+                        _logger.warning("warning: %s: no event, passed over: %.80s", self.path, line.decode().strip())
         except FileNotFoundError:
             return
 
     def size(self) -> int:
         """Bytes written so far."""
-        return self.path.stat().st_size if self.path.exists() else 0
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
 
-    def _ends_with_newline(self) -> bool:
-        with self.path.open("rb") as file:
-            file.seek(-1, 2)
-            return file.read(1) == b"\n"
+    def is_written(self) -> bool:
+        """Whether a process holds the writer's lock."""
+        try:
+            with self.writer.acquire(blocking=False):
+                return False
+        except TimeoutError:
+            return True
+
+
+def _is_event(value: Any) -> bool:
+    """Whether a line has all that its kind of event is read for."""
+    try:
+        for number in value.get("values", {}).values():
+            float(number)
+        has_group = {"id", "name"} <= set(value.get("group") or ("id", "name"))
+        fields = {"time": int, **_FIELDS[value["event"]]}
+        return has_group and all(isinstance(value[key], kind) for key, kind in fields.items())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False

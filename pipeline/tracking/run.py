@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
@@ -11,12 +10,12 @@ import shutil
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.files import sha256
-from pipeline.locks import FileLock
-from pipeline.tracking.feeder import Feeder
+from pipeline.tracking.drainer import DrainerStarter
 from pipeline.tracking.journal import Group, Journal, encode_number, flatten
 from pipeline.tracking.store import Store
 
@@ -26,7 +25,7 @@ Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 
 class TrackedRun:
-    """A run's journal, and the process that feeds it into MLflow.
+    """A run's journal, which the drainer delivers to MLflow.
 
     Nothing is written before the first `log_…` call (or `finish`), so that a training which finds a checkpoint can
     continue the run that wrote it: see `resume`. Logging never raises: a disk that is full costs a warning here, and
@@ -59,26 +58,26 @@ class TrackedRun:
             "name": name,
             "params": flatten(params or {}),
             "tags": {key: str(value) for key, value in (tags or {}).items()},
-            "group": None if group is None else {"id": group.id, "name": group.name},
+            "group": group and asdict(group),
         }
         self._begun = time.monotonic()
-        self._started = self._finished = self._broken = False
-        self._feeder = self._start_feeder(store)
+        self.started = False  # whether anything has been logged yet, or an earlier run is being continued
+        self._finished = self._broken = False
+        self._drainer = None if store is None else DrainerStarter(folder, store)
         self._logged: dict[str, int] = {}  # last step of each metric that an interrupted process had logged
         safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
-        self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
-        self._journal = Journal(folder / self.id)
-        self._lock = FileLock(folder / self.id / "writer.lock")
+        run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
+        self._journal = Journal(folder / run_id)
+
+    @property
+    def id(self) -> str:
+        """The run's id, which is also its folder's name."""
+        return self._journal.id
 
     @property
     def path(self) -> Path:
         """The folder of this run's journal."""
         return self._journal.folder
-
-    @property
-    def started(self) -> bool:
-        """Whether anything has been logged yet, or an earlier run is being continued."""
-        return self._started
 
     def resume(self, run_id: str) -> bool:
         """Continue the earlier run `run_id` instead of opening a new one; call it before anything is logged.
@@ -89,24 +88,25 @@ class TrackedRun:
             False where there is nothing to continue: that run is finished, is of another name or other parameters, its
             journal is gone, or another process still writes it. Then the new run stays.
         """
-        if self._started:
+        if self.started:
             raise RuntimeError("resume comes before anything is logged")
         journal = Journal(self._folder / run_id)
         if not run_id or Path(run_id).name != run_id or not journal.size():
             return False
-        lock = FileLock(journal.folder / "writer.lock")
-        if not lock.acquire():
+        try:
+            journal.writer.acquire(timeout=1.0)  # a moment: the drainer asks for it only to see whether it is held
+        except TimeoutError:
             return False
-        logged: dict[str, int] = {}
-        for event, _ in journal.read():
-            if (event["event"] == "start" and not self._same(event)) or event.get("status") == "FINISHED":
-                lock.release()
-                return False
-            if event["event"] == "metrics":
-                for key in event["values"]:
-                    logged[key] = max(logged.get(key, -1), event["step"])
-        self.id, self._journal, self._lock, self._logged = run_id, journal, lock, logged
-        self._open("resume")
+        events = [event for event, _ in journal.read()]
+        same = all(self._is_same(event) for event in events if event["event"] == "start")
+        if not same or any(event.get("status") == "FINISHED" for event in events):
+            journal.writer.release()
+            return False
+        for event in events:
+            for key in event.get("values", {}):
+                self._logged[key] = max(self._logged.get(key, -1), event["step"])
+        self._journal, self.started = journal, True
+        self._write("resume")
         return True
 
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
@@ -134,66 +134,78 @@ class TrackedRun:
                 _link_or_copy(path, kept)
         except OSError as error:
             self._give_up(error)
-            return
-        self._write("artifact", file=str(kept.relative_to(self.path)), sha256=digest, folder=folder)
+        else:
+            self._write("artifact", file=str(kept.relative_to(self.path)), sha256=digest, folder=folder)
 
-    def finish(self, status: Status = "FINISHED", patience: float = 60.0) -> None:
-        """End the run, and wait at most `patience` seconds until MLflow has it all. A second call only waits.
-
-        What is missing then goes out while this process does something else, or is gone.
-        """
+    def finish(self, status: Status = "FINISHED") -> None:
+        """End the run; the drainer delivers what MLflow does not have yet. A second call does nothing."""
         if not self._finished:
+            self._finished = True
             self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
             self._write("end", status=status)
-            self._finished = True
-        if self._feeder is not None:
-            self._feeder.close(patience)
-        self._lock.release()
+            self._journal.writer.release()
 
-    def _start_feeder(self, store: Store | None) -> Feeder | None:
-        if store is None:
-            return None
-        if importlib.util.find_spec("mlflow") is None:
-            _logger.info("note: MLflow is not installed; runs are recorded in %s only.", self._folder)
-            return None
-        try:
-            return Feeder(store)
-        except OSError as error:
-            _logger.warning("warning: cannot start the process that feeds MLflow: %s. The run goes on.", error.strerror)
-            return None
-
-    def _same(self, start: Mapping[str, Any]) -> bool:
+    def _is_same(self, start: Mapping[str, Any]) -> bool:
         """Whether an earlier run's first event is of the same work as this run."""
         return all(start.get(key) == json.loads(json.dumps(self._start[key])) for key in ("name", "params"))
 
     def _ensure_started(self) -> None:
-        if not self._started:
-            try:
-                self._lock.acquire()
-            except OSError as error:
-                self._give_up(error)
-            self._open("start", id=self.id, host=socket.gethostname(), process=os.getpid(), **self._start)
-
-    def _open(self, event: str, **fields: Any) -> None:
-        self._started = True
-        self._write(event, **fields)
-        if self._feeder is not None and not self._broken:
-            self._feeder.feed(self.path)
+        if self.started:
+            return
+        self.started = True
+        try:
+            self._journal.writer.acquire(blocking=False)
+        except OSError as error:
+            self._give_up(error)
+        self._write("start", id=self.id, host=socket.gethostname(), process=os.getpid(), **self._start)
 
     def _write(self, event: str, **fields: Any) -> None:
-        if event not in ("start", "resume"):
-            self._ensure_started()
+        self._ensure_started()
         if self._broken:
             return
         try:
             self._journal.append(event, **fields)
         except OSError as error:
             self._give_up(error)
+            return
+        if self._drainer is not None:
+            self._drainer.ensure()
+            self._drainer.pass_on_warnings()
 
     def _give_up(self, error: OSError) -> None:
         if not self._broken:
             self._broken = True
             _logger.warning("warning: cannot record this run in %s: %s. The run goes on.", self.path, error.strerror)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tracked run as one of its several trainings sees it: metrics go under the part's name, so as not to mix.
+
+    Args:
+        run: the run, which the caller opens and finishes.
+        name: of the part, such as "pixel_sd=0.1".
+    """
+
+    run: TrackedRun
+    name: str
+
+    @property
+    def id(self) -> str:
+        """The run's id, by which a checkpoint finds it again."""
+        return self.run.id
+
+    def resume(self, run_id: str) -> bool:
+        """As `TrackedRun.resume`, before the first part has anything to log; after that the run is what it is."""
+        return not self.run.started and self.run.resume(run_id)
+
+    def log_dataset(self, name: str, label: str, digest: str) -> None:
+        """As `TrackedRun.log_dataset`."""
+        self.run.log_dataset(name, label, digest)
+
+    def log_metrics(self, values: Mapping[str, float], step: int) -> None:
+        """As `TrackedRun.log_metrics`, under the part's name."""
+        self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

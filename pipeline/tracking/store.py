@@ -1,42 +1,43 @@
-"""The MLflow store that runs are fed into: the only module that talks to MLflow, which it imports late.
+"""The MLflow store that runs are delivered to: the only module that talks to MLflow, which it imports late.
 
-MLflow takes seconds to import and a dead server blocks a plain call for minutes, so this is used from a process of its
-own (`__main__.py`) or from `sync`, with short time limits.
+MLflow takes seconds to import and a dead server blocks a plain call for minutes, so this is used by the drainer, a
+process of its own, or by `sync-mlflow`, with time limits.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pipeline.locks import locked
+from pipeline.errors import UserError
 from pipeline.tracking.journal import Event
+
+_logger = logging.getLogger(__name__)
 
 SQLITE = "sqlite:///"
 
 PROBE_SECONDS = 3.0
-REQUEST_SECONDS = 5
-UPLOAD_SECONDS = 60
+REQUEST_SECONDS = 60  # for uploads too
 
 # MLflow's own limits on one entry (characters) and on one batch (entries)
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
 PARAM_BATCH, METRIC_BATCH = 100, 1000
 
+_REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")  # of MLflow's error codes: trying again would not help
 
-class UnreachableError(RuntimeError):
+
+class StoreError(UserError):
+    """The store cannot be used now, or did not take what it was given."""
+
+
+class UnreachableError(StoreError):
     """The tracking server did not answer."""
-
-
-class RefusedError(RuntimeError):
-    """The store answered, and refused what it was given: trying again would not help."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,11 @@ class Store:
 
     Args:
         uri: as in `MLFLOW_TRACKING_URI`.
-        lock: file locked while the store is created, and while a group's parent run is looked up or ended.
         artifacts: folder of new experiments' artifacts; None leaves the choice to the server.
     """
 
     uri: str
-    lock: Path
     artifacts: Path | None = None
-
-    def to_json(self) -> str:
-        """This store on one line, for another process."""
-        return json.dumps({**asdict(self), "lock": str(self.lock), "artifacts": self.artifacts and str(self.artifacts)})
-
-    @classmethod
-    def from_json(cls, line: str) -> Store:
-        """The reverse of `to_json`."""
-        values = json.loads(line)
-        return cls(values["uri"], Path(values["lock"]), values["artifacts"] and Path(values["artifacts"]))
 
     @property
     def key(self) -> str:
@@ -79,60 +68,45 @@ class Store:
 
 
 class Connection:
-    """One client of one store. Experiments and parent runs are looked up once."""
+    """One client of one store.
+
+    Whoever uses it holds a lock on the deliveries to this store: looking a run up and creating it are two steps.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._client: Any = None
-        self._experiments: dict[str, str] = {}
-        self._parents: dict[str, str] = {}
 
     def open(self) -> None:
         """Make sure that the store answers, creating the default one at its first use.
 
         Raises:
+            StoreError: MLflow is not installed.
             UnreachableError: a server did not answer within `PROBE_SECONDS`.
-            ImportError: MLflow is not installed.
         """
-        if self._client is not None:
-            return
-        if self.store.is_server:
+        if self._client is None:
             self.probe()
-        mlflow = _import_mlflow()
-        with locked(self.store.lock):
+            mlflow = _import_mlflow()
             self._create_file(mlflow)
             self._client = mlflow.MlflowClient(tracking_uri=self.store.uri)
 
-    def _create_file(self, mlflow: Any) -> None:
-        """Make a SQLite store that is not there yet.
-
-        MLflow takes seconds to fill it, and one that several first users write at once, or whose creator is killed
-        half-way, is broken for good. So it is filled by one process under another name, and renamed when it is whole.
-        """
-        path = Path(self.store.uri.removeprefix(SQLITE))
-        if not self.store.uri.startswith(SQLITE) or path.exists():
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.new")
-        for leftover in (unfinished, path.with_name(f"{path.name}.new-journal")):
-            leftover.unlink(missing_ok=True)
-        mlflow.MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments(max_results=1)
-        unfinished.replace(path)
-
     def probe(self) -> None:
-        """Ask the server for a sign of life; any answer but a gateway's error will do. Raises `UnreachableError`."""
+        """Ask a server for a sign of life; any answer but a gateway's error will do. Raises `UnreachableError`."""
+        if not self.store.is_server:
+            return
         import requests
 
         try:
             status = requests.get(f"{self.store.uri.rstrip('/')}/health", timeout=PROBE_SECONDS).status_code
+            problem = f"HTTP status {status}" if status in (502, 503, 504) else ""
         except requests.Timeout:
-            raise UnreachableError(f"no answer within {PROBE_SECONDS:g} s") from None
+            problem = f"no answer within {PROBE_SECONDS:g} s"
         except requests.ConnectionError:
-            raise UnreachableError("no connection") from None
+            problem = "no connection"
         except requests.RequestException as error:
-            raise UnreachableError(_shorten(error)) from None
-        if status in (502, 503, 504):
-            raise UnreachableError(f"HTTP status {status}")
+            problem = shorten(error)
+        if problem:
+            raise UnreachableError(f"MLflow at {self.store.shown} does not answer: {problem}")
 
     def has_run(self, run_id: str) -> bool:
         """Whether the store still holds this run."""
@@ -149,92 +123,109 @@ class Connection:
         tags = {"tracking_run": start["id"], **start["tags"]}
         if start.get("group"):
             tags["group"] = start["group"]["name"]
-            tags["mlflow.parentRunId"] = self._parent(experiment, start["group"], start["time"])
-        with locked(self.store.lock):
-            return self._search(experiment, "tracking_run", start["id"]) or str(
-                self._client.create_run(experiment, start["time"], _tags(tags), run_name=start["name"]).info.run_id
-            )
+            tags["mlflow.parentRunId"] = self._parent(experiment, start)
+        return self._find_or_create(experiment, "tracking_run", tags, start["name"], start["time"])
 
-    def log_params(self, run_id: str, params: Mapping[str, Any]) -> None:
-        from mlflow.entities import Param
+    def log(self, run_id: str, start: Event, events: list[Event], folder: Path) -> None:
+        """Deliver events, which are of one kind, of the journal in `folder` that begins with `start`.
 
-        entries = [Param(_key(key), str(value)[:PARAM_LENGTH]) for key, value in params.items()]
-        for begin in range(0, len(entries), PARAM_BATCH):
-            with _refusals():
-                self._client.log_batch(run_id, params=entries[begin : begin + PARAM_BATCH])
+        What the store refuses is passed over with a warning: it would never be taken, and nothing that comes after must
+        wait for it.
+        """
+        try:
+            self._log(run_id, start, events, folder)
+        except Exception as error:
+            if getattr(error, "error_code", "") not in _REFUSALS:
+                raise
+            if len(events) == 1:
+                kind = events[0]["event"]
+                _logger.warning("warning: MLflow refused '%s' of %s: %s", kind, start["id"], shorten(error))
+                return
+            for event in events:
+                self.log(run_id, start, [event], folder)
 
-    def log_metrics(self, run_id: str, events: list[Event]) -> None:
-        """All values of several `metrics` events, in as few requests as the store allows."""
-        from mlflow.entities import Metric
+    def _log(self, run_id: str, start: Event, events: list[Event], folder: Path) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
-        entries = [
-            Metric(_key(key), float(value), event["time"], event["step"])
-            for event in events
-            for key, value in event["values"].items()
-        ]
-        for begin in range(0, len(entries), METRIC_BATCH):
-            with _refusals():
-                self._client.log_batch(run_id, metrics=entries[begin : begin + METRIC_BATCH])
+        event = events[0]
+        match event["event"]:
+            case "start":
+                params = [Param(_key(key), str(value)[:PARAM_LENGTH]) for key, value in event["params"].items()]
+                for begin in range(0, len(params), PARAM_BATCH):
+                    self._client.log_batch(run_id, params=params[begin : begin + PARAM_BATCH])
+            case "resume":
+                self._client.update_run(run_id, status="RUNNING")
+            case "metrics":
+                metrics = [
+                    Metric(_key(key), float(value), each["time"], each["step"])
+                    for each in events
+                    for key, value in each["values"].items()
+                ]
+                for begin in range(0, len(metrics), METRIC_BATCH):
+                    self._client.log_batch(run_id, metrics=metrics[begin : begin + METRIC_BATCH])
+            case "tags":
+                self._log_tags(run_id, event["tags"])
+            case "dataset":
+                data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
+                self._client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
+                self._log_tags(run_id, {f"data.{event['name']}.sha256": event["sha256"]})
+            case "artifact":
+                path = folder / event["file"]
+                if path.exists():
+                    self._client.log_artifact(run_id, str(path), event["folder"] or None)
+                else:
+                    _logger.warning("warning: artifact %s of %s is gone: not delivered", path.name, start["id"])
+            case "end":
+                self._end(run_id, start, event["status"], event["time"])
 
-    def log_tags(self, run_id: str, tags: Mapping[str, Any]) -> None:
+    def _log_tags(self, run_id: str, tags: Mapping[str, Any]) -> None:
         from mlflow.entities import RunTag
 
-        with _refusals():
-            self._client.log_batch(run_id, tags=[RunTag(key, value) for key, value in _tags(tags).items()])
+        self._client.log_batch(run_id, tags=[RunTag(key, value) for key, value in _tags(tags).items()])
 
-    def log_dataset(self, run_id: str, event: Event) -> None:
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
-        with _refusals():
-            self._client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
-        self.log_tags(run_id, {f"data.{event['name']}.sha256": event["sha256"]})
-
-    def log_artifact(self, run_id: str, path: Path, folder: str) -> None:
-        with _time_limit(UPLOAD_SECONDS), _refusals():
-            self._client.log_artifact(run_id, str(path), folder or None)
-
-    def set_running(self, run_id: str) -> None:
-        self._client.update_run(run_id, status="RUNNING")
-
-    def set_ended(self, run_id: str, start: Event, status: str, time: int) -> None:
+    def _end(self, run_id: str, start: Event, status: str, time: int) -> None:
         """End the run at `time` (milliseconds), and with it, so far, its group: failed if any run of it did."""
         self._client.set_terminated(run_id, status, time)
         if start.get("group"):
-            parent = self._parent(self._experiment(start["experiment"]), start["group"], start["time"])
-            with locked(self.store.lock):
-                so_far = self._client.get_run(parent).info
-                failed = status != "FINISHED" or so_far.status == "FAILED"
-                latest = max(time, so_far.end_time or 0)
-                self._client.set_terminated(parent, "FAILED" if failed else "FINISHED", latest)
+            parent = self._client.get_run(self._parent(self._experiment(start["experiment"]), start)).info
+            failed = status != "FINISHED" or parent.status == "FAILED"
+            latest = max(time, parent.end_time or 0)
+            self._client.set_terminated(parent.run_id, "FAILED" if failed else "FINISHED", latest)
 
     def _experiment(self, name: str) -> str:
-        if name not in self._experiments:
-            with locked(self.store.lock):
-                found = self._client.get_experiment_by_name(name)
-                if found is not None:
-                    self._experiments[name] = found.experiment_id
-                else:
-                    artifacts = self.store.artifacts
-                    location = None if artifacts is None else artifacts.as_uri()
-                    self._experiments[name] = self._client.create_experiment(name, artifact_location=location)
-        return self._experiments[name]
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        location = None if self.store.artifacts is None else self.store.artifacts.as_uri()
+        return str(self._client.create_experiment(name, artifact_location=location))
 
-    def _parent(self, experiment: str, group: Mapping[str, str], time: int) -> str:
+    def _parent(self, experiment: str, start: Event) -> str:
         """The MLflow run that stands for a group, created by whichever of its runs comes first."""
-        key = f"{experiment}/{group['id']}"
-        if key not in self._parents:
-            with locked(self.store.lock):
-                found = self._search(experiment, "group_id", group["id"])
-                if found is None:
-                    tags = {"group_id": group["id"], "group": group["name"], "stage": "(all)"}
-                    found = self._client.create_run(experiment, time, tags, run_name=group["name"]).info.run_id
-                self._parents[key] = found
-        return self._parents[key]
+        group = start["group"]
+        tags = {"group_id": group["id"], "group": group["name"], "stage": "(all)"}
+        return self._find_or_create(experiment, "group_id", tags, group["name"], start["time"])
 
-    def _search(self, experiment: str, tag: str, value: str) -> str | None:
-        runs = self._client.search_runs([experiment], f"tags.{tag} = '{value}'", max_results=1)
-        return str(runs[0].info.run_id) if runs else None
+    def _find_or_create(self, experiment: str, key: str, tags: Mapping[str, Any], name: str, time: int) -> str:
+        """The run whose tag `key` is as in `tags`, or a new one with all of them."""
+        found = self._client.search_runs([experiment], f"tags.{key} = '{tags[key]}'", max_results=1)
+        run = found[0] if found else self._client.create_run(experiment, time, _tags(tags), run_name=name)
+        return str(run.info.run_id)
+
+    def _create_file(self, mlflow: Any) -> None:
+        """Make a SQLite store that is not there yet.
+
+        MLflow takes seconds to fill it, and one whose creator is killed half-way is broken for good. So it is filled
+        under another name, and renamed when it is whole.
+        """
+        path = Path(self.store.uri.removeprefix(SQLITE))
+        if not self.store.uri.startswith(SQLITE) or path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.new")
+        for leftover in (unfinished, path.with_name(f"{path.name}.new-journal")):
+            leftover.unlink(missing_ok=True)
+        mlflow.MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments(max_results=1)
+        unfinished.replace(path)
 
 
 def _import_mlflow() -> Any:
@@ -247,37 +238,14 @@ def _import_mlflow() -> Any:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     }.items():
         os.environ.setdefault(name, value)
-    import mlflow
+    try:
+        import mlflow
+    except ImportError:
+        raise StoreError("MLflow is not installed here: pip install mlflow") from None
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     return mlflow
-
-
-@contextmanager
-def _time_limit(seconds: int) -> Iterator[None]:
-    """Give MLflow's requests longer for the block, unless the user has set a limit."""
-    name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
-    before = os.environ.get(name)
-    if before != str(REQUEST_SECONDS):
-        yield
-        return
-    os.environ[name] = str(seconds)
-    try:
-        yield
-    finally:
-        os.environ[name] = before
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn MLflow's "this input is bad" into `RefusedError`; everything else may pass with time."""
-    try:
-        yield
-    except Exception as error:
-        if getattr(error, "error_code", "") in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST"):
-            raise RefusedError(_shorten(error)) from error
-        raise
 
 
 def _key(name: str) -> str:
@@ -289,7 +257,7 @@ def _tags(tags: Mapping[str, Any]) -> dict[str, str]:
     return {_key(key): str(value)[:TAG_LENGTH] for key, value in tags.items()}
 
 
-def _shorten(error: BaseException, length: int = 200) -> str:
+def shorten(error: BaseException, length: int = 200) -> str:
     """The gist of an error message, on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -153,7 +153,7 @@ class Writer:
 
     def __init__(self, root: Path, profile: str = "quick") -> None:
         self.root = root
-        self.metrics = root / "reports" / profile / "metrics"
+        self.metrics = root / "reports" / profile / "results"
         self.arrays = root / "results" / profile
         self.results = Results(self.metrics, self.arrays)
 

@@ -2,29 +2,72 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from made_up import Writer
+from recorded import STAGES, recorded
 
+from pipeline.dependencies import Graph
+from pipeline.drawing.drawings import Written
 from pipeline.page.figures import draw_all, write_figures
 from pipeline.page.page import build_page, load_figures
 from pipeline.page.scorecard import build_scorecard
 from pipeline.page.tables import build_tables
-from pipeline.params import Params
+from pipeline.params import Params, parse_params
 from pipeline.results.claims import Claim, load_claims
+from pipeline.results.freshness import compare, expected_hashes
+from pipeline.results.reading import Results
+from stages.workspace import params_hash
 
 
-def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None) -> str:
-    """Draw the figures into `reports/quick/figures` and return the page."""
+def expected(params: Params) -> dict[str, str]:
+    """The hash that the settings of each item have under these parameters."""
+    values = params.model_dump(mode="json")
+    # Angles as params.yaml writes them, and items are named: 45, not 45.0.
+    angles = [round(angle) if angle == round(angle) else angle for angle in params.sweep.angles]
+    names = {**values, "sweep": {**values["sweep"], "angles": angles}}
+    return expected_hashes(Graph(STAGES, names), values, params_hash)
+
+
+def executed(results: Results, params: Params) -> Results:
+    """The same results as if the stages had written them under these parameters: with settings and their hash."""
+    recorded(results, params)
+    for label, wanted in expected(params).items():
+        path = results.records / f"{label}.json"
+        if path.exists():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            content["provenance"][-1]["params_hash"] = wanted
+            path.write_text(json.dumps(content), encoding="utf-8")
+    return results
+
+
+def moved_on(values: dict[str, Any]) -> Params:
+    """The profile after its VAE was changed, its optimise study taken out, and its sweep given other angles."""
+    run = values["runs"]["vae-digits"]
+    vae = run | {"training": run["training"] | {"epochs": run["training"]["epochs"] + 1}}
+    sweep = values["sweep"] | {"angles": [0, *range(10, 90, 10)]}
+    return parse_params(values | {"runs": values["runs"] | {"vae-digits": vae}, "optimise": {}, "sweep": sweep})
+
+
+def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None, now: Params | None = None) -> str:
+    """Draw the figures into `reports/quick/figures` and return the page.
+
+    Args:
+        params: that the results were made with.
+        now: the profile when the page is written, where it is another.
+    """
     claims = claims or load_claims()
     folder = writer.root / "reports" / "quick" / "figures"
-    written = write_figures(folder, writer.results, params)
-    tables = build_tables(writer.results, params, written)
-    rows = build_scorecard(claims, writer.results, params)
-    return build_page(
-        rows, claims, params, load_figures(folder, draw_all(writer.results, params, written)), tables, written.missing
-    )
+    results = executed(writer.results, params)
+    missing, others = compare(results, expected(now or params))
+    written = write_figures(folder, results)
+    tables = build_tables(results, Written())
+    rows = build_scorecard(claims, results, profile="quick", others=others)
+    figures = load_figures(folder, draw_all(results, Written()))
+    return build_page(rows, claims, "quick", figures, tables, missing, others, without_arrays=written.missing)
 
 
 @dataclass(frozen=True)

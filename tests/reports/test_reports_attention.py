@@ -9,48 +9,56 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import Writer
+from recorded import recorded
 from small import ATTENTION
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
-from pipeline.page.scorecard import build_scorecard
-from pipeline.params import Params, parse_params
-from pipeline.results.claims import load_claims
+from pipeline.params import parse_params
+from pipeline.results.findings import Finding
 from pipeline.results.outcome import Outcome
+from pipeline.results.reading import Results
+from pipeline.systems.attention.report.claims import MEASURES
 from pipeline.systems.attention.report.figures import attention_over_iterations, draw, parents_found
 from pipeline.systems.attention.report.tables import build
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
-from pipeline.systems.attention.studies import density, iterated, parsing, toy
+from pipeline.systems.attention.studies import run_study
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    return {
-        "toy": toy.run(*(ToyStudy(**ATTENTION["toy"]).model_dump()[key] for key in ("weights", "rate", "steps"))),
-        "iterated": iterated.run(IteratedStudy(**ATTENTION["iterated"])),
-        "density": density.run(DensityStudy(**ATTENTION["density"])),
-        "parsing": parsing.run(ParsingStudy(**ATTENTION["parsing"]), iter),
-    }
+    studies = (ToyStudy, IteratedStudy, DensityStudy, ParsingStudy)
+    return {name: run_study(kind(**ATTENTION[name]), name) for name, kind in zip(ATTENTION, studies, strict=True)}
 
 
 @pytest.fixture
-def studied(values: dict[str, Any], writer: Writer, outcomes: dict[str, Outcome]) -> tuple[Writer, Params]:
+def studied(writer: Writer, outcomes: dict[str, Outcome]) -> Writer:
     for name, outcome in outcomes.items():
-        writer.numbers("attention", name, {"study": name, **outcome.numbers}, dataset="planted scenes")
-        writer.table("attention", name, outcome.table)
-        if outcome.arrays:
-            writer.examples("attention", name, **outcome.arrays)
-    return writer, parse_params(values | {"attention": ATTENTION})
+        write(writer, name, outcome)
+    return writer
 
 
-def verdicts(writer: Writer, params: Params) -> dict[str, Any]:
-    return {row["id"]: row for row in build_scorecard(load_claims(), writer.results, params)}
+def write(writer: Writer, name: str, outcome: Outcome, **numbers: Any) -> None:
+    writer.numbers("attention", name, {**outcome.numbers, **numbers}, dataset="planted scenes")
+    writer.table("attention", name, outcome.table)
+    if outcome.arrays:
+        writer.examples("attention", name, **outcome.arrays)
 
 
-def test_figures(studied: tuple[Writer, Params]) -> None:
-    writer, params = studied
+def results_of(writer: Writer, values: dict[str, Any], **studies: dict[str, Any]) -> Results:
+    """Results with the settings of one study of each kind, and of these."""
+    return recorded(writer.results, parse_params(values | {"attention": ATTENTION | studies}))
+
+
+def finding(results: Results, claim: str) -> Finding:
+    answer = MEASURES[claim](results)
+    assert answer is not None, "not run"
+    return answer
+
+
+def test_figures(studied: Writer, values: dict[str, Any]) -> None:
     written = Written()
-    drawings = list(draw(writer.results, params, written))
+    drawings = list(draw(results_of(studied, values), written))
     names = [drawing.name for drawing in drawings]
     assert names == ["attention-toy", "attention-iterated", "attention-parsing", "scenes-parsing"]
     for drawing in drawings:
@@ -61,10 +69,26 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
     assert written.missing == []
 
 
-def test_tables(studied: tuple[Writer, Params], outcomes: dict[str, Outcome]) -> None:
-    writer, params = studied
-    tables = {table.name: table for table in build(writer.results, params, Written())}
-    assert set(tables) == {"attention-toy", "attention-iterated", "attention-density", "attention-parsing"}
+def test_a_caption_tells_the_settings_that_made_its_figure(
+    studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome]
+) -> None:
+    write(studied, "longer", outcomes["parsing"])
+    results = results_of(studied, values, longer=ATTENTION["parsing"] | {"long_iterations": 77})
+    captions = {drawing.name: drawing.caption for drawing in draw(results, Written())}
+    assert "is given 10 iterations" in captions["scenes-parsing"]
+    assert "is given 77 iterations" in captions["scenes-longer"]
+
+
+def test_pictures_that_are_missing_are_named(studied: Writer, values: dict[str, Any]) -> None:
+    (studied.arrays / "attention" / "parsing" / "examples.npz").unlink()
+    written = Written()
+    assert [drawing.name for drawing in draw(results_of(studied, values), written)][-1] == "attention-parsing"
+    assert written.missing == ["attention/parsing (its examples)"]
+
+
+def test_tables(studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome]) -> None:
+    tables = {table.name: table for table in build(results_of(studied, values), Written())}
+    assert list(tables) == ["attention-toy", "attention-iterated", "attention-density", "attention-parsing"]
     row = tables["attention-toy"].shown.iloc[1]
     assert list(row[:6]) == ["output", "1", "L1", "0.00", "1.50", "0.00"]
     first = outcomes["parsing"].table.iloc[0]
@@ -92,46 +116,70 @@ def test_more_scales_than_colours_are_told_apart() -> None:
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == count
 
 
-def test_what_was_not_run_is_named(values: dict[str, Any], writer: Writer) -> None:
-    params, written = parse_params(values | {"attention": ATTENTION}), Written()
-    assert list(draw(writer.results, params, written)) == build(writer.results, params, written) == []
-    assert written.missing == [f"attention/{name}" for name in ATTENTION]
-    assert verdicts(writer, params)["001.attn"]["verdict"] == "not run"
+def test_without_results_there_is_nothing(writer: Writer) -> None:
+    written = Written()
+    assert list(draw(writer.results, written)) == build(writer.results, written) == written.missing == []
+    assert {measure(writer.results) for measure in MEASURES.values()} == {None}
 
 
-def test_claims(studied: tuple[Writer, Params]) -> None:
-    found = verdicts(*studied)
-    assert found["001.toy"]["verdict"] == "holds"
-    assert found["001.toy"]["dataset"] == "planted scenes", "a note is no difference from the paper's setting"
-    assert found["001.toy"]["notes"][1] == "all errors counted: single at weight 2"
-    assert found["001.vmf"]["verdict"] == "holds"
-    assert "integrates to" in found["001.vmf"]["notes"][0]
-    assert found["001.vmf.infer"]["verdict"] == "holds"
-    numbers = studied[0].results.numbers("attention", "parsing")
+def test_claims(studied: Writer, values: dict[str, Any]) -> None:
+    results = results_of(studied, values)
+    found = {claim: finding(results, claim) for claim in ("001.toy", "001.vmf", "001.vmf.infer")}
+    assert all(each.holds for each in found.values())
+    assert all(each.dataset == "planted scenes" for each in found.values())
+    assert all(each.remarks == [] for each in found.values()), "a note is no difference from the paper's setting"
+    assert found["001.toy"].notes[1] == "all errors counted: single at weight 2"
+    assert "integrates to" in found["001.vmf"].notes[0]
+    numbers = results.numbers("attention", "parsing")
     assert numbers is not None
     leads = numbers.at("lead")
     smallest = min(leads[method]["mean"] for method in ("dynamic routing", "dynamic routing, long"))
-    assert found["001.vmf.infer"]["ours"]["value"] == pytest.approx(100 * smallest)
-    assert 0 < found["001.vmf.infer"]["ours"]["sd"] < 10
-    assert "finds most" in found["001.vmf.infer"]["notes"][1]
+    ours = found["001.vmf.infer"].ours
+    assert ours is not None
+    assert ours.mean == pytest.approx(100 * smallest)
+    assert 0 < ours.sd < 10
+    assert "finds most" in found["001.vmf.infer"].notes[1]
+
+
+def test_the_study_of_most_scenes_answers(
+    studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome]
+) -> None:
+    """Then the name decides, and the order of the parameters never."""
+    numbers = outcomes["density"].numbers
+    samples = ATTENTION["density"]["samples"]
+    largest = {"z-most": (2 * samples, 4.0), "a-as-many": (samples, 3.0), "least": (samples // 2, 2.0)}
+    for name, (_, z) in largest.items():
+        write(studied, name, outcomes["density"], largest_z=numbers["largest_z"] | {"mean": z})
+    studies = {name: ATTENTION["density"] | {"samples": count} for name, (count, _) in largest.items()}
+    results = results_of(studied, values, **studies)
+    for item, expected in (("z-most", 4.0), ("a-as-many", 3.0)):
+        ours = finding(results, "001.vmf").ours
+        assert ours is not None
+        assert ours.mean == expected
+        (studied.results.records / "attention" / f"{item}.json").unlink()
 
 
 @pytest.mark.parametrize(
-    ("claim", "path", "value", "verdict"),
+    ("claim", "path", "value", "holds"),
     [
-        ("001.toy", "end/two-sided/2/L1/effective_number/mean", 1.4, "fails"),
-        ("001.toy", "end/two-sided/2/L2/effective_number/mean", 1.0, "fails"),
-        ("001.attn", "last/1/entropy/mean", 0.01, "holds"),
-        ("001.attn", "last/1/entropy/mean", 0.9, "fails"),
-        ("001.vmf", "largest_z/mean", 9.0, "fails"),
-        ("001.vmf.infer", "lead/dynamic routing, long/mean", 0.001, "fails"),
-        ("001.vmf.infer", "settings", 3, "holds"),
+        ("001.toy", "end/two-sided/2/L1/effective_number/mean", 1.4, False),
+        ("001.toy", "end/two-sided/2/L2/effective_number/mean", 1.0, False),
+        ("001.attn", "last/1/entropy/mean", 0.01, True),
+        ("001.attn", "last/1/entropy/mean", 0.9, False),
+        ("001.vmf", "largest_z/mean", 9.0, False),
+        ("001.vmf.infer", "lead/dynamic routing, long/mean", 0.001, False),
+        ("001.vmf.infer", "settings", 3, True),
     ],
 )
 def test_a_claim_can_turn(
-    studied: tuple[Writer, Params], outcomes: dict[str, Outcome], claim: str, path: str, value: float, verdict: str
+    studied: Writer,
+    values: dict[str, Any],
+    outcomes: dict[str, Outcome],
+    claim: str,
+    path: str,
+    value: float,
+    holds: bool,
 ) -> None:
-    writer, params = studied
     name = {"001.toy": "toy", "001.attn": "iterated", "001.vmf": "density", "001.vmf.infer": "parsing"}[claim]
     numbers = copy.deepcopy(outcomes[name].numbers)
     *folders, last = path.split("/")
@@ -139,5 +187,5 @@ def test_a_claim_can_turn(
     for folder in folders:
         at = at[folder]
     at[last] = value
-    writer.numbers("attention", name, {"study": name, **numbers}, dataset="planted scenes")
-    assert verdicts(writer, params)[claim]["verdict"] == verdict
+    studied.numbers("attention", name, numbers, dataset="planted scenes")
+    assert finding(results_of(studied, values), claim).holds is holds

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from headless import Browser, find_browser
-from made_up_report import Report
+from made_up import made_up_values
+from made_up_report import Report, moved_on, write_page
 
 from pipeline.results.claims import load_claims
 
@@ -70,6 +71,15 @@ def page(report: Report) -> Path:
     return report.page
 
 
+@pytest.fixture(scope="module")
+def marked(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page after the profile has moved on from the results: with notices and marks."""
+    content = write_page(report.writer, report.params, now=moved_on(made_up_values()))
+    path = tmp_path_factory.mktemp("marked") / "index.html"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
 def test_the_measure_sees_overlaps_and_overflow(browser: Browser, tmp_path: Path) -> None:
     """The referee itself: a page with one of each fault."""
     path = tmp_path / "bad.html"
@@ -88,9 +98,13 @@ def test_the_measure_sees_overlaps_and_overflow(browser: Browser, tmp_path: Path
     assert any("noise" in complaint for complaint in browser.complaints)
 
 
+@pytest.mark.parametrize("which", ["page", "marked"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_nothing_overlaps_complains_or_leaves(browser: Browser, page: Path, width: int, dark: bool) -> None:
+def test_nothing_overlaps_complains_or_leaves(
+    browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool
+) -> None:
+    page: Path = request.getfixturevalue(which)
     browser.open(page, width, dark=dark)
     for everything_open in (False, True):
         if everything_open:
@@ -114,7 +128,7 @@ CONTRAST = """
       .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const KINDS = 'p, td, th, dd, dt, a, summary, label, h1, h2, h3, .tag, .verdict, .soft';
+  const KINDS = 'p, td, th, dd, dt, a, code, summary, label, h1, h2, h3, .tag, .verdict, .soft';
   let worst = 21;
   for (const element of document.querySelectorAll(KINDS)) {
     let below = element;
@@ -130,8 +144,8 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_letters_stand_out_from_their_ground(browser: Browser, page: Path, dark: bool) -> None:
-    browser.open(page, 1280, dark=dark)
+def test_letters_stand_out_from_their_ground(browser: Browser, marked: Path, dark: bool) -> None:
+    browser.open(marked, 1280, dark=dark)
     assert browser.evaluate(CONTRAST) >= 4.5  # WCAG 2 level AA
 
 

@@ -1,24 +1,28 @@
-"""CapsNet in the report: figures, tables and verdicts from made-up results of its four conditions."""
+"""CapsNet in the report: figures, tables and findings from made-up results of its four conditions."""
 
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from made_up import Writer, spread
+from recorded import recorded
 from small import INFER, small_run
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
-from pipeline.page.scorecard import build_scorecard
 from pipeline.params import Params, parse_params
-from pipeline.results.claims import load_claims
-from pipeline.systems.capsnet.report.claims import CONDITIONS, Condition, candidates, family, pairs, partner
+from pipeline.results.findings import Finding
+from pipeline.results.reading import Results
+from pipeline.systems.capsnet.report.claims import MEASURES
 from pipeline.systems.capsnet.report.figures import draw
-from pipeline.systems.capsnet.report.tables import accuracies, sparsity
+from pipeline.systems.capsnet.report.runs import CONDITIONS, Condition, candidates, family, like, networks, pairs
+from pipeline.systems.capsnet.report.tables import build
 
 RUNS = {
     "routed": {"iterations": 3, "reconstruction": "mean"},
@@ -97,13 +101,27 @@ def losses(writer: Writer, run: str, validation: np.ndarray) -> None:
     writer.numbers("train", run, {"validation": {"loss": spread(float(validation.min()), 0.0, 2)}})
 
 
-def verdicts(writer: Writer, params: Params) -> dict[str, Any]:
-    return {row["id"]: row for row in build_scorecard(load_claims(), writer.results, params)}
+def found(results: Results) -> dict[str, Finding | None]:
+    return {name: measure(results) for name, measure in MEASURES.items()}
+
+
+def finding(writer: Writer, params: Params, claim: str) -> Finding:
+    """What the results say of a claim, all of them made with these parameters."""
+    answer = MEASURES[claim](recorded(writer.results, params))
+    assert answer is not None, "not run"
+    return answer
+
+
+def record_again(path: Path, section: str, name: str, **changes: Any) -> None:
+    """Change the settings of a run or a data set in what one result recorded."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["provenance"][-1]["settings"][section][name].update(changes)
+    path.write_text(json.dumps(content), encoding="utf-8")
 
 
 def test_figures(studied: Writer, params: Params) -> None:
     written = Written()
-    drawings = list(draw(studied.results, params, written))
+    drawings = list(draw(recorded(studied.results, params), written))
     assert [drawing.name for drawing in drawings] == [
         "capsnet-losses-digits",
         "capsnet-capsules-digits",
@@ -114,18 +132,19 @@ def test_figures(studied: Writer, params: Params) -> None:
         assert content.startswith(b"<?xml" if drawing.kind == "svg" else b"\x89PNG")
         assert drawing.caption.endswith(".")
         assert drawing.alt.endswith(".")
+    assert [record["item"] for record in drawings[0].records] == list(RUNS)[:4]
     assert written.missing == []
 
 
 def test_tables(studied: Writer, params: Params) -> None:
-    (table,) = accuracies(studied.results, params, Written())
-    assert table.name == "capsnet-digits"
-    assert table.shown["run"].tolist() == list(RUNS)
-    assert table.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]
-    assert table.shown["own answer (%)"].iloc[0] == "99.23 ± 0.10"
-    (table,) = sparsity(studied.results, params, Written())
-    assert len(table.shown) == 2 + 4 + 2
-    row = table.shown.iloc[5]
+    accuracies, sparsity = build(recorded(studied.results, params), Written())
+    assert accuracies.name == "capsnet-digits"
+    assert accuracies.shown["run"].tolist() == list(RUNS)
+    assert accuracies.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]
+    assert accuracies.shown["own answer (%)"].iloc[0] == "99.23 ± 0.10"
+    assert sparsity.name == "sparsity-digits"
+    assert len(sparsity.shown) == 2 + 4 + 2
+    row = sparsity.shown.iloc[5]
     assert row[["study", "condition", "layer", "images"]].tolist() == [
         "unrouted",
         "predicted-clamped-L1-1",
@@ -135,27 +154,43 @@ def test_tables(studied: Writer, params: Params) -> None:
     assert row["Hoyer's index"] == "0.950"
 
 
-def test_what_was_not_run_is_named(params: Params, writer: Writer) -> None:
+def test_rows_and_columns_are_those_of_the_settings_that_made_a_result(studied: Writer, params: Params) -> None:
+    results = recorded(studied.results, params)
+    model = params.runs["unrouted"].model.model_dump() | {"iterations": 1}
+    record_again(studied.results.records / "evaluate" / "unrouted.json", "runs", "unrouted", model=model)
+    accuracies, _ = build(results, Written())
+    assert accuracies.shown.set_index("run").loc["unrouted", "iterations"] == "1 updates"
+
+
+def test_other_systems_and_nothing_at_all_leave_no_trace(full: Writer, params: Params, tmp_path: Path) -> None:
+    for results in (recorded(full.results, params), Results(tmp_path / "none", tmp_path / "none")):
+        written = Written()
+        assert list(draw(results, written)) == build(results, written) == written.missing == []
+        assert set(found(results).values()) == {None}
+
+
+def test_pictures_that_are_missing_are_named(studied: Writer, params: Params) -> None:
+    (studied.arrays / "infer" / "routed" / "examples.npz").unlink()
     written = Written()
-    assert list(draw(writer.results, params, written)) == []
-    assert accuracies(writer.results, params, written) == sparsity(writer.results, params, written) == []
-    assert {*(f"train/{run}" for run in RUNS), *(f"infer/{study}" for study in STUDIES)} <= set(written.missing)
-    assert {row["verdict"] for name, row in verdicts(writer, params).items() if name.startswith("001.acc")} == {
-        "not run"
-    }
+    names = [drawing.name for drawing in draw(recorded(studied.results, params), written)]
+    assert names == ["capsnet-losses-digits", "inference-unrouted", "inference-middle"]
+    assert written.missing == ["infer/routed (its examples)"]
 
 
 def test_claims(studied: Writer, params: Params) -> None:
-    found = verdicts(studied, params)
-    assert found["001.acc.r3"]["ours"]["value"] == pytest.approx(99.23)
-    assert found["001.acc.r0"]["ours"]["value"] == pytest.approx(99.34)
-    assert found["001.acc.r3norec"]["ours"]["value"] == pytest.approx(99.32)
-    assert found["001.acc.r0norec"]["ours"]["value"] == pytest.approx(99.29)
+    answers = {name: finding(studied, params, name) for name in MEASURES}
+    values = {name: answer.ours.mean for name, answer in answers.items() if answer.ours}
+    assert values["001.acc.r3"] == pytest.approx(99.23)
+    assert values["001.acc.r0"] == pytest.approx(99.34)
+    assert values["001.acc.r3norec"] == pytest.approx(99.32)
+    assert values["001.acc.r0norec"] == pytest.approx(99.29)
+    assert values["001.fig1.sparse"] == pytest.approx(0.05)
+    assert values["001.mid"] == pytest.approx(-0.55)
     for name in ("fig2", "fig1.sparse", "fig1.l1", "mid"):
-        assert found[f"001.{name}"]["verdict"] == "holds", name
-        assert "not the paper's data" in found[f"001.{name}"]["dataset"]
-    assert found["001.fig1.sparse"]["ours"]["value"] == pytest.approx(0.05)
-    assert found["001.mid"]["ours"]["value"] == pytest.approx(-0.55)
+        assert answers[f"001.{name}"].holds, name
+        assert any("not the paper's data" in remark for remark in answers[f"001.{name}"].remarks)
+    stages = [(record["stage"], record["item"]) for record in answers["001.mid"].records]
+    assert stages == [("infer", "middle"), ("evaluate", "middle"), ("evaluate", "unrouted")]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +213,7 @@ def test_a_claim_can_turn(
         at = at[key]
     at["mean"] = value
     studied.numbers("infer", study, {"condition": changed, "images": 6})
-    assert verdicts(studied, params)[claim]["verdict"] == "fails"
+    assert finding(studied, params, claim).holds is False
 
 
 @pytest.mark.parametrize(("start", "end"), [(0.001, 0.01), (0.1, 0.03)])
@@ -186,47 +221,109 @@ def test_losses_that_start_lower_or_end_elsewhere_refute_figure_2(
     studied: Writer, params: Params, start: float, end: float
 ) -> None:
     losses(studied, "unrouted-margin", np.array([*[start + end] * 3, *[end] * 10]))
-    assert verdicts(studied, params)["001.fig2"]["verdict"] == "fails"
+    assert finding(studied, params, "001.fig2").holds is False
 
 
 def test_a_middle_layer_that_costs_accuracy_refutes_its_claim(studied: Writer, params: Params) -> None:
     studied.numbers("evaluate", "middle", {"test": {"accuracy": spread(0.97, 0.0, 1)}})
-    assert verdicts(studied, params)["001.mid"]["verdict"] == "fails"
+    assert finding(studied, params, "001.mid").holds is False
 
 
 def test_a_study_whose_energies_rise_gives_way_to_one_whose_fall(studied: Writer, params: Params) -> None:
     rising = copy.deepcopy(INFERRED["unrouted"])
     rising["predicted-clamped-L1-1"]["class"] |= {"falls": spread(0.0, 0.0, 1), "hoyer": spread(0.3, 0.0, 1)}
     studied.numbers("infer", "unrouted", {"condition": rising, "images": 6})
-    assert verdicts(studied, params)["001.fig1.l1"]["verdict"] == "fails"
+    assert finding(studied, params, "001.fig1.l1").holds is False
     slowly = params.infer["unrouted"].model_copy(update={"rate": 0.001})
     studied.numbers("infer", "slowly", {"condition": INFERRED["unrouted"], "images": 6})
-    row = verdicts(studied, params.model_copy(update={"infer": {**params.infer, "slowly": slowly}}))["001.fig1.l1"]
-    assert row["verdict"] == "holds"
-    assert "inference at rate 0.001 (paper: 0.01)" in row["dataset"]
+    answer = finding(studied, params.model_copy(update={"infer": {**params.infer, "slowly": slowly}}), "001.fig1.l1")
+    assert answer.holds
+    assert "inference at rate 0.001 (paper: 0.01)" in answer.remarks
 
 
 def test_half_a_pair_is_compared_with_nothing(studied: Writer, params: Params) -> None:
-    (studied.metrics / "train" / "unrouted-margin.json").unlink()
-    (studied.metrics / "infer" / "routed.json").unlink()
-    found = verdicts(studied, params)
-    assert found["001.fig2"]["verdict"] == found["001.fig1.sparse"]["verdict"] == "not run"
-    assert found["001.fig1.l1"]["verdict"] == "holds"
+    (studied.results.records / "train" / "unrouted-margin.json").unlink()
+    (studied.results.records / "infer" / "routed.json").unlink()
+    answers = found(recorded(studied.results, params))
+    assert answers["001.fig2"] is answers["001.fig1.sparse"] is None
+    assert answers["001.fig1.l1"] is not None
 
 
-def test_runs_nearer_to_the_papers_settings_come_first(params: Params) -> None:
+@pytest.mark.parametrize(
+    ("claim", "stage", "run"),
+    [
+        ("001.fig2", "train", "unrouted"),
+        ("001.fig1.sparse", "infer", "unrouted"),
+        ("001.mid", "evaluate", "unrouted"),
+        ("001.mid", "evaluate", "middle"),
+    ],
+)
+def test_results_of_different_settings_are_not_compared(
+    studied: Writer, params: Params, claim: str, stage: str, run: str
+) -> None:
+    """One of a pair was made again, from another seed or on other images, the other not yet."""
+    path = studied.results.records / stage / f"{run}.json"
+    for section, name, change in (("runs", run, {"seed": 12}), ("datasets", "digits", {"train": 1100})):
+        results = recorded(studied.results, params)
+        assert found(results)[claim] is not None
+        record_again(path, section, name, **change)
+        assert found(results)[claim] is None
+
+
+def test_each_remark_is_about_the_settings_of_its_own_result(studied: Writer, params: Params) -> None:
+    results = recorded(studied.results, params)
+    training = params.runs["routed"].training.model_dump() | {"epochs": 7}
+    record_again(studied.results.records / "evaluate" / "routed.json", "runs", "routed", training=training)
+    answers = found(results)
+    said = {name: answer.remarks[-1] for name, answer in answers.items() if answer}
+    assert "epochs 7 / 13" in said["001.acc.r3"]
+    assert "epochs 7 / 13" not in said["001.fig2"]
+    assert "epochs 2 / 13" in said["001.fig2"]
+
+
+def test_results_nearer_to_the_papers_settings_come_first(params: Params, writer: Writer) -> None:
     routed = params.runs["routed"]
     near = routed.model_copy(update={"model": routed.model.model_copy(update={"channels": 256, "kernel": 9})})
     once = routed.model_copy(update={"model": near.model.model_copy(update={"iterations": 1})})
-    more = params.model_copy(update={"runs": params.runs | {"once": once, "near": near}})
-    assert candidates(more, Condition(routed=True, reconstructed=True)) == ["near", "routed"], (
-        "one iteration is not three"
-    )
-    assert partner(more, "near", iterations=1) == "once"
-    assert partner(more, "near", iterations=0) is None
-    assert list(pairs(more, reconstructed=True)) == [("routed", "unrouted")], "like is compared with like"
-    assert family(more, "routed") == dict(zip(CONDITIONS, RUNS, strict=False))
+    longer = near.training.model_copy(update={"epochs": 3})
+    runs = {
+        "a-shorter": near,
+        "longer": near.model_copy(update={"training": longer}),
+        "more-seeds": near.model_copy(update={"replicas": near.replicas + 1}),
+        "once": once,
+    }
+    more = params.model_copy(update={"runs": params.runs | runs})
+    for name in more.runs:
+        writer.numbers("evaluate", name, {"test": {"accuracy": spread(0.9)}})
+    evaluated = networks(recorded(writer.results, more), "evaluate")
+    ranked = [each.item for each in candidates(evaluated, Condition(routed=True, reconstructed=True))]
+    assert ranked == ["more-seeds", "longer", "a-shorter", "routed"], "one iteration is not three"
+    of = {each.item: each for each in evaluated}
+    assert set(of) == {*RUNS, *runs}, "a network of another system is none of these"
+    assert [each.item for each in like(evaluated, of["a-shorter"], iterations=1)] == ["once"]
+    assert like(evaluated, of["a-shorter"], iterations=0) == []
+    matched = [(with_.item, without.item) for with_, without in pairs(evaluated, reconstructed=True)]
+    assert matched == [("routed", "unrouted")], "like is compared with like"
+    members = {condition: each.item for condition, each in family(evaluated, of["routed"]).items()}
+    assert members == dict(zip(CONDITIONS, RUNS, strict=False))
     assert [condition.words for condition in CONDITIONS][:2] == [
         "routing, reconstruction",
         "no routing, reconstruction",
     ]
+
+
+def test_the_papers_data_come_before_nearer_settings(params: Params, writer: Writer) -> None:
+    routed = params.runs["routed"]
+    near = routed.model_copy(update={"model": routed.model.model_copy(update={"channels": 256, "kernel": 9})})
+    digits = params.datasets["digits"]
+    more = params.model_copy(
+        update={
+            "runs": params.runs | {"near": near, "routed": routed.model_copy(update={"dataset": "mnist"})},
+            "datasets": params.datasets | {"mnist": digits.model_copy(update={"source": "mnist"})},
+        }
+    )
+    for name in ("routed", "near"):
+        writer.numbers("evaluate", name, {"test": {"accuracy": spread(0.9)}})
+    evaluated = networks(recorded(writer.results, more), "evaluate")
+    assert [each.item for each in candidates(evaluated, CONDITIONS[0])] == ["routed", "near"]
+    assert finding(writer, more, "001.acc.r3").remarks[0] == "trained on 1,200 images (paper: 60,000)"

@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 from made_up import Writer, spread
 from made_up_matrix import CONDITIONS, KINDS, SMALL, VOTES, with_matrix
+from recorded import recorded
 
 from pipeline.page.scorecard import build_scorecard, dataset_and_remarks
-from pipeline.params import Params, parse_params
+from pipeline.params import parse_params
 from pipeline.results.claims import load_claims
+from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.report.attack_claims import crossings
 from pipeline.systems.matrix_capsules.report.claims import MEASURES, TABLE_1
-from pipeline.systems.matrix_capsules.report.runs import stands_for, trials
+from pipeline.systems.matrix_capsules.report.runs import ablations, stands_for, trials
 
 ROWS = dict(zip(TABLE_1, CONDITIONS, strict=False))
 """By claim of Table 1, the ablation that answers it."""
@@ -35,9 +37,14 @@ def studied(writer: Writer) -> Writer:
     return writer
 
 
-def verdicts(writer: Writer, values: dict[str, Any] | Params) -> dict[str, Any]:
-    params = values if isinstance(values, Params) else parse_params(values)
-    return {row["id"]: row for row in build_scorecard(load_claims(), writer.results, params)}
+def verdicts(writer: Writer, values: dict[str, Any]) -> dict[str, Any]:
+    """Rows of the scorecard by claim, of results that were all made with the parameters `values`."""
+    return judged(recorded(writer.results, parse_params(values)))
+
+
+def judged(results: Results) -> dict[str, Any]:
+    claims = [claim for claim in load_claims() if claim.document == "004"]
+    return {row["id"]: row for row in build_scorecard(claims, results, MEASURES)}
 
 
 def remarks(row: Any) -> list[str]:
@@ -51,11 +58,10 @@ def with_run(values: dict[str, Any], name: str, run: dict[str, Any]) -> dict[str
 def test_every_claim_of_the_document_has_a_measure_and_is_not_run_without_results(
     writer: Writer, values: dict[str, Any]
 ) -> None:
-    claims = [claim.id for claim in load_claims() if claim.document == "004"]
-    assert set(MEASURES) == set(claims)
-    assert len(claims) == 26
     found = verdicts(writer, values)
-    assert {found[claim]["verdict"] for claim in claims} == {"not run"}
+    assert set(MEASURES) == set(found)
+    assert len(found) == 26
+    assert {row["verdict"] for row in found.values()} == {"not run"}
 
 
 def test_ablations_answer_table_1_in_percent(studied: Writer, values: dict[str, Any]) -> None:
@@ -77,7 +83,7 @@ def test_only_a_run_is_tested_on_many_crops(studied: Writer, values: dict[str, A
     assert crops["provenance"]["items"] == ["evaluate/matrix-toys"]
 
 
-def test_settings_other_than_the_papers_are_told(studied: Writer, values: dict[str, Any]) -> None:
+def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[str, Any]) -> None:
     said = remarks(verdicts(studied, values)["004.t1.r1"])
     assert said == [
         "not the paper's data (smallNORB)",
@@ -118,7 +124,7 @@ def test_a_run_of_the_papers_size_answers_for_the_best_model_and_else_an_ablatio
 def test_the_run_itself_stands_for_the_unchanged_network_where_no_ablation_does(
     studied: Writer, values: dict[str, Any]
 ) -> None:
-    (studied.metrics / "ablation" / "iterations-3.json").unlink()
+    (studied.results.records / "ablation" / "iterations-3.json").unlink()
     found = verdicts(studied, values)
     assert found["004.t1.r3"]["ours"]["value"] == pytest.approx(17)
     assert not any("unchanged" in note for note in found["004.t1.vec"].get("notes", [])), "the run was trained longer"
@@ -129,16 +135,17 @@ def test_networks_are_compared_with_ones_trained_alike(studied: Writer, values: 
         study["epochs"] = values["runs"]["matrix-toys"]["training"]["epochs"]
     found = verdicts(studied, values)
     assert not any("unchanged" in note for note in found["004.t1.r3"].get("notes", []))
-    (studied.metrics / "ablation" / "iterations-3.json").unlink()
+    (studied.results.records / "ablation" / "iterations-3.json").unlink()
     found = verdicts(studied, values)
     assert found["004.t1.vec"]["notes"][0] == "the unchanged network, trained alike: 17.0 %"
 
 
-def test_an_ablation_that_changes_anything_else_stands_for_no_row(values: dict[str, Any]) -> None:
-    params = parse_params(values)
-    assert stands_for(params, "colder", TABLE_1) is None
-    assert stands_for(params, "mixing", TABLE_1) == "004.mixing"
-    assert [trial.item for trial in trials(params, {})] == ["iterations-3", "matrix-toys"]
+def test_an_ablation_that_changes_anything_else_stands_for_no_row(studied: Writer, values: dict[str, Any]) -> None:
+    results = recorded(studied.results, parse_params(values))
+    rows = {trial.item: stands_for(trial, TABLE_1) for trial in ablations(results)}
+    assert rows["colder"] is None
+    assert rows["mixing"] == "004.mixing"
+    assert [trial.item for trial in trials(results, {})] == ["iterations-3", "matrix-toys"]
 
 
 def test_copies_of_the_papers_data_come_before_stand_ins(studied: Writer, values: dict[str, Any]) -> None:
@@ -172,9 +179,9 @@ def test_the_convolutional_network(studied: Writer, values: dict[str, Any]) -> N
 def test_other_data_sets_have_rows_of_their_own(
     studied: Writer, values: dict[str, Any], claim: str, dataset: str, said: str
 ) -> None:
-    made_up_matrix.evaluated(studied, "other", 0.02, 0.015)
     size = {"channels": 256} if dataset == "cifar" else {}
     before = verdicts(studied, values)
+    made_up_matrix.evaluated(studied, "other", 0.02, 0.015)
     after = verdicts(studied, with_run(values, "other", made_up_matrix.run("matrix_capsules", dataset, **size)))
     assert before[claim]["verdict"] == "not run"
     assert after[claim]["ours"]["value"] == pytest.approx(2)
@@ -334,7 +341,7 @@ def test_attacks_without_a_kind_or_a_table_leave_the_claims_that_need_it(
     found = verdicts(studied, values)
     assert found["004.blackbox"]["verdict"] == "not run"
     assert found["004.floor"]["verdict"] == "holds"
-    (studied.metrics / "attack" / "toys.csv").unlink()
+    (studied.results.records / "attack" / "toys.csv").unlink()
     assert {verdicts(studied, values)[f"004.{name}"]["verdict"] for name in CHECKS[1:]} == {"not run"}
 
 
@@ -348,3 +355,73 @@ def test_curves_cross_where_the_lead_changes() -> None:
 def test_an_ablation_without_an_error_gives_way_to_the_next(studied: Writer, values: dict[str, Any]) -> None:
     studied.numbers("ablation", "iterations-3", {"test": {"crops": spread(0.1)}})
     assert verdicts(studied, values)["004.t1.r3"]["provenance"]["items"] == ["evaluate/matrix-toys"]
+
+
+def test_a_result_is_described_by_its_own_settings_not_by_those_of_another(
+    studied: Writer, values: dict[str, Any]
+) -> None:
+    """Parameters changed after some results were made."""
+    verdicts(studied, values)
+    for study in values["ablation"].values():
+        study["epochs"] = 12
+    values["datasets"]["toys"] |= {"train": 3200}
+    for run in ("matrix-toys", "cnn-toys"):
+        values["runs"][run]["training"] |= {"epochs": 25, "batch_size": 64}
+    values["viewpoint"]["azimuth"]["epochs"] = 40
+    values["attack"]["toys"]["images"] = 800
+    changed = ("ablation/iterations-1", "evaluate/cnn-toys", "viewpoint/azimuth", "attack/toys")
+    found = judged(made_up_matrix.made_again(studied.results, parse_params(values), *changed))
+
+    said = {claim: remarks(row)[-1].partition(" (")[0] for claim, row in found.items() if row["ours"]}
+    assert said["004.t1.r1"] == "12 epochs of 50 steps"
+    assert said["004.t1.r2"] == said["004.t1.r3"] == "10 epochs of 200 steps"
+    assert said["004.crops"] == "20 epochs of 200 steps"
+    assert said["004.t2.az.caps"] == "40 epochs of 50 steps"
+    assert said["004.t2.el.caps"] == "30 epochs of 200 steps"
+    assert said["004.floor"] == "800 of 1,600 test images attacked"
+    assert "25 epochs of 50 steps" in remarks(found["004.floor"])[2]
+    assert found["004.t1.cnn"]["notes"][0] == "25 epochs"
+    assert "after 21 of 40 epochs" in found["004.t2.az.caps"]["notes"][0]
+    assert "after 21 of 30 epochs" in found["004.t2.el.caps"]["notes"][0]
+    alike = {claim: any("unchanged" in note for note in found[claim].get("notes", [])) for claim in found}
+    assert alike["004.t1.r2"]
+    assert not alike["004.t1.r1"], "the unchanged network was trained otherwise"
+
+
+def test_a_network_on_other_data_of_the_same_name_was_not_trained_alike(
+    studied: Writer, values: dict[str, Any]
+) -> None:
+    verdicts(studied, values)
+    values["datasets"]["toys"] |= {"split_seed": 7}
+    found = judged(made_up_matrix.made_again(studied.results, parse_params(values), "ablation/iterations-3"))
+    assert not any("unchanged" in note for note in found["004.t1.vec"]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ({"dataset": "copied"}, {"replicas": 9}),
+        ({}, {"model": {"channels": 16}, "replicas": 9}),
+        ({}, {"model": {"saving": 8.0}, "replicas": 9}),
+        ({}, {"augmentation": {"crop": 28}, "replicas": 9}),
+        ({"replicas": 3}, {"training": {"epochs": 90}}),
+        ({"training": {"epochs": 21}}, {}),
+        ({}, {}),
+    ],
+    ids=["data", "sizes", "numerics", "crop", "seeds", "epochs", "name"],
+)
+@pytest.mark.parametrize("turned", [False, True], ids=["first", "last"])
+def test_data_then_settings_then_seeds_then_epochs_decide_which_run_answers(
+    writer: Writer, values: dict[str, Any], better: dict[str, Any], worse: dict[str, Any], turned: bool
+) -> None:
+    """Not the order of the parameters; names decide only between runs that are alike."""
+    names = ("z", "a") if turned and better != worse else ("a", "z")
+    for name, changes, error in zip(names, (better, worse), (0.1, 0.2), strict=True):
+        run = made_up_matrix.run("matrix_capsules", "toys")
+        for key, value in changes.items():
+            run[key] = run[key] | value if isinstance(value, dict) else value
+        values = with_run(values, name, run)
+        made_up_matrix.evaluated(writer, name, error, error, votes=made_up_matrix.votes(VOTES))
+    found = verdicts(writer, values)
+    for claim in ("004.t1.r3", "004.crops", "004.fig2"):
+        assert found[claim]["provenance"]["items"] == [f"evaluate/{names[0]}"]

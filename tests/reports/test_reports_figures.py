@@ -14,12 +14,17 @@ from made_up_report import Report
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from recorded import recorded
+from small import small_run
 
 from pipeline.drawing import pictures, style
-from pipeline.drawing.curves import in_order, name_of_test
-from pipeline.page.figures import Written, companions, draw_all, write_figures
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.page.figures import draw_all, write_figures
 from pipeline.params import Params, parse_params
-from pipeline.results.reading import ResultError
+from pipeline.results.reading import Recorded, ResultError
+from pipeline.systems.generative.report.comparison import companions
+from pipeline.systems.generative.report.curves import in_order, name_of_test
+from pipeline.systems.generative.report.runs import Setting
 
 ALL = {
     "accuracy-capsules-digits.svg",
@@ -38,9 +43,14 @@ ALL = {
 }
 
 
+def drawings_of(writer: Writer, params: Params) -> list[Drawing]:
+    """What results made with these parameters give."""
+    return list(draw_all(recorded(writer.results, params), Written()))
+
+
 def test_every_figure_is_drawn_and_has_its_words(report: Report, full: Writer, params: Params) -> None:
     assert {path.name for path in report.figures.iterdir()} == ALL
-    drawings = list(draw_all(full.results, params, Written()))
+    drawings = drawings_of(full, params)
     assert {drawing.file for drawing in drawings} == ALL
     for drawing in drawings:
         assert drawing.title
@@ -54,7 +64,7 @@ def test_the_same_results_give_the_same_bytes_and_leave_matplotlib_as_it_was(
     report: Report, full: Writer, params: Params
 ) -> None:
     before = dict(matplotlib.rcParams)
-    for drawing in draw_all(full.results, params, Written()):
+    for drawing in drawings_of(full, params):
         content = style.to_bytes(drawing.figure(), drawing.kind)
         assert content == (report.figures / drawing.file).read_bytes()
     assert dict(matplotlib.rcParams) == before
@@ -90,7 +100,7 @@ def undrawn_ticks(figure: Figure) -> set[int]:
 
 
 def test_no_words_overlap_or_leave_the_figure(full: Writer, params: Params) -> None:
-    for drawing in draw_all(full.results, params, Written()):
+    for drawing in drawings_of(full, params):
         with matplotlib.rc_context(style.RC):
             figure = drawing.figure()
             boxes = words(figure)
@@ -105,31 +115,40 @@ def test_no_words_overlap_or_leave_the_figure(full: Writer, params: Params) -> N
 
 
 def test_letters_are_legible_at_print_width(full: Writer, params: Params) -> None:
-    for drawing in draw_all(full.results, params, Written()):
+    for drawing in drawings_of(full, params):
         figure = drawing.figure()
         assert figure.get_size_inches()[0] <= style.WIDTH + 0.01
         sizes = {text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()}
         assert min(sizes) >= 7
 
 
-def test_what_was_not_executed_is_left_out_and_named(writer: Writer, params: Params) -> None:
+def test_what_was_not_executed_is_left_out(writer: Writer, params: Params) -> None:
     writer.train("vae-digits")
-    written = write_figures(writer.root / "figures", writer.results, params)
+    written = write_figures(writer.root / "figures", recorded(writer.results, params))
     assert [path.name for path in written.files] == ["learning-vae-digits.svg"]
+    assert not written.missing, "what there is no record of is listed by the stage"
+
+
+def test_missing_arrays_and_tables_of_a_record_are_named(full: Writer, params: Params) -> None:
+    shutil.rmtree(full.arrays)
+    (full.metrics / "train" / "vae-digits.csv").unlink()
+    (full.metrics / "optimise" / "capsules-digits.csv").unlink()
+    written = write_figures(full.root / "figures", recorded(full.results, params))
+    assert {path.name for path in written.files} == {
+        "accuracy-capsules-digits.svg",
+        "sweep-capsules-digits.svg",
+        "equivariance-capsules-digits.svg",
+        "sensitivity-capsules-digits.svg",
+        "learning-capsules-digits.svg",
+    }
     assert written.missing == [
-        "evaluate/capsules-digits",
-        "evaluate/vae-digits",
-        "optimise/capsules-digits",
-        "sweep/capsules-digits-0",
-        "sweep/capsules-digits-45",
-        "sweep/capsules-digits-180",
-        "sweep/vae-digits-0",
-        "sweep/vae-digits-45",
-        "sweep/vae-digits-180",
-        "sensitivity/pose_sd_floor",
-        "sensitivity/pixel_sd",
-        "sensitivity/temperature",
-        "train/capsules-digits",
+        "optimise/capsules-digits (its examples)",
+        "optimise/capsules-digits (its table)",
+        "evaluate/capsules-digits (its examples)",
+        "sweep/capsules-digits-0 (its examples)",
+        "sweep/capsules-digits-45 (its examples)",
+        "sweep/capsules-digits-180 (its examples)",
+        "train/vae-digits (its table)",
     ]
 
 
@@ -145,9 +164,9 @@ def test_a_run_with_parts_in_any_slot_is_drawn_beside_the_one_it_differs_from(
     full: Writer, values: dict[str, Any]
 ) -> None:
     params = with_slots(values)
-    assert not [each for each in draw_all(full.results, params, Written()) if each.name.startswith("beyond")]
+    assert not [each for each in drawings_of(full, params) if each.name.startswith("beyond")]
     full.sweep("capsules-slots", {"t0": {0: 0.9, 45: 0.8, 180: 0.6}, "t0_A0": {0: 0.9, 45: 0.9, 180: 0.7}})
-    drawings = {each.name: each for each in draw_all(full.results, params, Written())}
+    drawings = {each.name: each for each in drawings_of(full, params)}
     drawing = drawings["beyond-capsules-slots"]
     assert {record["item"] for record in drawing.records} == {
         f"{run}-{angle}" for run in ("capsules-digits", "capsules-slots") for angle in (0, 45, 180)
@@ -161,14 +180,14 @@ def test_a_run_with_parts_in_any_slot_is_drawn_beside_the_one_it_differs_from(
     changed = params.model_copy(
         update={"runs": params.runs | {"capsules-digits": parse_params(values).runs["capsules-digits"]}}
     )
-    assert not [each for each in draw_all(full.results, changed, Written()) if each.name.startswith("beyond")]
+    assert not [each for each in drawings_of(full, changed) if each.name.startswith("beyond")]
 
 
-def test_figures_of_runs_that_are_gone_are_removed(report: Report, full: Writer, values: dict[str, Any]) -> None:
+def test_figures_of_runs_that_are_gone_are_removed(report: Report, full: Writer, params: Params) -> None:
     folder = shutil.copytree(report.figures, full.root / "figures")
-    del values["runs"]["vae-digits"]
-    values["sweep"]["runs"] = ["capsules-digits"]
-    write_figures(folder, full.results, parse_params(values))
+    for path in full.metrics.glob("*/vae-digits*"):
+        path.unlink()
+    write_figures(folder, recorded(full.results, params))
     assert {path.name for path in folder.iterdir()} == ALL - {"learning-vae-digits.svg"}
 
 
@@ -176,7 +195,16 @@ def test_a_corrupt_file_stops_the_drawing_and_is_named(full: Writer, params: Par
     path = full.arrays / "evaluate" / "capsules-digits" / "examples.npz"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ResultError, match=str(path)):
-        write_figures(full.root / "figures", full.results, params)
+        write_figures(full.root / "figures", recorded(full.results, params))
+
+
+def settings_of(params: Params) -> dict[str, Setting]:
+    """The settings of every run, as results record them."""
+    values = params.model_dump(mode="json")
+    return {
+        name: Setting(Recorded(run), Recorded(values["datasets"][run["dataset"]]))
+        for name, run in values["runs"].items()
+    }
 
 
 def test_capsules_stand_beside_the_vae_trained_on_the_same_images(values: dict[str, Any]) -> None:
@@ -185,13 +213,13 @@ def test_capsules_stand_beside_the_vae_trained_on_the_same_images(values: dict[s
         "capsules-turned": values["runs"]["capsules-digits"] | turned,
         "vae-turned": values["runs"]["vae-digits"] | turned,
         "vae-again": values["runs"]["vae-digits"],
+        "vae-seeds": values["runs"]["vae-digits"] | {"replicas": 3},
     }
-    params = parse_params(values)
-    assert companions(params, list(params.runs)) == [
-        ["capsules-digits", "vae-digits"],
-        ["capsules-turned", "vae-turned"],
-        ["vae-again"],
-    ]
+    settings = settings_of(parse_params(values))
+    turned = ["capsules-turned", "vae-turned"]
+    assert companions(settings) == [["capsules-digits", "vae-seeds"], turned, ["vae-digits"], ["vae-again"]]
+    del settings["vae-seeds"]
+    assert companions(settings) == [["capsules-digits", "vae-digits"], turned, ["vae-again"]]
 
 
 def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_differs(
@@ -200,12 +228,12 @@ def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_
     full.scae()
     alike = with_scae(values)
     alike["runs"]["scae-digits"]["dataset"] = "digits"
-    assert companions(parse_params(alike), list(alike["runs"])) == [["capsules-digits", "scae-digits", "vae-digits"]]
+    assert companions(settings_of(parse_params(alike))) == [["capsules-digits", "scae-digits", "vae-digits"]]
     values = with_scae(values, canvas=40)
     values["runs"]["scae-digits"]["augmentation"] = {"rotation": 0.0, "shift": 6.0, "whole_pixels": False}
     params = parse_params(values)
-    assert companions(params, list(params.runs)) == [["capsules-digits", "scae-digits", "vae-digits"]]
-    drawings = {drawing.name: drawing for drawing in draw_all(full.results, params, Written())}
+    assert companions(settings_of(params)) == [["capsules-digits", "scae-digits", "vae-digits"]]
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
     differs = "(capsules-digits learned from 28x28 pixels, scae-digits from 40x40 pixels shifted by up to 6)."
     for name in ("sweep-capsules-digits", "accuracy-capsules-digits"):
         assert drawings[name].caption.endswith(differs)
@@ -217,16 +245,23 @@ def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_
         assert all(box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 for _, box in boxes), "nothing leaves the figure"
     values["runs"]["scae-digits"]["augmentation"] = {"rotation": 45.0, "shift": 6.0, "whole_pixels": False}
     turned = parse_params(values)
-    assert companions(turned, list(turned.runs)) == [["capsules-digits", "vae-digits"], ["scae-digits"]]
+    assert companions(settings_of(turned)) == [["capsules-digits", "vae-digits"], ["scae-digits"]]
 
 
 def test_a_model_without_a_bound_shows_its_loss(full: Writer, values: dict[str, Any]) -> None:
     full.scae()
-    drawings = draw_all(full.results, parse_params(with_scae(values)), Written())
+    drawings = drawings_of(full, parse_params(with_scae(values)))
     drawing = next(each for each in drawings if each.name == "learning-scae-digits")
     assert drawing.caption.startswith("Loss and pixel error should fall")
     assert "loss and pixel error of scae-digits" in drawing.alt
     assert drawing.figure().axes[0].get_ylabel() == "loss (nats per image)"
+
+
+def test_classifiers_have_no_figures_here(full: Writer, values: dict[str, Any]) -> None:
+    values["runs"]["net"] = small_run("capsnet").model_dump() | {"dataset": "digits"}
+    full.train("net", objective="loss")
+    full.evaluate("net", ["t0"])
+    assert {drawing.file for drawing in drawings_of(full, parse_params(values))} == ALL
 
 
 def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Params) -> None:
@@ -234,7 +269,7 @@ def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Pa
     table = full.results.table("train", "capsules-digits", columns)
     assert table is not None
     full.table("train", "capsules-digits", table[(table["replica"] == 0) | (table["epoch"] <= 25)])
-    drawings = draw_all(full.results, params, Written())
+    drawings = drawings_of(full, params)
     figure = next(each.figure() for each in drawings if each.name == "learning-capsules-digits")
     thick = max(figure.axes[0].get_lines()[:3], key=lambda line: line.get_linewidth())
     assert thick.get_xdata()[-1] == 25

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up import Writer
-from made_up_report import Report, write_page
+from made_up_report import Report, moved_on, write_page
 
-from pipeline.page.figures import Written, draw_all
+from pipeline.drawing.drawings import Written
+from pipeline.page.figures import draw_all
 from pipeline.page.page import load_figures
-from pipeline.page.scorecard import MEASURES, VERDICTS
+from pipeline.page.scorecard import VERDICTS, all_measures
 from pipeline.params import Params
 from pipeline.results.claims import load_claims
+from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.reading import ResultError
 
 VOID = {"meta", "link", "input", "img", "br"}
@@ -85,7 +89,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
     for claim in claims:
         assert claim.claim in text
     # The made-up parameters have no SCAE, no capsule regression and no attention.
-    answered = {name for name in MEASURES if name.startswith("000")} - {"000.fig4.scae"}
+    answered = {name for name in all_measures() if name.startswith("000")} - {"000.fig4.scae"}
     assert content.count('class="claim is-not-run"') == len(claims) - len(answered)
     # A mark, hidden from screen readers, always with its word.
     assert set(re.findall(r'aria-hidden="true">.</span> ([a-z ]+)<', content)) == set(VERDICTS)
@@ -128,6 +132,11 @@ def test_text_from_files_is_escaped(full: Writer, params: Params) -> None:
     assert "".join(page.text).count(nasty) > 5
 
 
+def test_results_of_the_profile_as_it_is_are_not_marked(content: str) -> None:
+    assert 'class="other"' not in content
+    assert 'class="notice"' not in content
+
+
 def test_the_same_results_give_the_same_page(full: Writer, params: Params, report: Report) -> None:
     assert write_page(full, params) == report.content
 
@@ -140,6 +149,34 @@ def test_a_page_without_results_says_so(writer: Writer, params: Params) -> None:
     assert "No figure has been drawn yet." in text
     assert "Nothing has been measured yet." in text
     assert "train/capsules-digits" in text
+
+
+def test_what_rests_on_results_of_other_settings_is_marked(
+    full: Writer, params: Params, values: dict[str, Any]
+) -> None:
+    content = write_page(full, params, now=moved_on(values))
+    Page(content)
+
+    def marks(begin: str, end: str) -> str:
+        part = content.split(begin)[1].split(end)[0]
+        return html.unescape(" ".join(re.findall(r'<p class="other">.*?</p>', part)))
+
+    vae, capsules = (marks(f'id="claim-000.t1.{row}.0"', "</tr>") for row in ("vae", "t0"))
+    assert CHANGED in vae
+    assert "evaluate/vae-digits" in vae
+    assert capsules == ""
+    optimised = marks('id="claim-000.fig3"', "</tr>")
+    assert GONE in optimised
+    assert "optimise/capsules-digits" in optimised
+    assert CHANGED in marks('id="figure-learning-vae-digits"', "</figure>")
+    assert marks('id="figure-learning-capsules-digits"', "</figure>") == ""
+    training = marks('id="table-training"', "</table>")
+    assert "train/vae-digits" in training
+    assert "train/capsules-digits" not in training
+    notice = content.split('class="notice"')[1].split("</div>")[0]
+    assert "train/vae-digits, evaluate/vae-digits, sweep/vae-digits-0" in notice
+    assert "5 results are no longer in this profile" in notice
+    assert "16 items of this profile were not executed" in notice
 
 
 @pytest.mark.parametrize(
@@ -159,4 +196,4 @@ def test_a_corrupt_figure_is_refused_by_name(report: Report, tmp_path: Path, nam
     else:
         path.write_bytes(damage)
     with pytest.raises(ResultError, match=str(path)):
-        load_figures(folder, draw_all(report.writer.results, report.params, Written()))
+        load_figures(folder, draw_all(report.writer.results, Written()))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 from made_up import Writer, spread
-from made_up_regression import convergence_numbers, grid_numbers, with_regression, write_regression
+from made_up_regression import STUDIES, convergence_numbers, grid_numbers, with_regression, write_regression
+from recorded import recorded
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
-from pipeline.page.scorecard import build_scorecard
 from pipeline.params import Params, parse_params
-from pipeline.results.claims import load_claims
+from pipeline.results.findings import Finding
+from pipeline.results.reading import item_name
+from pipeline.systems.regression.report.claims import MEASURES
 from pipeline.systems.regression.report.figures import draw
+from pipeline.systems.regression.report.studies import candidates
 from pipeline.systems.regression.report.tables import build
 
 
@@ -24,14 +28,22 @@ def studied(values: dict[str, Any], writer: Writer) -> tuple[Writer, Params]:
     return writer, parse_params(with_regression(values))
 
 
-def scorecard(writer: Writer, params: Params) -> dict[str, Any]:
-    return {row["id"]: row for row in build_scorecard(load_claims(), writer.results, params)}
+def findings(writer: Writer, params: Params) -> dict[str, Finding]:
+    """By claim, what results that were made with these parameters say of it, where they say anything."""
+    results = recorded(writer.results, params)
+    answers = {name: measure(results) for name, measure in MEASURES.items()}
+    return {name: answer for name, answer in answers.items() if answer is not None}
+
+
+def value(finding: Finding) -> float:
+    assert finding.ours is not None
+    return finding.ours.mean
 
 
 def test_every_study_has_its_figure(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
     written = Written()
-    drawings = list(draw(writer.results, params, written))
+    drawings = list(draw(recorded(writer.results, params), written))
     assert [drawing.name for drawing in drawings] == [
         "capsule-size-grid-digits", "planes-grid-digits", "prototypes-grid-digits", "convergence-digits",
         "starts-digits", "online-digits", "ridge-digits", "distorted-digits",
@@ -45,17 +57,30 @@ def test_every_study_has_its_figure(studied: tuple[Writer, Params]) -> None:
     assert written.missing == []
 
 
-def test_studies_that_were_not_run_are_named(values: dict[str, Any], writer: Writer) -> None:
-    params = parse_params(with_regression(values))
+def test_without_results_there_is_nothing(writer: Writer) -> None:
     written = Written()
-    assert list(draw(writer.results, params, written)) == []
-    assert build(writer.results, params, written) == []
-    assert written.missing == [f"regression/{name}" for name in params.regression]
+    assert list(draw(writer.results, written)) == build(writer.results, written) == written.missing == []
+    assert {measure(writer.results) for measure in MEASURES.values()} == {None}
+
+
+def test_pictures_that_are_missing_are_named(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    for study in ("grid", "distorted"):
+        (writer.arrays / "regression" / f"{study}-digits" / "examples.npz").unlink()
+    written = Written()
+    drawn = {drawing.name for drawing in draw(recorded(writer.results, params), written)}
+    assert drawn.isdisjoint({"planes-grid-digits", "prototypes-grid-digits", "distorted-digits"})
+    assert written.missing == ["regression/grid-digits (its examples)", "regression/distorted-digits (its examples)"]
+    numbers = grid_numbers()
+    writer.numbers("regression", "grid-digits", {key: numbers[key] for key in ("errors", "baseline")})
+    written = Written()
+    list(draw(recorded(writer.results, params), written))
+    assert written.missing == ["regression/distorted-digits (its examples)"], "a grid without such sizes has none"
 
 
 def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
-    tables = {table.name: table for table in build(writer.results, params, Written())}
+    tables = {table.name: table for table in build(recorded(writer.results, params), Written())}
     assert set(tables) == {
         f"{study}-digits" for study in ("grid", "convergence", "online", "ridge", "sizes", "distorted")
     }
@@ -68,47 +93,97 @@ def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
 
 
 def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer, Params]) -> None:
-    rows = {name: row for name, row in scorecard(*studied).items() if name.startswith("002")}
-    assert {name for name, row in rows.items() if row["verdict"] == "not run"} == {"002.d2.fashion"}
-    assert rows["002.d2.digits"]["ours"]["value"] == pytest.approx(6.0)
-    assert all(
-        "not the paper's data (MNIST)" in row["dataset"] for name, row in rows.items() if name != "002.d2.fashion"
-    )
-    assert {row["verdict"] for name, row in rows.items() if not name.startswith(("002.d2", "002.1m"))} == {"holds"}
-    assert (rows["002.1m"]["verdict"], rows["002.1m"]["ours"]["value"]) == ("within", pytest.approx(1.38))
-    assert "our distortions" in rows["002.1m"]["dataset"]
-    assert "5,000 examples (paper: 1,000,000)" in rows["002.1m"]["dataset"]
-    assert "without Fashion-MNIST" in rows["002.fig5.d"]["dataset"]
+    found = findings(*studied)
+    assert set(MEASURES) - set(found) == {"002.d2.fashion"}
+    assert value(found["002.d2.digits"]) == pytest.approx(6.0)
+    assert all("not the paper's data (MNIST)" in each.remarks for each in found.values())
+    figures = {"002.d2.digits", "002.1m", "002.1m.train"}
+    assert {name for name, each in found.items() if each.holds is None} == figures
+    assert all(each.holds for name, each in found.items() if name not in figures)
+    assert value(found["002.1m"]) == pytest.approx(1.38)
+    assert "our distortions, strength 1 (paper: infinite MNIST)" in found["002.1m"].remarks
+    assert "5,000 examples (paper: 1,000,000)" in found["002.1m"].remarks
+    assert "capsules of 8 numbers (paper: 16)" in found["002.1m"].remarks
+    assert "50 iterations (paper: 1,000)" in found["002.fig6"].remarks
+    assert "4 random starts of each sd (paper: 20)" in found["002.fig8"].remarks
+    assert found["002.fig5.d"].remarks == ["not the paper's data (MNIST)", "without Fashion-MNIST"]
 
 
 def test_the_papers_own_sets_come_before_stand_ins(values: dict[str, Any], writer: Writer) -> None:
-    params = parse_params(with_regression(values, first="mnist", second="fashion-mnist"))
+    params = parse_params(with_regression(values, second="mnist", first="fashion-mnist"))
     write_regression(writer)
-    for name, label in (("first", "MNIST"), ("second", "Fashion-MNIST")):
+    for name, label in (("second", "MNIST"), ("first", "Fashion-MNIST")):
         write_regression(writer, name, dataset=label)
-    rows = scorecard(writer, params)
-    assert rows["002.d2.digits"]["dataset"] == "MNIST"
-    assert rows["002.d2.fashion"]["dataset"] == "Fashion-MNIST"
-    assert rows["002.fig5.d"]["dataset"] == "MNIST, Fashion-MNIST"
-    assert rows["002.fig5.d"]["provenance"]["items"] == ["regression/grid-first", "regression/grid-second"]
+    found = findings(writer, params)
+    assert (found["002.d2.digits"].dataset, found["002.d2.digits"].remarks) == ("MNIST", [])
+    assert (found["002.d2.fashion"].dataset, found["002.d2.fashion"].remarks) == ("Fashion-MNIST", [])
+    assert (found["002.fig5.d"].dataset, found["002.fig5.d"].remarks) == ("MNIST, Fashion-MNIST", [])
+    items = [item_name(record) for record in found["002.fig5.d"].records]
+    assert items == ["regression/grid-second", "regression/grid-first"], "in the paper's order"
+    assert found["002.1m"].dataset == "MNIST", "of digits alone"
     bad = grid_numbers()
     bad["rim"]["largest"] = spread(0.9, 0, 1)
-    writer.numbers("regression", "grid-second", bad, dataset="Fashion-MNIST")
-    assert scorecard(writer, params)["002.fig2"]["verdict"] == "fails", "all sets must agree"
+    writer.numbers("regression", "grid-first", bad, dataset="Fashion-MNIST")
+    assert findings(writer, params)["002.fig2"].holds is False, "all sets must agree"
 
 
-def put(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+def test_images_of_neither_kind_answer_nothing(values: dict[str, Any], writer: Writer) -> None:
+    params = parse_params(with_regression(values, others="cifar10"))
+    write_regression(writer, "others", dataset="CIFAR-10")
+    assert findings(writer, params) == {}
+    assert build(recorded(writer.results, params), Written()), "but they are shown"
+
+
+def test_studies_nearer_to_the_papers_settings_come_first(values: dict[str, Any], writer: Writer) -> None:
+    """Then those measured on more, then the name decides, and the order of the parameters never."""
+    starts = {"study": "starts", "dataset": "digits", "features": 196, **STUDIES["starts"]}
+    studies = {
+        "z-more-seeds": starts | {"seeds": 19},
+        "b": starts,
+        "a": starts,
+        "more-seeds-of-fewer-features": starts | {"seeds": 19, "features": 64},
+        "as-the-paper": starts | {"seeds": 20},
+        "on-mnist": starts | {"dataset": "first", "seeds": 2},
+    }
+    values = with_regression(values, first="mnist") | {"regression": studies}
+    for name in studies:
+        writer.numbers("regression", name, {"subspace": spread(0.01, 0, 1), "best_random": spread(0.012, 0, 1)})
+    results = recorded(writer.results, parse_params(values))
+    assert [study.name for study in candidates(results, "starts")] == [
+        "on-mnist", "as-the-paper", "z-more-seeds", "a", "b", "more-seeds-of-fewer-features",
+    ]  # fmt: skip
+
+
+def test_each_remark_is_about_the_settings_of_its_own_result(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    recorded(writer.results, params)
+    path = writer.results.records / "regression" / "grid-digits.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    settings = content["provenance"][-1]["settings"]
+    settings["regression"]["grid-digits"]["features"] = 7
+    settings["datasets"]["digits"]["source"] = "fashion-mnist"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    found = {name: MEASURES[name](writer.results) for name in ("002.d2.digits", "002.d2.fashion", "002.fig8")}
+    assert found["002.d2.digits"] is None
+    fashion, starts = found["002.d2.fashion"], found["002.fig8"]
+    assert fashion is not None
+    assert fashion.remarks == ["7 features (paper: 196)"]
+    assert starts is not None
+    assert "not the paper's data (MNIST)" in starts.remarks
+
+
+def put(values: dict[str, Any], path: str, number: Any) -> dict[str, Any]:
     changed = copy.deepcopy(values)
     level = changed
     *way, last = path.split("/")
     for key in way:
         level = level[key]
-    level[last] = value
+    level[last] = number
     return changed
 
 
 @pytest.mark.parametrize(
-    ("claim", "path", "value"),
+    ("claim", "path", "number"),
     [
         ("002.fig5.d", "errors/one-vs-all/8/test", 0.2),
         ("002.fig5.arch", "errors/all-vs-all/2/test", 0.2),
@@ -118,24 +193,24 @@ def put(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("002.fig4", "prototypes", 0.4),
     ],
 )
-def test_a_grid_that_says_otherwise_fails(studied: tuple[Writer, Params], claim: str, path: str, value: float) -> None:
+def test_a_grid_that_says_otherwise_fails(studied: tuple[Writer, Params], claim: str, path: str, number: float) -> None:
     writer, params = studied
-    writer.numbers("regression", "grid-digits", put(grid_numbers(), path, spread(value, 0, 1)))
-    assert scorecard(writer, params)[claim]["verdict"] == "fails"
+    writer.numbers("regression", "grid-digits", put(grid_numbers(), path, spread(number, 0, 1)))
+    assert findings(writer, params)[claim].holds is False
 
 
 def test_rises_within_the_noise_of_the_test_images_are_none(studied: tuple[Writer, Params]) -> None:
     """360 images: two standard errors of the difference of 2.5 and 3 % are 2.4 points."""
     writer, params = studied
-    for value, verdict in ((0.04, "holds"), (0.09, "fails")):
+    for number, holds in ((0.04, True), (0.09, False)):
         writer.numbers(
-            "regression", "grid-digits", put(grid_numbers(), "errors/all-vs-all/8/test", spread(value, 0, 1))
+            "regression", "grid-digits", put(grid_numbers(), "errors/all-vs-all/8/test", spread(number, 0, 1))
         )
-        assert scorecard(writer, params)["002.fig5.arch"]["verdict"] == verdict
+        assert findings(writer, params)["002.fig5.arch"].holds is holds
 
 
 @pytest.mark.parametrize(
-    ("claim", "path", "value"),
+    ("claim", "path", "number"),
     [
         ("002.fig6", "last/momentum/log_loss", 0.35),
         ("002.fig6", "last/both/train", 0.04),
@@ -143,10 +218,10 @@ def test_rises_within_the_noise_of_the_test_images_are_none(studied: tuple[Write
         ("002.monotone", "largest_rise", 1e-4),
     ],
 )
-def test_updates_that_do_otherwise_fail(studied: tuple[Writer, Params], claim: str, path: str, value: float) -> None:
+def test_updates_that_do_otherwise_fail(studied: tuple[Writer, Params], claim: str, path: str, number: float) -> None:
     writer, params = studied
-    writer.numbers("regression", "convergence-digits", put(convergence_numbers(), path, spread(value, 0, 1)))
-    assert scorecard(writer, params)[claim]["verdict"] == "fails"
+    writer.numbers("regression", "convergence-digits", put(convergence_numbers(), path, spread(number, 0, 1)))
+    assert findings(writer, params)[claim].holds is False
 
 
 def test_the_other_claims_can_fail_too(studied: tuple[Writer, Params]) -> None:
@@ -160,6 +235,6 @@ def test_the_other_claims_can_fail_too(studied: tuple[Writer, Params]) -> None:
     writer.numbers("regression", "online-digits", {"passes": 40, "last": last, "reached": reached})
     ridge = {"errors": {"0": {"test": spread(0.02, 0, 1)}}, "chosen": {"test": spread(0.02, 0, 1)}}
     writer.numbers("regression", "ridge-digits", ridge)
-    rows = scorecard(writer, params)
-    assert {rows[name]["verdict"] for name in ("002.fig8", "002.exact", "002.online", "002.ridge")} == {"fails"}
-    assert rows["002.exact"]["ours"]["value"] == 7.0
+    found = findings(writer, params)
+    assert {found[name].holds for name in ("002.fig8", "002.exact", "002.online", "002.ridge")} == {False}
+    assert value(found["002.exact"]) == 7.0

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from made_up import Writer, made_up_values
+from made_up_report import executed
 
-from pipeline.page.scorecard import MEASURES
+from pipeline.page.scorecard import all_measures
+from pipeline.params import parse_params
 from pipeline.results.claims import load_claims
+from pipeline.results.freshness import CHANGED, GONE
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,9 +33,19 @@ def run(stage: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def write_params(root: Path, **changes: Any) -> None:
+    """Write the made-up parameters, changed; angles are whole, as params.yaml writes them and items are named."""
+    values = made_up_values()
+    values["sweep"] |= {"angles": [round(angle) for angle in values["sweep"]["angles"]]}
+    (root / "params.yaml").write_text(yaml.safe_dump(values | changes), encoding="utf-8")
+
+
 @pytest.fixture
 def repository(full: Writer) -> Writer:
-    (full.root / "params.yaml").write_text(yaml.safe_dump(made_up_values()), encoding="utf-8")
+    """A repository after a reproduction of everything."""
+    shutil.copy(ROOT / "dvc.yaml", full.root / "dvc.yaml")
+    write_params(full.root)
+    executed(full.results, parse_params(made_up_values()))
     return full
 
 
@@ -39,14 +54,17 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
     drawn = run("figures", repository.root)
     assert drawn.returncode == 0, drawn.stderr
     assert "13 figures in reports/quick/figures" in drawn.stdout
-    assert "not executed" not in drawn.stdout
     told = run("tables", repository.root)
     assert told.returncode == 0, told.stderr
+    for said in (drawn.stdout, told.stdout):
+        assert not re.search(f"not executed|arrays|{CHANGED}|{GONE}", said)
     # The made-up parameters have no SCAE and no capsule regression.
-    answered = {name for name in MEASURES if name.startswith("000")} - {"000.fig4.scae"}
+    answered = {name for name in all_measures() if name.startswith("000")} - {"000.fig4.scae"}
     assert f"{len(answered)} of {len(load_claims())} claims run" in told.stdout
     rows = json.loads((reports / "scorecard.json").read_text(encoding="utf-8"))
     assert [row["id"] for row in rows] == [claim.id for claim in load_claims()]
+    assert {row["profile"] for row in rows} == {"quick"}
+    assert not any(row["other_settings"] for row in rows)
     content = (reports / "index.html").read_text(encoding="utf-8")
     assert content.count("<img ") == 13
     names = {path.name for path in (reports / "tables").iterdir()}
@@ -68,20 +86,40 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
         assert name in kept
 
 
+def lines(told: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+    """What a stage said of results that are missing or not the profile's: by words, the items."""
+    assert told.returncode == 0, told.stderr
+    said = (line.partition(": ") for line in told.stdout.splitlines())
+    return {words: items.split(", ") for words, _, items in said if words in ("not executed", CHANGED, GONE)}
+
+
 def test_missing_runs_are_left_out_and_named(repository: Writer) -> None:
-    shutil.rmtree(repository.metrics / "sweep")
-    (repository.metrics / "evaluate" / "vae-digits.json").unlink()
+    shutil.rmtree(repository.results.records / "sweep")
+    (repository.results.records / "evaluate" / "vae-digits.json").unlink()
+    sweeps = [f"sweep/{run}-{angle}" for run in ("capsules-digits", "vae-digits") for angle in (0, 45, 180)]
     for stage in ("figures", "tables"):
-        told = run(stage, repository.root)
-        assert told.returncode == 0, told.stderr
-        assert "sweep/capsules-digits-45" in told.stdout
-        assert "evaluate/vae-digits" in told.stdout
-        assert "optimise" not in told.stdout.partition("not executed")[2]
+        assert lines(run(stage, repository.root)) == {"not executed": ["evaluate/vae-digits", *sweeps]}
+    page = (repository.root / "reports" / "quick" / "index.html").read_text(encoding="utf-8")
+    assert "7 items of this profile were not executed" in page
+
+
+def test_results_of_other_settings_are_named_and_marked(repository: Writer) -> None:
+    values = made_up_values()
+    values["runs"]["vae-digits"]["seed"] += 1
+    write_params(repository.root, runs=values["runs"], optimise={})
+    changed = ["train/vae-digits", "evaluate/vae-digits", *(f"sweep/vae-digits-{angle}" for angle in (0, 45, 180))]
+    for stage in ("figures", "tables"):
+        assert lines(run(stage, repository.root)) == {CHANGED: changed, GONE: ["optimise/capsules-digits"]}
+    reports = repository.root / "reports" / "quick"
+    rows = {row["id"]: row for row in json.loads((reports / "scorecard.json").read_text(encoding="utf-8"))}
+    assert "evaluate/vae-digits" in rows["000.t1.vae.0"]["other_settings"]
+    assert rows["000.t1.t0.0"]["other_settings"] == []
+    assert 'class="other"' in (reports / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("stage", ["figures", "tables"])
 def test_a_corrupt_file_ends_the_stage_with_one_message(repository: Writer, stage: str) -> None:
-    path = repository.metrics / "train" / "vae-digits.json"
+    path = repository.results.records / "train" / "vae-digits.json"
     path.write_text("{", encoding="utf-8")
     told = run(stage, repository.root)
     assert told.returncode == 1

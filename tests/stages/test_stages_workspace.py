@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ import yaml
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.params import load_params
-from pipeline.tracking import TrackedRun
 from stages.workspace import find_root, git_state, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
@@ -163,23 +161,6 @@ def test_an_experiment_in_a_copy_keeps_its_runs_in_the_repository(
         assert workspace.model_folder(RUN).is_relative_to(root)
     assert journal(tmp_path)[-1]["status"] == "FINISHED"
     assert not (root / ".tracking").exists()
-
-
-@pytest.mark.parametrize(
-    ("copied", "stopped", "patience"), [(False, False, 0.0), (True, False, 60.0), (True, True, 2.0)]
-)
-def test_only_in_a_copy_that_is_deleted_afterwards_a_stage_waits_for_mlflow(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool, stopped: bool, patience: float
-) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr(TrackedRun, "finish", lambda run, status, patience: waited.append(patience))
-    if copied:
-        monkeypatch.setenv("DVC_STAGE", "train")
-        monkeypatch.setenv("DVC_ROOT", str(tmp_path / "repository"))
-    with suppress(SystemExit), stage("train", RUN, root):
-        if stopped:
-            raise KeyboardInterrupt
-    assert waited == [patience]
 
 
 class WorseError(UserError):

@@ -13,7 +13,7 @@ from pipeline.tracking.store import Connection
 
 
 def sqlite_store(folder: Path) -> Store:
-    return Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "mlflow.lock", folder / "mlartifacts")
+    return Store(f"sqlite:///{folder / 'mlflow.db'}", folder / "mlartifacts")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.tracking import Store, TrackedRun
-from pipeline.tracking import run as run_module
+from pipeline.tracking import drainer as drainer_module
 from pipeline.tracking.journal import Journal, encode_number, flatten
 
 
@@ -141,8 +141,8 @@ def test_a_journal_that_cannot_be_written_costs_one_warning(tmp_path: Path, capl
 def test_without_mlflow_there_is_one_note_and_no_process(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(run_module.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(run_module, "Feeder", lambda store: pytest.fail("no process is wanted"))
+    monkeypatch.setattr(drainer_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(drainer_module.subprocess, "Popen", lambda *a, **k: pytest.fail("no process is wanted"))
     caplog.set_level(logging.INFO, "pipeline")
     run = new_run(tmp_path / "runs", store=store)
     run.log_metrics({"bound": 0.0}, 0)
@@ -150,3 +150,42 @@ def test_without_mlflow_there_is_one_note_and_no_process(
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "MLflow is not installed" in caplog.text
     assert events(run)[-1]["status"] == "FINISHED"
+
+
+ODD_LINES = [
+    "[1, 2]",
+    '"text"',
+    "{}",
+    '{"event": "metrics", "time": 1, "step": 0}',
+    '{"event": "metrics", "time": 1, "step": 0, "values": [1]}',
+    '{"event": "metrics", "time": 1, "step": 0, "values": {"bound": "high"}}',
+    '{"event": "metrics", "time": 1, "step": 0, "values": {"bound": null}}',
+    '{"event": ["end"], "time": 1, "status": "FINISHED"}',
+    '{"event": "end", "status": "FINISHED"}',
+    '{"event": "tags", "time": "now", "tags": {}}',
+    '{"event": "resume", "time": 1, "group": {"id": 1}}',
+    '{"event": "dance", "time": 1}',
+]
+
+
+@pytest.mark.parametrize("line", ODD_LINES)
+def test_json_that_is_no_event_is_passed_over_with_a_warning(
+    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append("metrics", step=0, values={})
+    with journal.path.open("a") as file:
+        file.write(f"{line}\n")
+    journal.append("metrics", step=1, values={})
+    assert [event["step"] for event, _ in journal.read()] == [0, 1]
+    assert caplog.text.count("passed over") == 1
+    assert str(journal.path) in caplog.text
+
+
+def test_a_writers_lock_says_whether_the_run_is_written(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    run.log_metrics({"bound": 0.0}, 0)
+    assert Journal(run.path).is_written()
+    assert Journal(run.path).is_written(), "asking must not take it"
+    run.finish()
+    assert not Journal(run.path).is_written()

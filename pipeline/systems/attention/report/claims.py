@@ -1,6 +1,6 @@
 """How the claims of document 001 about its generative model are answered, from the studies of `attention`.
 
-Of several studies of a kind the first that was executed answers, in the order of `params.yaml`.
+Of several studies of a kind the first of `candidates` answers that has all that is asked for.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from scipy.stats import norm
 
-from pipeline.results.findings import Evidence, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, dataset_label
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label
+from pipeline.systems.attention.report.studies import candidates
 
 SINGLE = 1.05
 """Effective hidden units up to which one is a single winner."""
@@ -23,13 +24,13 @@ FAILURE_RATE = 1e-3
 
 
 def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
-    def measure(evidence: Evidence) -> Finding | None:
-        for name, study in evidence.params.attention.items():
-            numbers = evidence.results.numbers("attention", name) if study.study == kind else None
-            answer = check(numbers) if numbers else None
-            if numbers and answer:
+    def measure(results: Results) -> Finding | None:
+        for study in candidates(results, kind):
+            answer = check(study.numbers)
+            if answer:
                 ours, holds, notes = answer
-                return Finding(ours, dataset_label(numbers.records), numbers.records, holds=holds, notes=notes)
+                records = study.numbers.records
+                return Finding(ours, dataset_label(records), records, holds=holds, notes=notes)
         return None
 
     return measure

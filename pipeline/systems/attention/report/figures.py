@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written, executed
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLACK, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
-from pipeline.params import Params
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems.attention.report.studies import executed
 
 FAMILIES = {
     "true poses": (FAINT, "", ":", ("true poses",)),
@@ -147,11 +147,12 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
     return figure
 
 
-def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """Every figure of the attention studies, in the parameters' order."""
-    for name, study, numbers in executed(results, "attention", params.attention, written):
-        label, records = dataset_label(numbers.records), numbers.records
-        match study.study:
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Every figure of the attention studies, kind after kind."""
+    for study in executed(results):
+        name, records = study.name, study.numbers.records
+        label = dataset_label(records)
+        match study.kind:
             case "toy":
                 table = results.table("attention", name, ("reading", "weight", "penalty", "h1", "h2", "h3"))
                 if table is not None:
@@ -193,7 +194,9 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
                         records,
                     )
                 arrays = results.examples("attention", name, _NAMES)
-                if arrays:
+                if arrays is None:
+                    written.miss(f"attention/{name} (its examples)")
+                else:
                     yield Drawing(
                         f"scenes-{name}",
                         "png",
@@ -201,8 +204,8 @@ def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing
                         "Overlapping objects, parsed",
                         "Parts of a triangle, a square and a star with clutter (crosses), coloured by their parent; "
                         "lines are the objects where each method finds them. Routing by agreement is given "
-                        f"{study.long_iterations} iterations and knows no clutter; a part that is called clutter is "
-                        "not found.",
+                        f"{study.settings.long_iterations} iterations and knows no clutter; a part that is called "
+                        "clutter is not found.",
                         "Three scenes of overlapping shapes, planted, as routed and as inverted.",
                         records,
                     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pipeline.drawing.drawings import Written, executed
+from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table, tracked
-from pipeline.params import Params
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems.attention.report.studies import executed
 
 _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     "toy": (
@@ -66,23 +66,23 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
 """By study: title, caption, and columns with the heads and formats they are shown with."""
 
 
-def build(results: Results, params: Params, written: Written) -> list[Table]:
-    """A table for each study that was executed and has one, in the parameters' order."""
+def build(results: Results, written: Written) -> list[Table]:
+    """A table for each study that was executed, kind after kind."""
     tables = []
-    for name, study, numbers in executed(results, "attention", params.attention, written):
-        if study.study not in _SHOWN:
-            continue
-        title, caption, columns = _SHOWN[study.study]
-        data = results.table("attention", name, [*columns, *(["iteration"] if study.study == "iterated" else [])])
+    for study in executed(results):
+        title, caption, columns = _SHOWN[study.kind]
+        iterated = study.kind == "iterated"
+        data = results.table("attention", study.name, [*columns, *(["iteration"] if iterated else [])])
         if data is None:
             continue
-        if study.study == "iterated":
+        if iterated:
             data = data[data["iteration"] == data["iteration"].max()].reset_index(drop=True)
-        tidy = data[list(columns)].assign(dataset=dataset_label(numbers.records), tracking_run=tracked(numbers.records))
+        records = study.numbers.records
+        tidy = data[list(columns)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
         shown = pd.DataFrame(
             {head: [_cell(value, form) for value in data[column]] for column, (head, form) in columns.items()}
         )
-        tables.append(Table(f"attention-{name}", title, caption, tidy, shown, numbers.records))
+        tables.append(Table(f"attention-{study.name}", title, caption, tidy, shown, records))
     return tables
 
 

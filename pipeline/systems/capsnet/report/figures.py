@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from pipeline.drawing.drawings import Drawing, Written, executed
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import (
     BLACK,
     BLUE,
@@ -26,20 +26,18 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.params import Params
-from pipeline.results.findings import Evidence
-from pipeline.results.reading import Numbers, Record, Results, dataset_label
-from pipeline.systems.capsnet.report.claims import (
+from pipeline.results.reading import Record, Results, dataset_label, unique
+from pipeline.systems.capsnet.report.runs import (
     CONDITIONS,
     PLAIN,
     SPARSER,
     START,
     Condition,
+    Network,
     candidates,
-    capsnets,
     family,
+    networks,
     pairs,
-    rises,
     studies,
 )
 
@@ -154,32 +152,27 @@ def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
     return figure
 
 
-def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """Figures 1 and 2 of the runs nearest to the paper's, by data set; and of iterative inference, by study."""
-    for name in capsnets(params):
-        if results.numbers("train", name) is None:
-            written.miss(f"train/{name}")
-    for dataset in dict.fromkeys(run.dataset for run in capsnets(params).values()):
-        yield from _figure_2(dataset, results, params)
-        yield from _figure_1(dataset, results, params)
-    for study, _, numbers in executed(results, "infer", params.infer, written):
-        yield from _energies(study, numbers, results, written)
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Figures 1 and 2 of the networks nearest to the paper's, by data set; and of iterative inference, by study."""
+    trained, inferred = networks(results, "train"), studies(results)
+    for dataset in unique(network.run.dataset for network in [*trained, *inferred]):
+        yield from _figure_2(dataset, trained, results)
+        yield from _figure_1(dataset, inferred, results)
+    for study in inferred:
+        yield from _energies(study, results, written)
 
 
-def _figure_2(dataset: str, results: Results, params: Params) -> Iterator[Drawing]:
-    """Of the first run with routing and reconstruction that was executed, and those that differ in nothing else."""
+def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Iterator[Drawing]:
+    """Of the first network with routing and reconstruction, and those that differ in nothing else."""
     tables: dict[Condition, pd.DataFrame] = {}
     records: list[Record] = []
-    for first in candidates(params, CONDITIONS[0]):
-        if capsnets(params)[first].dataset != dataset or results.numbers("train", first) is None:
-            continue
-        for condition, name in family(params, first).items():
-            table = results.table("train", name, ("replica", "epoch", "train_loss", "validation_loss"))
-            numbers = results.numbers("train", name)
-            if table is not None and numbers is not None:
+    here = [network for network in trained if network.run.dataset == dataset]
+    for first in candidates(here, CONDITIONS[0])[:1]:
+        for condition, network in family(here, first).items():
+            table = results.table("train", network.item, ("replica", "epoch", "train_loss", "validation_loss"))
+            if table is not None:
                 tables[condition] = table
-                records += numbers.records
-        break
+                records += network.numbers.records
     if tables:
         yield Drawing(
             f"capsnet-losses-{dataset}",
@@ -194,21 +187,20 @@ def _figure_2(dataset: str, results: Results, params: Params) -> Iterator[Drawin
         )
 
 
-def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawing]:
-    """Of the first pair of runs, with routing and without, that both have a study."""
-    for routed, unrouted in pairs(params, reconstructed=True):
-        if capsnets(params)[routed].dataset != dataset:
-            continue
-        found = {kind: _study(name, results, params) for kind, name in (("routed", routed), ("unrouted", unrouted))}
-        both = {kind: each for kind, each in found.items() if each is not None}
+def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> Iterator[Drawing]:
+    """Of the first pair of studies, with routing and without, that both have their examples."""
+    here = [study for study in inferred if study.run.dataset == dataset]
+    for routed, unrouted in pairs(here, reconstructed=True):
+        found = {"routed": _examples(routed, results), "unrouted": _examples(unrouted, results)}
+        both = {kind: arrays for kind, arrays in found.items() if arrays is not None}
         if len(both) < len(found):
             continue
         shown = {
-            title: both[kind][1][f"capsules_{condition}"]
+            title: both[kind][f"capsules_{condition}"]
             for kind, condition, title in _PANELS
-            if f"capsules_{condition}" in both[kind][1]
+            if f"capsules_{condition}" in both[kind]
         }
-        arrays = both["unrouted"][1]
+        arrays = both["unrouted"]
         yield Drawing(
             f"capsnet-capsules-{dataset}",
             "png",
@@ -218,37 +210,32 @@ def _figure_1(dataset: str, results: Results, params: Params) -> Iterator[Drawin
             "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 "
             "(Figure 1B-E of document 001).",
             "Heat maps of ten class capsules for two digits under four conditions.",
-            [record for numbers, _ in both.values() for record in numbers.records],
+            [*routed.numbers.records, *unrouted.numbers.records],
         )
         return
 
 
-def _study(run: str, results: Results, params: Params) -> tuple[Numbers, dict[str, np.ndarray]] | None:
-    """Numbers and arrays of the first executed study of a run, before others one whose energies fall."""
-    for study, _, numbers in sorted(studies(Evidence(results, params), run), key=lambda each: rises(each[-1])):
-        arrays = results.examples("infer", study, ("images", "labels"))
-        if arrays is not None:
-            return numbers, arrays
-    return None
+def _examples(study: Network, results: Results) -> dict[str, np.ndarray] | None:
+    return results.examples("infer", study.item, ("images", "labels"))
 
 
-def _energies(study: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
-    arrays = results.examples("infer", study, ("images", "labels"))
+def _energies(study: Network, results: Results, written: Written) -> Iterator[Drawing]:
+    arrays = _examples(study, results)
     if arrays is None:
-        written.miss(f"infer/{study} (its examples)")
+        written.miss(f"infer/{study.item} (its examples)")
         return
     prefix = "energies_predicted-clamped-"
     energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
     if energies:
         yield Drawing(
-            f"inference-{study}",
+            f"inference-{study.item}",
             "svg",
             partial(energies_over_steps, energies),
-            f"Energy over inference, {study}",
+            f"Energy over inference, {study.item}",
             "Squared prediction errors of each layer and of the clamped label, and the penalty, means over images of "
-            f"{dataset_label(numbers.records)}: their sum should never rise. Class capsules are predicted.",
+            f"{dataset_label(study.numbers.records)}: their sum should never rise. Class capsules are predicted.",
             "Lines of energy over steps on a logarithmic axis, a panel for each penalty.",
-            numbers.records,
+            study.numbers.records,
         )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.drawing.drawings import Written, executed
+from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Row, Table, measured_table
-from pipeline.params import Params
 from pipeline.results.reading import Numbers, Results
-from pipeline.systems.capsnet.report.claims import capsnets
+from pipeline.systems.capsnet.report.runs import networks, studies
 
 _ACCURACIES = {
     "accuracy": ("own answer (%)", ("test", "accuracy"), 2),
@@ -34,15 +33,21 @@ _SPARSITY = {
 _IN_PERCENT = ("silent", "right", "falls", "last_drop")
 
 
-def accuracies(results: Results, params: Params, written: Written) -> list[Table]:
+def build(results: Results, written: Written) -> list[Table]:
+    """Tables of the networks that were evaluated, and of iterative inference in them, one for each data set."""
+    return [*_accuracies(results), *_sparsity(results)]
+
+
+def _accuracies(results: Results) -> list[Table]:
     """What each network answers, and what a linear probe reads off its class capsules."""
     rows: dict[str, list[Row]] = {}
-    for name, run, numbers in executed(results, "evaluate", capsnets(params), written):
-        iterations = f"{run.model.iterations} {run.model.counting}" if run.model.iterations else "0"
-        of_run: list[object] = [name, iterations, run.model.reconstruction, str(run.model.middle)]
+    for network in networks(results, "evaluate"):
+        model, numbers = network.run.model, network.numbers
+        iterations = f"{model.iterations} {model.counting}" if model.iterations else "0"
+        of_run: list[object] = [network.item, iterations, model.reconstruction, str(model.middle)]
         found = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
         shares = {column: each.scaled(100) if each else None for column, each in found.items()}
-        rows.setdefault(run.dataset, []).append((of_run, shares, numbers))
+        rows.setdefault(network.run.dataset, []).append((of_run, shares, numbers))
     heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
     caption = (
         "Test accuracy: of the longest class capsule, and of a linear probe on all class capsules of test images "
@@ -52,11 +57,11 @@ def accuracies(results: Results, params: Params, written: Written) -> list[Table
     return _by_dataset("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)
 
 
-def sparsity(results: Results, params: Params, written: Written) -> list[Table]:
+def _sparsity(results: Results) -> list[Table]:
     """How sparse capsules are before and after iterative inference, and whether the right one is longest."""
     rows: dict[str, list[Row]] = {}
-    for study, settings, numbers in executed(results, "infer", params.infer, written):
-        rows.setdefault(params.runs[settings.run].dataset, []).extend(_conditions(study, numbers))
+    for study in studies(results):
+        rows.setdefault(study.run.dataset, []).extend(_conditions(study.item, study.numbers))
     caption = (
         "Of the lengths of a layer's capsules, means over images: Hoyer's index is 1 where a single capsule is active "
         "and 0 where all are alike; silent are images without an active capsule. Conditions: the forward pass of all "
@@ -87,6 +92,3 @@ def _conditions(study: str, numbers: Numbers) -> Iterator[Row]:
             images = found.pop("images")
             shown = {name: each.scaled(100) if each and name in _IN_PERCENT else each for name, each in found.items()}
             yield [study, condition, layer, f"{images.mean:.0f}" if images else ""], shown, numbers
-
-
-BUILDERS = (accuracies, sparsity)

@@ -1,8 +1,7 @@
 """How the claims of document 000 are answered: which run feeds which, and what each check looks at.
 
-Among the runs that stand for a claim, in the order of `settings_000`, the first that was executed answers. Figure 4 is
-answered by the sweep, the claims on test-time optimisation by the optimise studies, those on the full posterior by the
-posterior studies, by the same order.
+Among the results that stand for a claim, the first by `runs.rank` answers. Figure 4 is answered by the sweep, the
+claims on test-time optimisation by the optimise studies, those on the full posterior by the posterior studies.
 """
 
 from __future__ import annotations
@@ -11,17 +10,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.data.formats import AFFNIST_SIZE
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Evidence, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, dataset_label
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
+from pipeline.results.reading import Measured, Numbers, Record, Recorded, Results, dataset_label
+from pipeline.systems.generative.report import failure_claims
 from pipeline.systems.generative.report.runs import (
+    Sweep,
     candidates,
-    count_test_images,
     fewer_steps,
-    on_papers_data,
+    setting_of,
     shortcomings,
     studies,
-    sweep_item,
+    sweeps,
     swept,
+    swept_shortcomings,
     with_training,
 )
 
@@ -53,66 +54,62 @@ TABLE_1 = [
 def _probe(features: str, test: str, variant: str) -> Measure:
     """Accuracy (%) of the probe refit on equally warped images, the protocol that matches the paper's figures."""
 
-    def measure(evidence: Evidence) -> Finding | None:
+    def measure(results: Results) -> Finding | None:
         affine = test == "affine"
-        for run in candidates(evidence.params, variant, shifted=affine):
-            numbers = evidence.results.numbers("evaluate", run)
-            official = numbers.measured("probe", features, "refit", "affnist") if numbers and affine else None
-            accuracy = official or (numbers.measured("probe", features, "refit", test) if numbers else None)
-            if numbers is None or accuracy is None:
+        for run, numbers in candidates(results, "evaluate", variant, shifted=affine):
+            official = numbers.measured("probe", features, "refit", "affnist") if affine else None
+            accuracy = official or numbers.measured("probe", features, "refit", test)
+            if accuracy is None:
                 continue
-            images = count_test_images(evidence.params, run)
-            remarks = shortcomings(evidence.params, run, seeds=accuracy.n, images=images)
-            canvas = evidence.params.datasets[evidence.params.runs[run].dataset].canvas
+            setting = setting_of(numbers, run)
+            remarks = shortcomings(setting, seeds=accuracy.n, images=setting.dataset.test)
+            canvas = setting.dataset.canvas
             if affine and canvas != AFFNIST_SIZE:
                 remarks.append(f"{canvas}x{canvas} canvas (paper: {AFFNIST_SIZE}x{AFFNIST_SIZE})")
-            if affine and official is None and on_papers_data(evidence.params, run):
+            if affine and official is None and setting.on_papers_data:
                 # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             if variant == "vae" and test != "rotated_0":
                 remarks.append("probe refit, where the paper's VAE row falls like that of a fixed probe")
-            records = with_training(evidence, run, numbers)
+            records = with_training(results, run, numbers)
             return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
         return None
 
     return measure
 
 
-def parameters(evidence: Evidence) -> Finding | None:
+def parameters(results: Results) -> Finding | None:
     """Fewer than 30,000 parameters in the generative part of the capsule model."""
-    for run in candidates(evidence.params, "generative"):
-        numbers = evidence.results.numbers("train", run)
-        count = numbers.number("parameters", "generative") if numbers else None
-        if numbers is None or count is None:
+    for run, numbers in candidates(results, "train", "generative"):
+        count = numbers.number("parameters", "generative")
+        if count is None:
             continue
-        remarks = shortcomings(evidence.params, run)
-        ours = Measured(count, 0.0, 1)
         return Finding(
-            ours, dataset_label(numbers.records), numbers.records, holds=count < MOST_PARAMETERS, remarks=remarks
+            Measured(count, 0.0, 1),
+            dataset_label(numbers.records),
+            numbers.records,
+            holds=count < MOST_PARAMETERS,
+            remarks=shortcomings(setting_of(numbers, run)),
         )
     return None
 
 
-def _optimised(evidence: Evidence) -> tuple[str, Numbers, dict[float, dict[str, Measured]]] | None:
-    """The first executed study: its name, its numbers, and by angle what its chosen engine measured."""
-    for study in studies(evidence.params):
-        numbers = evidence.results.numbers("optimise", study)
-        if numbers is None:
-            continue
-        engine = evidence.params.optimise[study].chosen
+def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]] | None:
+    """The first study that chose an engine and measured it: its settings, numbers, and what was measured by angle."""
+    for study, numbers in studies(results, "optimise"):
         angles: dict[float, dict[str, Measured]] = {}
-        for angle in numbers.names("engine", engine):
-            names = numbers.names("engine", engine, angle)
-            found = {name: numbers.measured("engine", engine, angle, name) for name in names}
+        for angle in numbers.names("engine", study.chosen):
+            names = numbers.names("engine", study.chosen, angle)
+            found = {name: numbers.measured("engine", study.chosen, angle, name) for name in names}
             angles[float(angle)] = {name: value for name, value in found.items() if value is not None}
         if angles:
             return study, numbers, dict(sorted(angles.items()))
     return None
 
 
-def optimisation_repairs(evidence: Evidence) -> Finding | None:
+def optimisation_repairs(results: Results) -> Finding | None:
     """At every range of rotation the bound rises and the pixel error falls from the encoder's start."""
-    found = _optimised(evidence)
+    found = _optimised(results)
     if found is None:
         return None
     study, numbers, angles = found
@@ -121,23 +118,22 @@ def optimisation_repairs(evidence: Evidence) -> Finding | None:
         return None
     gains = [values["bound_after"].minus(values["bound_before"]) for values in angles.values()]
     repaired = [values["pixel_error_after"].mean < values["pixel_error_before"].mean for values in angles.values()]
-    run = evidence.params.optimise[study].run
     return Finding(
         min(gains, key=lambda gain: gain.mean),
         dataset_label(numbers.records),
-        with_training(evidence, run, numbers),
+        with_training(results, study.run, numbers),
         holds=all(repaired) and all(gain.mean > 0 for gain in gains),
         # The paper shows one digit: no number of seeds or of test images to fall short of.
-        remarks=shortcomings(evidence.params, run),
+        remarks=shortcomings(setting_of(numbers, study.run)),
     )
 
 
-def optimisation_gain(evidence: Evidence) -> Finding | None:
+def optimisation_gain(results: Results) -> Finding | None:
     """Points that the t0 probe gains by test-time optimisation, at the smallest range of rotation measured.
 
     The probe is fit on what it is tested on, images encoded or images optimised: the protocol of Table 1.
     """
-    found = _optimised(evidence)
+    found = _optimised(results)
     if found is None:
         return None
     study, numbers, angles = found
@@ -145,30 +141,28 @@ def optimisation_gain(evidence: Evidence) -> Finding | None:
     if not {"refit_accuracy_before", "refit_accuracy_after"} <= set(values):
         return None
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
-    settings = evidence.params.optimise[study]
-    images = min(settings.images, count_test_images(evidence.params, settings.run))
-    remarks = shortcomings(evidence.params, settings.run, seeds=gain.n, images=images)
+    setting = setting_of(numbers, study.run)
+    remarks = shortcomings(setting, seeds=gain.n, images=min(study.images, setting.dataset.test))
     if angle != 0:
         remarks.append(f"turned within ±{angle:g}° (paper: upright)")
-    remarks.append(f"probe fit on {settings.refit_images:,} images, {settings.chosen}")
+    remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
     if {"accuracy_before", "accuracy_after"} <= set(values):
         fixed = values["accuracy_after"].minus(values["accuracy_before"]).scaled(100)
         remarks.append(f"probe fit on encoded images: {fixed.mean:+.1f} points")
-    records = with_training(evidence, settings.run, numbers)
+    records = with_training(results, study.run, numbers)
     return Finding(gain, dataset_label(numbers.records), records, remarks=remarks)
 
 
-def _sweep(evidence: Evidence, features: str) -> tuple[str, list[Numbers], dict[float, Measured]] | None:
-    """The first complete sweep of the variant that has `features`: run, numbers and accuracy (percent) by angle."""
-    angles = sorted(evidence.params.sweep.angles)
-    for run in swept(evidence.params, VARIANT_OF_FEATURES[features]):
-        items = [evidence.results.numbers("sweep", sweep_item(run, angle)) for angle in angles]
-        accuracies = [numbers.measured("probe", features) if numbers else None for numbers in items]
-        pairs = zip(items, accuracies, strict=True)
-        complete = [(numbers, accuracy) for numbers, accuracy in pairs if numbers and accuracy]
-        if len(complete) == len(angles):
-            by_angle = {angle: accuracy.scaled(100) for angle, (_, accuracy) in zip(angles, complete, strict=True)}
-            return run, [numbers for numbers, _ in complete], by_angle
+def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured]] | None:
+    """The first complete sweep of the variant that has `features`, and its accuracy (percent) by angle.
+
+    Every run is swept over the same angles: a sweep is complete when it has all that any run was swept over.
+    """
+    angles = {angle for sweep in sweeps(results) for angle in sweep.items}
+    for sweep in swept(results, VARIANT_OF_FEATURES[features]):
+        accuracies = sweep.measured("probe", features)
+        if accuracies.keys() == angles:
+            return sweep, {angle: accuracy.scaled(100) for angle, accuracy in accuracies.items()}
     return None
 
 
@@ -185,94 +179,83 @@ def falls(accuracies: Sequence[Measured]) -> bool:
 def _wide_training_hurts(features: str) -> Measure:
     """Figure 4: the accuracy of the probe on `features` falls as the range trained and tested on grows."""
 
-    def measure(evidence: Evidence) -> Finding | None:
-        found = _sweep(evidence, features)
-        if found is None or len(found[2]) < 2:
+    def measure(results: Results) -> Finding | None:
+        found = _sweep(results, features)
+        if found is None or len(found[1]) < 2:
             return None
-        run, items, by_angle = found
-        accuracies = list(by_angle.values())
+        sweep, by_angle = found
+        items, accuracies = list(sweep.items.values()), list(by_angle.values())
         seeds = min(accuracy.n for accuracy in accuracies)
-        remarks = shortcomings(evidence.params, run, seeds=seeds, images=count_test_images(evidence.params, run))
         return Finding(
             accuracies[0].minus(accuracies[-1]),
             dataset_label(items[-1].records),
-            [record for numbers in items for record in numbers.records],
+            sweep.records,
             holds=falls(accuracies),
-            remarks=remarks + fewer_steps(evidence.params, run, items),
+            remarks=swept_shortcomings(items, seeds=seeds) + fewer_steps(items),
         )
 
     return measure
 
 
-def no_reliable_lead(evidence: Evidence) -> Finding | None:
+def no_reliable_lead(results: Results) -> Finding | None:
     """Figure 4: on every wide range the VAE leads, or the intervals mean ± sd of t0 and of the VAE overlap; the same
     for SCAE where it was swept.
     """
-    capsules, scae, vae = (_sweep(evidence, features) for features in ("t0", "posterior", "mu_sigma"))
+    capsules, scae, vae = (_sweep(results, features) for features in ("t0", "posterior", "mu_sigma"))
     if capsules is None or vae is None:
         return None
-    trained = [angle for angle in capsules[2] if angle > 0]
+    trained = [angle for angle in capsules[1] if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
     if not wide:
         return None
     challengers = [capsules, scae] if scae else [capsules]
-    pairs = [(by_angle[angle], vae[2][angle]) for _, _, by_angle in challengers for angle in wide]
-    swept_items = [numbers for _, items, _ in (*challengers, vae) for numbers in items]
-    remarks = fewer_steps(evidence.params, scae[0], scae[1]) if scae else ["without SCAE"]
+    compared = [sweep for sweep, _ in (*challengers, vae)]
+    pairs = [(by_angle[angle], vae[1][angle]) for _, by_angle in challengers for angle in wide]
     seeds = min(accuracy.n for pair in pairs for accuracy in pair)
+    remarks = swept_shortcomings(capsules[0].items.values(), seeds=seeds)
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
-        dataset_label([record for _, items, _ in (*challengers, vae) for record in items[-1].records]),
-        [record for numbers in swept_items for record in numbers.records],
+        dataset_label(record for sweep in compared for record in sweep.records),
+        [record for sweep in compared for record in sweep.records],
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
-        remarks=shortcomings(
-            evidence.params, capsules[0], seeds=seeds, images=count_test_images(evidence.params, capsules[0])
-        )
-        + remarks,
+        remarks=remarks + (fewer_steps(scae[0].items.values()) if scae else ["without SCAE"]),
     )
 
 
-def children_classify(evidence: Evidence) -> Finding | None:
+def children_classify(results: Results) -> Finding | None:
     """Appendix D: the expected number of children classifies clean images too.
 
     "Too" is taken as: at least half as far above chance as the probe on t0 of the same run.
     """
-    for run in candidates(evidence.params, "generative"):
-        numbers = evidence.results.numbers("evaluate", run)
-        if numbers is None:
-            continue
+    for run, numbers in candidates(results, "evaluate", "generative"):
         children = numbers.measured("probe", "children", "refit", "rotated_0")
         t0 = numbers.measured("probe", "t0", "refit", "rotated_0")
         if children is None or t0 is None:
             continue
         children, t0 = children.scaled(100), t0.scaled(100)
+        setting = setting_of(numbers, run)
         return Finding(
             children,
             dataset_label(numbers.records),
-            with_training(evidence, run, numbers),
+            with_training(results, run, numbers),
             holds=children.mean - CHANCE >= (t0.mean - CHANCE) / 2 > 0,
-            remarks=shortcomings(
-                evidence.params, run, seeds=children.n, images=count_test_images(evidence.params, run)
-            ),
+            remarks=shortcomings(setting, seeds=children.n, images=setting.dataset.test),
         )
     return None
 
 
-def _posterior(evidence: Evidence) -> tuple[Numbers, list[dict[str, object]], list[str]] | None:
-    """The first executed posterior study: its numbers, their provenance and remarks, the paper's data first."""
-    params = evidence.params
-    for study in sorted(params.posterior, key=lambda name: not on_papers_data(params, params.posterior[name].run)):
-        numbers = evidence.results.numbers("posterior", study)
-        if numbers is not None:
-            settings = params.posterior[study]
-            # The paper says neither how many seeds nor how many images this was checked on.
-            return numbers, with_training(evidence, settings.run, numbers), shortcomings(params, settings.run)
+def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str]] | None:
+    """The first posterior study: its numbers, their provenance and remarks."""
+    for study, numbers in studies(results, "posterior"):
+        # The paper says neither how many seeds nor how many images this was checked on.
+        remarks = shortcomings(setting_of(numbers, study.run))
+        return numbers, with_training(results, study.run, numbers), remarks
     return None
 
 
-def full_posterior_bound(evidence: Evidence) -> Finding | None:
+def full_posterior_bound(results: Results) -> Finding | None:
     """Section 2.3: Gaussian poses trained from the delta solution reach a higher bound than from the first step."""
-    found = _posterior(evidence)
+    found = _posterior(results)
     if found is None:
         return None
     numbers, records, remarks = found
@@ -287,12 +270,12 @@ PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
 """Points: sds of the clean probes in Table 1; 0.5 where it prints .00, the most that rounds to it."""
 
 
-def full_posterior_probes(evidence: Evidence) -> Finding | None:
+def full_posterior_probes(results: Results) -> Finding | None:
     """Section 2.3: retraining with Gaussian poses moves the clean probes on t0 and on t0 and A0 by two sds at most.
 
     The sd is the larger of the paper's over seeds and ours of the delta model. Our number is the larger move in sds.
     """
-    found = _posterior(evidence)
+    found = _posterior(results)
     if found is None:
         return None
     numbers, records, remarks = found
@@ -318,5 +301,6 @@ MEASURES: dict[str, Measure] = {
     "000.fig4.scae": _wide_training_hurts("posterior"),
     "000.fig4.vae": no_reliable_lead,
     "000.appD": children_classify,
+    **failure_claims.MEASURES,
 }
 """How each claim of this document is answered; claims that are not here have not been wired and are not run."""

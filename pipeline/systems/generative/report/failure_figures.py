@@ -14,13 +14,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from pipeline.drawing import pictures
-from pipeline.drawing.curves import ACCURACY
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, FAINT, INK, WIDTH, in_house_style, look, panels
-from pipeline.params import Params
 from pipeline.results.reading import Numbers, Results
+from pipeline.systems.generative.report.comparison import evaluated
+from pipeline.systems.generative.report.curves import ACCURACY
 from pipeline.systems.generative.report.failure_claims import deviations
-from pipeline.systems.generative.report.runs import sweep_item
+from pipeline.systems.generative.report.runs import sweeps
 
 LAYERS = {"parts": "parts", "objects": "objects"}
 HYPERPARAMETERS = {
@@ -31,17 +31,15 @@ HYPERPARAMETERS = {
 _COPIES = ("parts", "correlation", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned")
 
 
-def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """As `figures.draw_all`. Runs measured before there was a failure analysis give no figure of it."""
-    for run, settings in params.runs.items():
-        numbers = results.numbers("evaluate", run) if settings.variant == "generative" else None
-        if numbers is not None:
-            yield from _evaluated(run, numbers, results, params)
-    yield from _part_use(results, params)
-    yield from _sensitivity(results, params, written)
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """As `figures.draw`. Runs measured before there was a failure analysis give no figure of it."""
+    for run, numbers in evaluated(results).items():
+        yield from _evaluated(run, numbers, results, written)
+    yield from _part_use(results, written)
+    yield from _sensitivity(results)
 
 
-def _evaluated(run: str, numbers: Numbers, results: Results, params: Params) -> Iterator[Drawing]:
+def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
     if numbers.names("equivariance"):
         yield Drawing(
             f"equivariance-{run}",
@@ -56,11 +54,13 @@ def _evaluated(run: str, numbers: Numbers, results: Results, params: Params) -> 
         )
     if numbers.names("templates"):
         arrays = results.examples("evaluate", run, _COPIES)
-        if arrays is not None and len(arrays["parts"]) > 1:
+        if arrays is None:
+            written.miss(f"evaluate/{run} (its examples)")
+        elif len(arrays["parts"]) > 1:
             yield Drawing(
                 f"copies-{run}",
                 "png",
-                partial(template_copies, arrays, params.failures.threshold),
+                partial(template_copies, arrays, numbers.settings.failures.threshold),
                 f"Templates that are affine copies of each other, {run}",
                 "Correlation of each pair of templates under the best affine map (the mark on the scale: from there on "
                 "they count as copies), and the most alike pairs: where the mapped second looks like the first, two "
@@ -71,58 +71,60 @@ def _evaluated(run: str, numbers: Numbers, results: Results, params: Params) -> 
             )
 
 
-def _part_use(results: Results, params: Params) -> Iterator[Drawing]:
-    for run in params.sweep.runs:
+def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
+    for sweep in sweeps(results):
         found = []
-        for angle in sorted(params.sweep.angles):
-            numbers = results.numbers("sweep", sweep_item(run, angle))
-            consistency = numbers.measured("consistency") if numbers else None
-            arrays = (
-                results.examples("sweep", sweep_item(run, angle), ("images", "arrangements")) if consistency else None
-            )
-            if numbers and consistency and arrays:
-                found.append((angle, numbers, consistency, arrays))
+        for angle, consistency in sweep.measured("consistency").items():
+            item = sweep.items[angle].path.stem
+            arrays = results.examples("sweep", item, ("images", "arrangements"))
+            if arrays is None:
+                written.miss(f"sweep/{item} (its examples)")
+            else:
+                found.append((angle, consistency, arrays))
         if len(found) < 2:
             continue
-        rows = [("digits", found[0][3]["images"])]
-        for angle, _, consistency, arrays in (found[0], found[-1]):
+        rows = [("digits", found[0][2]["images"])]
+        for angle, consistency, arrays in (found[0], found[-1]):
             trained = f"{'±' * (angle != 0)}{angle:g}°"
             rows.append((f"{trained}\n{consistency.mean:.2f}", arrays["arrangements"]))
         yield Drawing(
-            f"part-use-{run}",
+            f"part-use-{sweep.run}",
             "png",
             partial(pictures.image_rows, rows),
-            f"Part use after narrow and wide training, {run}",
+            f"Part use after narrow and wide training, {sweep.run}",
             "Trained on narrow rotations, one part draws the same stroke of every digit; trained on wide ones, parts "
             "take turns (the paper's Figure 7); beside each range stands its consistency, 1 for always the same part "
             "and 0 for chance.",
             "Digits of one class; below them how models trained on narrow and on wide rotations draw them, each part "
             "in its colour, turned back upright.",
-            [*found[0][1].records, *found[-1][1].records],
+            [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
         )
 
 
-def _sensitivity(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    tables, records = [], []
-    for name in params.sensitivity.hyperparameters.model_dump():
-        numbers = results.numbers("sensitivity", name)
-        if numbers is None:
-            written.miss(f"sensitivity/{name}")
-            continue
-        tables.append(sensitivity_table(numbers, name))
-        records += numbers.records
-    if tables:
-        run = params.sensitivity.run
+def _sensitivity(results: Results) -> Iterator[Drawing]:
+    studies: dict[str, dict[str, Numbers]] = {}
+    for name, numbers in sensitivities(results):
+        studies.setdefault(numbers.settings.sensitivity.run, {})[name] = numbers
+    for run, by_name in studies.items():
+        tables = [sensitivity_table(numbers, name) for name, numbers in by_name.items()]
         yield Drawing(
             f"sensitivity-{run}",
             "svg",
             partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
-            f"Sensitivity of {run} to three hyperparameters",
+            f"Sensitivity of {run} to its hyperparameters",
             "How much the probes on clean images gain or lose as one hyperparameter moves and the others stay; the "
             "dotted line marks the value of the run, and bars are one sd over seeds.",
             "Plots of accuracy over the values of each hyperparameter, one line each for t0 and for t0 and A0.",
-            records,
+            [record for numbers in by_name.values() for record in numbers.records],
         )
+
+
+def sensitivities(results: Results) -> list[tuple[str, Numbers]]:
+    """The hyperparameters that were varied and what was measured, in the order of `HYPERPARAMETERS`."""
+    order = list(HYPERPARAMETERS)
+    return sorted(
+        results.executed("sensitivity"), key=lambda each: order.index(each[0]) if each[0] in order else len(order)
+    )
 
 
 def equivariance_table(numbers: Numbers) -> pd.DataFrame:

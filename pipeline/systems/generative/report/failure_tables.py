@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Row, Table, measured_table
-from pipeline.params import Params
 from pipeline.results.reading import Results
+from pipeline.systems.generative.report.comparison import evaluated
 from pipeline.systems.generative.report.failure_claims import deviations
-from pipeline.systems.generative.report.failure_figures import HYPERPARAMETERS
-from pipeline.systems.generative.report.runs import sweep_item
+from pipeline.systems.generative.report.failure_figures import HYPERPARAMETERS, sensitivities
+from pipeline.systems.generative.report.runs import sweeps
 
 
-def equivariance(results: Results, params: Params, written: Written) -> list[Table]:
+def equivariance(results: Results) -> list[Table]:
     """Figure 5 in numbers."""
     heads = {
         "deviation": ("deviation", 3),
@@ -22,10 +21,7 @@ def equivariance(results: Results, params: Params, written: Written) -> list[Tab
         "switched": ("presences switched", 3),
     }
     rows: list[Row] = []
-    for run in params.runs:
-        numbers = results.numbers("evaluate", run)
-        if numbers is None:
-            continue
+    for run, numbers in evaluated(results).items():
         for layer in numbers.names("equivariance"):
             columns = {column: deviations(numbers, layer, column) for column in heads}
             rows += [
@@ -41,7 +37,7 @@ def equivariance(results: Results, params: Params, written: Written) -> list[Tab
     return measured_table("equivariance", "Poses in turned images", caption, ["run", "layer", "angle"], heads, rows)
 
 
-def templates(results: Results, params: Params, written: Written) -> list[Table]:
+def templates(results: Results) -> list[Table]:
     """Figure 6 in numbers."""
     heads = {
         "drawn": ("templates in use", 1),
@@ -52,23 +48,23 @@ def templates(results: Results, params: Params, written: Written) -> list[Table]
         "strokes_copied": ("strokes: with a copy (%)", 1),
     }
     rows: list[Row] = []
-    for run in params.runs:
-        numbers = results.numbers("evaluate", run)
-        if numbers is None or not numbers.names("templates"):
+    for run, numbers in evaluated(results).items():
+        if not numbers.names("templates"):
             continue
         found = {column: numbers.measured("templates", column) for column in heads}
         percent = {name: value.scaled(100) if value and name != "drawn" else value for name, value in found.items()}
-        rows.append(([run], percent, numbers))
+        rows.append(([run, float(numbers.settings.failures.threshold)], percent, numbers))
     caption = (
-        "Pairs of templates alike under the best affine map: a correlation of at least "
-        f"{params.failures.threshold:g}; templates that draw less than a hundredth of the ink are left out. Beside "
-        "them the same of as many windows on strokes of the digits, as large as a template is drawn, in the mean over "
-        "several draws: strokes are alike too, and the more so the coarser the digits."
+        "Pairs of templates alike under the best affine map: a correlation of at least the one that is given; "
+        "templates that draw less than a hundredth of the ink are left out. Beside them the same of as many windows on "
+        "strokes of the digits, as large as a template is drawn, in the mean over several draws: strokes are alike "
+        "too, and the more so the coarser the digits."
     )
-    return measured_table("templates", "Templates that are affine copies of each other", caption, ["run"], heads, rows)
+    title = "Templates that are affine copies of each other"
+    return measured_table("templates", title, caption, ["run", "correlation"], heads, rows)
 
 
-def part_use(results: Results, params: Params, written: Written) -> list[Table]:
+def part_use(results: Results) -> list[Table]:
     """Figure 7 in numbers."""
     heads = {
         "consistency": ("consistency of part use", 2),
@@ -77,12 +73,9 @@ def part_use(results: Results, params: Params, written: Written) -> list[Table]:
         "copied": ("templates with a copy (%)", 1),
     }
     rows: list[Row] = []
-    for run in params.sweep.runs:
-        for angle in sorted(params.sweep.angles):
-            numbers = results.numbers("sweep", sweep_item(run, angle))
-            consistency = numbers.measured("consistency") if numbers else None
-            if numbers is None or consistency is None:
-                continue
+    for sweep in sweeps(results):
+        for angle, consistency in sweep.measured("consistency").items():
+            numbers = sweep.items[angle]
             pairs, copied = (numbers.measured("duplicates", name) for name in ("pairs", "copied"))
             measured = {
                 "consistency": consistency,
@@ -90,7 +83,7 @@ def part_use(results: Results, params: Params, written: Written) -> list[Table]:
                 "pairs": pairs.scaled(100) if pairs else None,
                 "copied": copied.scaled(100) if copied else None,
             }
-            rows.append(([run, angle], measured, numbers))
+            rows.append(([sweep.run, angle], measured, numbers))
     caption = (
         "After training on images turned within the angle (degrees): how often two digits of a class give a pixel to "
         "the same part, beyond chance (Scott's pi: 1 always, 0 as often as by chance); how well the ink drawn covers "
@@ -102,32 +95,26 @@ def part_use(results: Results, params: Params, written: Written) -> list[Table]:
     )
 
 
-def sensitivity(results: Results, params: Params, written: Written) -> list[Table]:
+def sensitivity(results: Results) -> list[Table]:
     """Appendix B's three hyperparameters."""
     heads = {"t0": ("t0 (%)", 1), "t0_A0": ("t0 and A0 (%)", 1), "pixel_error": ("pixel error", 1)}
     rows: list[Row] = []
-    for name in params.sensitivity.hyperparameters.model_dump():
-        numbers = results.numbers("sensitivity", name)
-        if numbers is None:
-            written.miss(f"sensitivity/{name}")
-            continue
-        own = numbers.number("own")
+    for name, numbers in sensitivities(results):
+        study, own = numbers.settings.sensitivity, numbers.number("own")
         for value in sorted(numbers.names("value"), key=float):
             found = {column: numbers.measured("value", value, column) for column in heads}
             percent = {each: got.scaled(100) if got and each != "pixel_error" else got for each, got in found.items()}
-            rows.append(
-                ([HYPERPARAMETERS.get(name, name), float(value), "yes" * (float(value) == own)], percent, numbers)
-            )
+            words, mark = HYPERPARAMETERS.get(name, name), "yes" * (float(value) == own)
+            rows.append(([study.run, study.epochs, words, float(value), mark], percent, numbers))
     caption = (
-        f"{params.sensitivity.run} trained for {params.sensitivity.epochs} epochs with one hyperparameter changed, "
-        "its schedule shortened alike: "
-        "accuracy of the probes on clean images, pixel error squared and summed per image. The sd that a part's pose "
-        "starts from moves along with its least sd. Bounds are left out: at different sds and temperatures they bound "
-        "different densities."
+        "The run trained for so many epochs with one hyperparameter changed, its schedule shortened alike: accuracy of "
+        "the probes on clean images, pixel error squared and summed per image. The sd that a part's pose starts from "
+        "moves along with its least sd. Bounds are left out: at different sds and temperatures they bound different "
+        "densities."
     )
-    keys = ["hyperparameter", "value", "the run's own"]
+    keys = ["run", "epochs", "hyperparameter", "value", "the run's own"]
     return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, keys, heads, rows)
 
 
 BUILDERS = (equivariance, templates, part_use, sensitivity)
-"""As `tables.build_tables` calls them."""
+"""In the page's order."""

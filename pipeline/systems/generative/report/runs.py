@@ -1,18 +1,25 @@
-"""Which runs stand for the claims of document 000, and in what their settings fall short of the paper's.
+"""Which results stand for the claims of document 000, and in what their settings fall short of the paper's.
 
-A run counts for Table 1 when it was trained on upright images. Among several, a run on the paper's own data set comes
-first, then the order of `params.yaml`. A run whose model goes beyond the paper's comes after all that do not.
+Every result is judged by the settings that it recorded itself. A run counts for Table 1 when it was trained on upright
+images. Which result answers, among several, is the first by `rank`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from pipeline.params import Params
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Evidence
-from pipeline.results.reading import Numbers, merged_provenance
-from pipeline.systems.generative.settings import GenerativeRun
-from pipeline.systems.scae.settings import SCAERun
+from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.reading import (
+    Measured,
+    Numbers,
+    Record,
+    Recorded,
+    ResultError,
+    Results,
+    merged_provenance,
+    unique,
+)
 
 PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
 PAPER_SEEDS = 5
@@ -26,102 +33,182 @@ PAPER_SIZES = {
 PAPER_SCAE_STEPS = 300_000
 
 
-def candidates(params: Params, variant: str, *, shifted: bool = False) -> list[str]:
-    """Runs of a variant trained on upright images, the one to be preferred first.
+@dataclass(frozen=True)
+class Setting:
+    """What a result was measured on, as the result recorded it: the run's settings and those of its data set."""
+
+    run: Recorded
+    dataset: Recorded
+
+    @property
+    def on_papers_data(self) -> bool:
+        return bool(self.dataset.source == PAPER_SOURCE)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What the sweep over rotations measured of one run.
+
+    Attributes:
+        items: by angle (degrees), in order.
+    """
+
+    run: str
+    items: dict[float, Numbers]
+
+    @property
+    def setting(self) -> Setting:
+        """The run that the sweep started from, at the narrowest range."""
+        return setting_of(next(iter(self.items.values())), self.run)
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for numbers in self.items.values() for record in numbers.records]
+
+    def measured(self, *keys: str) -> dict[float, Measured]:
+        """What was measured under `keys`, by angle; angles without it are left out."""
+        found = {angle: numbers.measured(*keys) for angle, numbers in self.items.items()}
+        return {angle: value for angle, value in found.items() if value is not None}
+
+
+def setting_of(numbers: Numbers, run: str) -> Setting:
+    """The settings of a run that a result rests on. Raises `ResultError` where it recorded none."""
+    return Setting(numbers.run(run), numbers.dataset_of(run))
+
+
+def swept_setting(numbers: Numbers) -> Setting:
+    """The settings of the run as the sweep trained it at one angle. Raises `ResultError` where it recorded none."""
+    run = numbers.trained.get("run")
+    if run is None:
+        raise ResultError(f"{numbers.path}: it recorded no settings of the run that it trained")
+    return Setting(run, numbers.dataset_of(numbers.settings.item.run))
+
+
+def rank(setting: Setting, *, shifted: bool = False, seeds: int | None = None) -> tuple[int, ...]:
+    """Sorts the setting that should answer first to the front.
+
+    Models that go beyond the paper's come after all that do not. Then: the paper's data first, shifted images or
+    centred ones as asked for, fewer shortcomings, more seeds, more epochs.
 
     Args:
         shifted: prefer runs trained on shifted images, as affNIST's protocol has it, to those on centred ones.
+        seeds: measured, where not all of the run's were.
     """
-    upright = [name for name, run in params.runs.items() if run.variant == variant and run.augmentation.rotation == 0]
+    run = setting.run
+    return (
+        bool(beyond_paper(setting)),
+        not setting.on_papers_data,
+        (run.augmentation.shift > 0) != shifted,
+        len(shortcomings(setting, images=setting.dataset.test)),
+        -(run.replicas if seeds is None else seeds),
+        -run.training.epochs,
+    )
 
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        run = params.runs[name]
-        elsewhere = params.datasets[run.dataset].source != PAPER_SOURCE
-        return bool(beyond_paper(params, name)), elsewhere, (run.augmentation.shift > 0) != shifted
 
-    return sorted(upright, key=rank)  # sorted() keeps the order of params.yaml among equals
+def candidates(results: Results, stage: str, variant: str, *, shifted: bool = False) -> list[tuple[str, Numbers]]:
+    """Runs of a variant trained on upright images and what a stage measured of them, by rank, then by name.
+
+    Args:
+        stage: one whose items are runs.
+        shifted: as for `rank`.
+    """
+    upright = [
+        (name, numbers)
+        for name, numbers in results.executed(stage)
+        if numbers.run(name).variant == variant and numbers.run(name).augmentation.rotation == 0
+    ]
+    return sorted(upright, key=lambda each: rank(setting_of(each[1], each[0]), shifted=shifted))
 
 
-def beyond_paper(params: Params, run: str) -> list[str]:
-    """In what the model of `run` is another than the paper's, in words; nothing for most."""
-    settings = params.runs[run]
-    if not isinstance(settings, GenerativeRun):
+def studies(results: Results, stage: str) -> list[tuple[Recorded, Numbers]]:
+    """Settings and numbers of the studies of a stage, by the rank of their runs, more images first, then by name."""
+    found = [(numbers.settings[stage][name], numbers) for name, numbers in results.executed(stage)]
+
+    def place(each: tuple[Recorded, Numbers]) -> tuple[int, ...]:
+        study, numbers = each
+        return (*rank(setting_of(numbers, study.run), seeds=study.get("replicas")), -study.images)
+
+    return sorted(found, key=place)
+
+
+def sweeps(results: Results) -> list[Sweep]:
+    """Every run that was swept, by name."""
+    items: dict[str, dict[float, Numbers]] = {}
+    for _, numbers in results.executed("sweep"):
+        item = numbers.settings.item
+        items.setdefault(item.run, {})[float(item.angle)] = numbers
+    return [Sweep(run, dict(sorted(by_angle.items()))) for run, by_angle in items.items()]
+
+
+def swept(results: Results, variant: str) -> list[Sweep]:
+    """Runs of a variant that were swept, by rank, then by name."""
+    found = [sweep for sweep in sweeps(results) if sweep.setting.run.variant == variant]
+    return sorted(found, key=lambda sweep: rank(sweep.setting))
+
+
+def beyond_paper(setting: Setting) -> list[str]:
+    """In what the model is another than the paper's, in words; nothing for most."""
+    run = setting.run
+    if run.variant != "generative":
         return []
     words = []
-    if settings.model.slots != "own":
+    if run.model.slots != "own":
         words.append("parts in any slot (paper: their own)")
-    if settings.model.pose_posterior != "delta":
+    if run.model.pose_posterior != "delta":
         words.append("Gaussian poses (paper: delta)")
     return words
 
 
-def studies(params: Params) -> list[str]:
-    """Optimise studies, those on the paper's data set first."""
-    return sorted(params.optimise, key=lambda name: not on_papers_data(params, params.optimise[name].run))
-
-
-def swept(params: Params, variant: str) -> list[str]:
-    """Runs of a variant that the sweep starts from, those on the paper's data set first."""
-    names = [name for name in params.sweep.runs if params.runs[name].variant == variant]
-    return sorted(names, key=lambda name: (bool(beyond_paper(params, name)), not on_papers_data(params, name)))
-
-
-def sweep_item(run: str, angle: float) -> str:
-    """The item of the sweep that trained `run` on rotations up to `angle` degrees."""
-    return f"{run}-{angle:g}"
-
-
-def on_papers_data(params: Params, run: str) -> bool:
-    return params.datasets[params.runs[run].dataset].source == PAPER_SOURCE
-
-
-def shortcomings(params: Params, run: str, *, seeds: int | None = None, images: int | None = None) -> list[str]:
-    """In what the setting of `run` falls short of the paper's.
+def shortcomings(setting: Setting, *, seeds: int | None = None, images: int | None = None) -> list[str]:
+    """In what a setting falls short of the paper's.
 
     Args:
         seeds: replicas measured, where the paper averages over several.
         images: test images used, where the paper uses all of them.
     """
-    settings = params.runs[run]
-    dataset = params.datasets[settings.dataset]
+    run, dataset = setting.run, setting.dataset
     remarks = []
-    if dataset.source != PAPER_SOURCE:
+    if not setting.on_papers_data:
         remarks.append(f"{NOT_THE_PAPERS_DATA} ({PAPER_DATASET})")
     else:
         if dataset.train < PAPER_TRAIN_IMAGES:
             remarks.append(f"trained on {dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,} or more)")
         if images is not None and images < PAPER_TEST_IMAGES:
             remarks.append(f"tested on {images:,} images (paper: {PAPER_TEST_IMAGES:,})")
-    remarks += beyond_paper(params, run)
-    if isinstance(settings, GenerativeRun | SCAERun):
-        paper = PAPER_SIZES[settings.variant]
-        sizes = {name: getattr(settings.model, name) for name in paper}
-        remarks += [
-            f"{name.replace('_', ' ')} {size} (paper: {paper[name]})"
-            for name, size in sizes.items()
-            if size != paper[name]
-        ]
+    remarks += beyond_paper(setting)
+    remarks += [
+        f"{name.replace('_', ' ')} {run.model[name]} (paper: {size})"
+        for name, size in PAPER_SIZES.get(run.variant, {}).items()
+        if run.model[name] != size
+    ]
     if seeds is not None and seeds < PAPER_SEEDS:
         remarks.append(f"{seeds} seed{'s' * (seeds != 1)} (paper: {PAPER_SEEDS})")
     return remarks
 
 
-def count_test_images(params: Params, run: str) -> int:
-    """Test images of the data set that `run` is trained on."""
-    return params.datasets[params.runs[run].dataset].test
+def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) -> list[str]:
+    """In what the runs that a sweep trained fall short of the paper's, tested on all test images."""
+    settings = [swept_setting(numbers) for numbers in items]
+    return unique(remark for each in settings for remark in shortcomings(each, seeds=seeds, images=each.dataset.test))
 
 
-def with_training(evidence: Evidence, run: str, numbers: Numbers) -> list[dict[str, object]]:
-    """The provenance of `numbers`, with that of the training it rests on before it."""
-    trained = evidence.results.numbers("train", run)
-    return [*(trained.records if trained else []), *numbers.records]
+def fewer_steps(items: Iterable[Numbers]) -> list[str]:
+    """That SCAEs were trained for fewer steps than their authors', where they were; `items` are those of a sweep."""
+    steps = []
+    for numbers in items:
+        setting = swept_setting(numbers)
+        if setting.run.variant == "scae":
+            epochs = merged_provenance(numbers.records)["epochs"] or 0
+            steps.append(epochs * (setting.dataset.train // setting.run.training.batch_size))
+    few = bool(steps) and min(steps) < PAPER_SCAE_STEPS
+    return [f"SCAE: {min(steps):,.0f} steps (paper: {PAPER_SCAE_STEPS:,})"] if few else []
 
 
-def fewer_steps(params: Params, run: str, items: Sequence[Numbers]) -> list[str]:
-    """That an SCAE was trained for fewer steps than its authors', where it was; `items` are those of its sweep."""
-    settings = params.runs[run]
-    if not isinstance(settings, SCAERun):
-        return []
-    epochs = [merged_provenance(numbers.records)["epochs"] or 0 for numbers in items]
-    steps = min(epochs) * (params.datasets[settings.dataset].train // settings.training.batch_size)
-    return [f"SCAE: {steps:,.0f} steps (paper: {PAPER_SCAE_STEPS:,})"] if steps < PAPER_SCAE_STEPS else []
+def with_training(results: Results, run: str, numbers: Numbers) -> list[Record]:
+    """The provenance of `numbers`, with that of the training it rests on before it.
+
+    A training that was repeated since with other settings is not what it rests on.
+    """
+    trained = results.numbers("train", run)
+    same = trained is not None and setting_of(trained, run) == setting_of(numbers, run)
+    return [*(trained.records if trained and same else []), *numbers.records]

@@ -119,26 +119,26 @@ class _Route(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, of_poses, of_activations):  # type: ignore[no-untyped-def]
+    def backward(ctx, grad_poses, grad_activations):  # type: ignore[no-untyped-def]
         poses, activations, transformations, beta_a, beta_u = ctx.saved_tensors
         routing, fields = ctx.routing, ctx.routing.fields
         count = images_at_once(poses, transformations, routing)
         totals = [torch.zeros_like(each) for each in (transformations, beta_a, beta_u)]
         found, buffers = [], _Buffers()
         for some, active, *gradients in zip(
-            *(each.split(count) for each in (poses, activations, of_poses, of_activations)), strict=True
+            *(each.split(count) for each in (poses, activations, grad_poses, grad_activations)), strict=True
         ):
             patches, gathered = fields.gather(some), fields.gather(active).flatten(2)
             votes, middle = _squared(patches, transformations, routing.offsets, buffers)
-            of_votes, of_gathered, of_betas = _backward(
+            grad_votes, grad_gathered, grad_betas = _backward(
                 votes, gathered, beta_a, beta_u, routing, middle, gradients, buffers
             )
-            of_patches = _through_votes(patches, transformations, of_votes, totals[0], buffers)
-            for total, each in zip(totals[1:], of_betas, strict=True):
+            grad_patches = _through_votes(patches, transformations, grad_votes, totals[0], buffers)
+            for total, each in zip(totals[1:], grad_betas, strict=True):
                 total += each
-            found.append((fields.sum(of_patches), fields.sum(of_gathered.unflatten(2, patches.shape[2:4]))))
-        by_poses, by_activations = (torch.cat(each) for each in zip(*found, strict=True))
-        return by_poses, by_activations, *totals, None
+            found.append((fields.sum(grad_patches), fields.sum(grad_gathered.unflatten(2, patches.shape[2:4]))))
+        grad_of_poses, grad_of_activations = (torch.cat(each) for each in zip(*found, strict=True))
+        return grad_of_poses, grad_of_activations, *totals, None
 
 
 def images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> int:
@@ -188,17 +188,17 @@ def _squared(
 
 
 def _through_votes(
-    patches: Tensor, transformations: Tensor, of_votes: Tensor, total: Tensor, buffers: _Buffers
+    patches: Tensor, transformations: Tensor, grad_votes: Tensor, total: Tensor, buffers: _Buffers
 ) -> Tensor:
     """The gradient by the patches, from that by votes `[B, p, D, N, P]`; that by the transformations joins `total`."""
     B, p, k, c, P = patches.shape
     D = transformations.shape[3]
     flat = buffers.get("flat", (k * c, B * p, D * P), patches)
-    flat.view(k * c, B, p, D, P).copy_(of_votes.permute(3, 0, 1, 2, 4))
+    flat.view(k * c, B, p, D, P).copy_(grad_votes.permute(3, 0, 1, 2, 4))
     rows = patches.permute(2, 3, 0, 1, 4).reshape(k * c, B * p, P)
     total.view(k * c, P, D * P).baddbmm_(rows.transpose(1, 2), flat)
-    by_rows = torch.bmm(flat, transformations.reshape(k * c, P, D * P).transpose(1, 2))
-    return by_rows.view(k, c, B, p, P).permute(2, 3, 0, 1, 4)
+    grad_rows = torch.bmm(flat, transformations.reshape(k * c, P, D * P).transpose(1, 2))
+    return grad_rows.view(k, c, B, p, P).permute(2, 3, 0, 1, 4)
 
 
 # ---- the loop
@@ -292,41 +292,45 @@ def _backward(
     steps = _forward(votes, active, beta_a, beta_u, routing, middle)
     numbers: list[Tensor] = []
     vectors: list[Tensor] = []
-    of_active = torch.zeros_like(active)
-    of_betas = [torch.zeros_like(beta_a), torch.zeros_like(beta_u)]
-    of_poses: Tensor | None
-    of_activations: Tensor | None
-    of_poses, of_activations = gradients
-    of_constant: Tensor | None = None
-    of_coefficients: Tensor | None = None
+    grad_active = torch.zeros_like(active)
+    grad_betas = [torch.zeros_like(beta_a), torch.zeros_like(beta_u)]
+    outputs = _OutputGradients(*gradients)
     for index in reversed(range(routing.iterations)):
         step = steps[index]
         before = steps[index - 1].parents.poses if index else None
-        by = _through_m_step(
-            step.moments, before, (beta_a, beta_u), index, routing, -middle, of_poses, of_activations, of_constant,
-            of_coefficients,
-        )  # fmt: skip
-        of_mass, of_sums, of_poses = by[0], torch.cat(by[1:3], -1), by[3]
-        for total, each in zip(of_betas, by[4:], strict=True):
+        inputs = _through_m_step(step.moments, before, (beta_a, beta_u), index, routing, -middle, outputs)
+        grad_mass, grad_sums = inputs[0], torch.cat(inputs[1:3], -1)
+        for total, each in zip(grad_betas, inputs[4:], strict=True):
             total += each
-        of_weights = _along(votes, of_sums) + of_mass.unsqueeze(-1)
+        grad_weights = _along(votes, grad_sums) + grad_mass.unsqueeze(-1)
         numbers.append(step.assignments * active.unsqueeze(2))
-        vectors.append(of_sums)
-        of_active += (of_weights * step.assignments).sum(2)
+        vectors.append(grad_sums)
+        grad_active += (grad_weights * step.assignments).sum(2)
         if index == 0:
             break
-        of_logits = _through_share(step.assignments, of_weights * active.unsqueeze(2), routing)
-        of_activations = None
-        of_constant = of_logits.sum(-1)
-        sums = _moments(votes, of_logits)
-        of_coefficients = torch.cat([sums.first, sums.second], -1)
-        numbers.append(of_logits)
+        grad_logits = _through_share(step.assignments, grad_weights * active.unsqueeze(2), routing)
+        sums = _moments(votes, grad_logits)
+        outputs = _OutputGradients(
+            poses=inputs[3], constant=grad_logits.sum(-1), coefficients=torch.cat([sums.first, sums.second], -1)
+        )
+        numbers.append(grad_logits)
         vectors.append(_coefficients(steps[index - 1].parents))
-    of_both = buffers.get("gradient", votes.shape, votes)
-    torch.bmm(torch.stack(numbers, -1).flatten(0, 2), torch.stack(vectors, -2).flatten(0, 2), out=of_both.flatten(0, 2))
-    by_votes, by_squares = of_both.chunk(2, -1)
-    by_votes.addcmul_(votes[..., : by_votes.shape[-1]], by_squares, value=2)
-    return by_votes, of_active, of_betas
+    grad_both = buffers.get("gradient", votes.shape, votes)
+    torch.bmm(
+        torch.stack(numbers, -1).flatten(0, 2), torch.stack(vectors, -2).flatten(0, 2), out=grad_both.flatten(0, 2)
+    )
+    grad_votes, grad_squares = grad_both.chunk(2, -1)
+    grad_votes.addcmul_(votes[..., : grad_votes.shape[-1]], grad_squares, value=2)
+    return grad_votes, grad_active, grad_betas
+
+
+class _OutputGradients(NamedTuple):
+    """Gradients by what an M-step gives; None where nothing depends on it."""
+
+    poses: Tensor
+    activations: Tensor | None = None
+    constant: Tensor | None = None
+    coefficients: Tensor | None = None
 
 
 def _through_m_step(
@@ -336,10 +340,7 @@ def _through_m_step(
     index: int,
     routing: Routing,
     origin: Tensor,
-    of_poses: Tensor | None,
-    of_activations: Tensor | None,
-    of_constant: Tensor | None,
-    of_coefficients: Tensor | None,
+    gradients: _OutputGradients,
 ) -> list[Tensor]:
     """Gradients by mass, first and second moments, the poses before (zeros for none) and the betas."""
     with torch.enable_grad():
@@ -352,9 +353,7 @@ def _through_m_step(
         )
         outputs = [found.poses, found.activations, found.constant, _coefficients(found)]
         known = [
-            (output, gradient)
-            for output, gradient in zip(outputs, (of_poses, of_activations, of_constant, of_coefficients), strict=True)
-            if gradient is not None
+            (output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None
         ]
         results = torch.autograd.grad(
             [output for output, _ in known], inputs, [gradient for _, gradient in known], materialize_grads=True

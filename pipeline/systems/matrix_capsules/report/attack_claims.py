@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pipeline.classification.settings import AttackParams
-from pipeline.results.findings import Evidence, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, dataset_label
-from pipeline.systems.matrix_capsules.report.runs import attacks, capsule_runs, of_attack
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.reading import Measured, Results, dataset_label
+from pipeline.systems.matrix_capsules.report.paper import remarks_on_capsules, remarks_on_cnn, remarks_on_data
+from pipeline.systems.matrix_capsules.report.runs import Compared, attack_studies, attacked_images
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value")
 METHODS = ("FGSM", "BIM")
@@ -31,15 +31,10 @@ class Attacked:
 
     Attributes:
         table: columns as `COLUMNS`, values as shares.
-        images: test images attacked.
-        classes: that they may be taken for.
     """
 
-    settings: AttackParams
-    numbers: Numbers
+    study: Compared
     table: pd.DataFrame
-    images: int
-    classes: int
 
     def curves(self, network: str, kind: str, method: str) -> pd.DataFrame:
         """Percent, `[epsilons, replicas]`, epsilons rising; empty where there are none."""
@@ -48,9 +43,14 @@ class Attacked:
         return 100 * chosen.pivot_table(index="epsilon", columns="replica", values="value").sort_index()
 
     @property
+    def images(self) -> int:
+        """Test images attacked."""
+        return attacked_images(self.study)
+
+    @property
     def chance(self) -> float:
         """Percent of images that a guess gets right."""
-        return 100 / self.classes
+        return 100 / int(self.study.capsules.model.classes)
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
@@ -68,18 +68,23 @@ def over_replicas(values: pd.Series[float]) -> Measured:
     return Measured(float(values.mean()), float(values.std()) if len(values) > 1 else 0.0, len(values))
 
 
-def executed(evidence: Evidence) -> Attacked | None:
-    """The first executed study, in the order of preference."""
-    params = evidence.params
-    for name in attacks(params):
-        numbers, table = evidence.results.numbers("attack", name), evidence.results.table("attack", name, COLUMNS)
-        if numbers is None or table is None:
-            continue
-        settings = params.attack[name]
-        run = capsule_runs(params)[settings.capsules]
-        images = min(settings.images, params.datasets[run.dataset].test)
-        return Attacked(settings, numbers, table, images, run.model.classes)
+def first_attacked(results: Results) -> Attacked | None:
+    """The first executed study that has a table, in the order of preference."""
+    for study in attack_studies(results):
+        table = results.table("attack", study.item, COLUMNS)
+        if table is not None:
+            return Attacked(study, table)
     return None
+
+
+def remarks_on_attack(study: Compared) -> list[str]:
+    """In what a study of attacks falls short of the paper's."""
+    remarks = remarks_on_data(study.dataset) + remarks_on_capsules(study.capsules, study.dataset)
+    remarks += [f"CNN: {words}" for words in remarks_on_cnn(study.cnn)]
+    attacked, tested = attacked_images(study), study.dataset.test
+    if attacked < tested:
+        remarks.append(f"{attacked:,} of {tested:,} test images attacked")
+    return remarks
 
 
 _Check = Callable[[Attacked], tuple[Measured, bool, list[str]] | None]
@@ -87,14 +92,14 @@ _Check = Callable[[Attacked], tuple[Measured, bool, list[str]] | None]
 
 
 def _measure(check: _Check) -> Measure:
-    def measure(evidence: Evidence) -> Finding | None:
-        found = executed(evidence)
+    def measure(results: Results) -> Finding | None:
+        found = first_attacked(results)
         answer = check(found) if found else None
         if found is None or answer is None:
             return None
         ours, holds, notes = answer
-        records = found.numbers.records
-        remarks = of_attack(evidence.params, found.settings)
+        records = found.study.numbers.records
+        remarks = remarks_on_attack(found.study)
         return Finding(ours, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
 
     return measure
@@ -159,7 +164,7 @@ def loses_less(method: str) -> _Check:
 
 def _masked(found: Attacked) -> list[str]:
     """What part of the images has no gradient of the network's own loss, where some have none."""
-    none = found.numbers.number("gradient", "capsules", "without", "mean")
+    none = found.study.numbers.number("gradient", "capsules", "without", "mean")
     return [f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images"] if none else []
 
 
@@ -247,8 +252,9 @@ def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | N
 
 def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
     """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent)."""
-    zeros = [found.numbers.measured("gradient", network, "zeros") for network in ("capsules", "cnn")]
-    sizes = [found.numbers.number("gradient", network, "median", "mean") for network in ("capsules", "cnn")]
+    numbers = found.study.numbers
+    zeros = [numbers.measured("gradient", network, "zeros") for network in ("capsules", "cnn")]
+    sizes = [numbers.number("gradient", network, "median", "mean") for network in ("capsules", "cnn")]
     capsules, cnn = zeros
     if capsules is None or cnn is None:
         return None
@@ -267,4 +273,4 @@ MEASURES: dict[str, Measure] = {
     "004.blackbox": _measure(transfer_hurts_both),
     "004.gradzeros": _measure(gradients_are_there),
 }
-"""As `document_000.MEASURES`."""
+"""How each claim about attacks is answered."""

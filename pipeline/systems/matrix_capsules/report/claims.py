@@ -1,6 +1,7 @@
-"""How the claims of document 004 about errors, novel viewpoints and votes are answered; errors are in percent.
+"""How the claims of document 004 are answered; errors are in percent.
 
-What stands for which row, and what is preferred, says `settings_004`; claims about attacks are in `attacks_004`.
+`runs` says what stands for which row and what is preferred, `paper` in what it differs from the paper's; claims about
+attacks are in `attack_claims`.
 """
 
 from __future__ import annotations
@@ -8,26 +9,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from pipeline.learning.variation import viewed
-from pipeline.results.findings import Evidence, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, dataset_label
+from pipeline.results.claims import load_claims
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label
 from pipeline.systems.matrix_capsules.report.attack_claims import CERTAIN
 from pipeline.systems.matrix_capsules.report.attack_claims import MEASURES as OF_ATTACKS
-from pipeline.systems.matrix_capsules.report.runs import (
+from pipeline.systems.matrix_capsules.report.paper import (
     PAPER_SIZES,
     SMALL_SIZES,
-    SOURCES,
+    remarks_on_capsules,
+    remarks_on_cnn,
+    remarks_on_data,
+    stands_in,
+)
+from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
-    capsule_runs,
-    cnn_runs,
-    first_executed,
-    of_capsules,
-    of_cnn,
-    of_data,
-    preference,
+    ablations,
+    by_preference,
+    first_tested,
+    runs,
+    stands_for,
     trials,
     unchanged,
-    viewpoints,
+    viewpoint_studies,
 )
 
 TABLE_1: dict[str, dict[str, object]] = {
@@ -58,94 +62,120 @@ MNIST, CIFAR = (("mnist", "digits"), "MNIST"), (("cifar10",), "CIFAR-10")
 """Sources that a claim may be answered from, the paper's first, and what the paper calls its own."""
 
 
-def told(error: Measured) -> str:
+def in_percent(error: Measured) -> str:
     """An error (a share) in words, such as "3.1 %"."""
     return f"{100 * error.mean:.1f} %"
+
+
+def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
+    """The executed ablations by the run that they change, in the order of Table 1; those that it does not have last."""
+    rows = list(TABLE_1)
+
+    def place(trial: Trial) -> int:
+        row = stands_for(trial, TABLE_1)
+        return rows.index(row) if row else len(rows)
+
+    found: dict[str, list[Trial]] = {}
+    for trial in sorted(ablations(results), key=place):
+        found.setdefault(trial.base, []).append(trial)
+    return found
+
+
+def paper_values() -> dict[str, float | None]:
+    """The paper's figures by claim."""
+    return {claim.id: claim.value for claim in load_claims()}
+
+
+def paper_error(trial: Trial, values: Mapping[str, float | None]) -> float | None:
+    """The paper's error (percent) of the row that an ablation or the convolutional network stands for; None where it
+    stands for none, or its data do not stand for the paper's.
+
+    Args:
+        values: as `paper_values`.
+    """
+    row = stands_for(trial, TABLE_1) if trial.stage == "ablation" else None
+    if trial.run.variant == "cnn":
+        row = CNN_CLAIM
+    return values[row] if row and stands_in(trial.dataset) else None
 
 
 def _error(changes: Mapping[str, object], sizes: Mapping[str, object] | None = None, crops: bool = False) -> Measure:
     """Test error of the paper's best model with some changes.
 
     Args:
-        sizes: only of networks of these.
+        sizes: only of networks of these; of any, those of the paper's first, where None.
         crops: by activations averaged over crops, not from the middle.
     """
+    of_these = sizes is not None
+    wanted = PAPER_SIZES if sizes is None else sizes
 
-    def measure(evidence: Evidence) -> Finding | None:
-        found = first_executed(evidence, trials(evidence.params, changes, sizes), "crops" if crops else "centre")
-        return _answer(evidence, *found, sizes or PAPER_SIZES, crops) if found else None
+    def measure(results: Results) -> Finding | None:
+        candidates = trials(results, changes, wanted, of_these_sizes=of_these)
+        trial = first_tested(candidates, "crops" if crops else "centre")
+        return _answer(results, trial, wanted, crops) if trial else None
 
     return measure
 
 
-def _answer(
-    evidence: Evidence, trial: Trial, numbers: Numbers, sizes: Mapping[str, object], crops: bool
-) -> Finding | None:
+def _answer(results: Results, trial: Trial, sizes: Mapping[str, object], crops: bool) -> Finding | None:
+    numbers = trial.numbers
     centre, voted = numbers.measured("test", "centre"), numbers.measured("test", "crops")
     error = voted if crops else centre
     if error is None or centre is None:
         return None
-    params, run = evidence.params, trial.run
-    other = f"from the middle alone {told(centre)}" if crops else f"by several crops {told(voted)}" if voted else ""
-    notes = [other] if other else []
-    beside = first_executed(evidence, unchanged(params, trial))
-    if beside and (of_beside := beside[1].measured("test", "centre")):
-        notes.append(f"the unchanged network, trained alike: {told(of_beside)}")
-    remarks = [*of_data(params, run.dataset), *of_capsules(params, run, sizes)]
+    if crops:
+        notes = [f"from the middle alone {in_percent(centre)}"]
+    else:
+        notes = [f"by several crops {in_percent(voted)}"] if voted else []
+    beside = first_tested(unchanged(results, trial))
+    if beside and (of_beside := beside.numbers.measured("test", "centre")):
+        notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}")
+    remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(trial.run, trial.dataset, sizes)
     return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=remarks, notes=notes)
 
 
 def _elsewhere(sources: Sequence[str], label: str, sizes: Mapping[str, object], crop: int | None) -> Measure:
     """Test error of the paper's best model on another data set."""
 
-    def measure(evidence: Evidence) -> Finding | None:
-        params = evidence.params
-        found = first_executed(evidence, trials(params, {}, sources=sources))
-        if found is None:
+    def measure(results: Results) -> Finding | None:
+        trial = first_tested(trials(results, {}, sizes, sources=sources))
+        error = trial.numbers.measured("test", "centre") if trial else None
+        if trial is None or error is None:
             return None
-        trial, numbers = found
-        error, voted = numbers.measured("test", "centre"), numbers.measured("test", "crops")
-        if error is None:
-            return None
-        remarks = of_data(params, trial.run.dataset, sources[0], label) + of_capsules(params, trial.run, sizes, crop)
-        notes = [f"by several crops {told(voted)}"] if voted else []
-        return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=remarks, notes=notes)
+        voted, records = trial.numbers.measured("test", "crops"), trial.numbers.records
+        remarks = remarks_on_data(trial.dataset, sources[0], label)
+        remarks += remarks_on_capsules(trial.run, trial.dataset, sizes, crop)
+        notes = [f"by several crops {in_percent(voted)}"] if voted else []
+        return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes)
 
     return measure
 
 
-def error_of_cnn(evidence: Evidence) -> Finding | None:
+def error_of_cnn(results: Results) -> Finding | None:
     """Table 1: test error of the convolutional network."""
-    params = evidence.params
-    known = [name for name, run in cnn_runs(params).items() if preference(params, run.dataset) < len(SOURCES)]
-    for name in sorted(known, key=lambda name: preference(params, cnn_runs(params)[name].dataset)):
-        run, numbers = cnn_runs(params)[name], evidence.results.numbers("evaluate", name)
-        error = numbers.measured("test", "centre") if numbers else None
-        if numbers is None or error is None:
-            continue
-        voted = numbers.measured("test", "crops")
-        notes = [f"{run.training.epochs} epochs", *([f"by several crops {told(voted)}"] if voted else [])]
-        remarks = [*of_data(params, run.dataset), *of_cnn(run)]
-        return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=remarks, notes=notes)
-    return None
+    trial = first_tested(by_preference(trial for trial in runs(results, "evaluate", "cnn") if stands_in(trial.dataset)))
+    error = trial.numbers.measured("test", "centre") if trial else None
+    if trial is None or error is None:
+        return None
+    voted, records = trial.numbers.measured("test", "crops"), trial.numbers.records
+    notes = [f"{trial.run.training.epochs} epochs", *([f"by several crops {in_percent(voted)}"] if voted else [])]
+    remarks = remarks_on_data(trial.dataset) + remarks_on_cnn(trial.run)
+    return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes)
 
 
 def _novel(axis: str, network: str) -> Measure:
     """Table 2: error on novel viewpoints where both networks are alike on familiar ones."""
 
-    def measure(evidence: Evidence) -> Finding | None:
-        params = evidence.params
-        for name in viewpoints(params, axis):
-            numbers = evidence.results.numbers("viewpoint", name)
-            novel = numbers.measured("matched", network, "novel") if numbers else None
-            if numbers is None or novel is None:
+    def measure(results: Results) -> Finding | None:
+        for study in viewpoint_studies(results):
+            numbers = study.numbers
+            novel = numbers.measured("matched", network, "novel") if study.settings.axis == axis else None
+            if novel is None:
                 continue
-            study = params.viewpoint[name]
-            capsules = viewed(capsule_runs(params)[study.capsules], study)
-            cnn = viewed(cnn_runs(params)[study.cnn], study)
-            own = of_capsules(params, capsules) if network == "capsules" else of_cnn(cnn)
-            remarks = [*of_data(params, study.dataset), *own]
-            notes = _matching(numbers, axis, network, study.epochs)
+            run = study.capsules if network == "capsules" else study.cnn
+            own = remarks_on_capsules(run, study.dataset) if network == "capsules" else remarks_on_cnn(run)
+            remarks = remarks_on_data(study.dataset) + own
+            notes = _matching(numbers, axis, network, run.training.epochs)
             label = dataset_label(numbers.records)
             return Finding(novel.scaled(100), label, numbers.records, remarks=remarks, notes=notes)
         return None
@@ -159,31 +189,31 @@ def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[st
     familiar = [numbers.measured("matched", each, "familiar") for each in NETWORKS]
     at = numbers.number("matched", network, "epoch", "mean")
     if all(familiar) and at is not None:
-        both = " and ".join(f"{words} {told(e)}" for words, e in zip(NETWORKS.values(), familiar, strict=True) if e)
+        both = " and ".join(
+            f"{words} {in_percent(error)}" for words, error in zip(NETWORKS.values(), familiar, strict=True) if error
+        )
         notes.append(
             f"matched on familiar viewpoints: {both} (paper: {PAPER_FAMILIAR[axis]} %), "
             f"after {at:.0f} of {epochs} epochs"
         )
     best = [numbers.measured("best", network, where) for where in ("familiar", "novel")]
     if best[0] and best[1]:
-        notes.append(f"at its best on familiar viewpoints: {told(best[0])} there, {told(best[1])} on novel ones")
+        notes.append(
+            f"at its best on familiar viewpoints: {in_percent(best[0])} there, {in_percent(best[1])} on novel ones"
+        )
     return notes
 
 
-def votes_concentrate(evidence: Evidence) -> Finding | None:
+def votes_concentrate(results: Results) -> Finding | None:
     """Figures 2 and B.2: points by which the share, of what is assigned near the means of class capsules, that goes to
     the right class is larger after the last iteration than after the first.
 
     It holds where that share rises, and that of all that is assigned does too, both by more than two standard errors
     (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
     """
-    params = evidence.params
-    routed = [name for name, run in capsule_runs(params).items() if run.model.iterations > 1]
-    for name in sorted(routed, key=lambda name: preference(params, capsule_runs(params)[name].dataset)):
-        numbers = evidence.results.numbers("evaluate", name)
-        if numbers is None:
-            continue
-        run = capsule_runs(params)[name]
+    routed = (trial for trial in runs(results, "evaluate") if trial.run.model.iterations > 1)
+    for trial in by_preference(routed):
+        numbers, run = trial.numbers, trial.run
         steps = [str(t + 1) for t in range(run.model.iterations)]
         shares = {each: [numbers.measured("votes", each, t) for t in steps] for each in ("near", "all")}
         near, whole = ([share for share in found if share] for found in shares.values())
@@ -199,7 +229,7 @@ def votes_concentrate(evidence: Evidence) -> Finding | None:
         errors = [math.sqrt(found[-1].mean * (1 - found[-1].mean) / images) for found in (near, whole)]
         gains = [found[-1].mean - found[0].mean for found in (near, whole)]
         holds = all(gain > CERTAIN * error for gain, error in zip(gains, errors, strict=True))
-        remarks = [*of_data(params, run.dataset), *of_capsules(params, run)]
+        remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(run, trial.dataset)
         if run.model.iterations != 3:
             remarks.append(f"{run.model.iterations} iterations (paper: 3)")
         return Finding(
@@ -220,4 +250,4 @@ MEASURES: dict[str, Measure] = {
     "004.fig2": votes_concentrate,
     **OF_ATTACKS,
 }
-"""As `document_000.MEASURES`."""
+"""How each claim of document 004 is answered."""

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Literal
 
 import pandas as pd
 
-from pipeline.data.norb import CATEGORIES
-from pipeline.drawing.drawings import Drawing, Written, executed
-from pipeline.params import Params
-from pipeline.results.claims import load_claims
-from pipeline.results.reading import Numbers, Record, Results, dataset_label
-from pipeline.systems.cnn.settings import CNNRun
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.results.reading import Record, Results, dataset_label
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
-from pipeline.systems.matrix_capsules.report.claims import CNN_CLAIM, TABLE_1, VIEWPOINTS
+from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
-from pipeline.systems.matrix_capsules.report.runs import PAPER_DATASET, SOURCES, capsule_runs, cnn_runs, stands_for
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
+from pipeline.systems.matrix_capsules.report.paper import CLASSES, PAPER_DATASET, stands_in
+from pipeline.systems.matrix_capsules.report.runs import Trial, attack_studies, attacked_images, runs, viewpoint_studies
 
 _TESTS = ("replica", "test", "accuracy")
 _ACCURACIES = ("replica", "epoch", "train_accuracy", "validation_accuracy")
 
 
-def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of matrix capsules and of the convolutional network beside them."""
-    yield from _trained(results, params, written)
-    yield from _factors(results, params, written)
-    yield from _conditions(results, params, written)
-    yield from _votes(results, params, written)
-    yield from _viewpoints(results, params, written)
-    yield from _attacks(results, params, written)
+    yield from _trained(results, written)
+    yield from _factors(results, written)
+    yield from _conditions(results)
+    yield from _votes(results, written)
+    yield from _viewpoints(results, written)
+    yield from _attacks(results, written)
 
 
 _Tables = dict[str, tuple[bool, pd.DataFrame]]
@@ -40,27 +37,29 @@ _Tables = dict[str, tuple[bool, pd.DataFrame]]
 
 
 def _of_datasets(
-    results: Results, params: Params, written: Written, stage: str, columns: Sequence[str]
-) -> Iterator[tuple[str, _Tables, list[Record]]]:
-    """Each data set with the tables of a stage for all runs on it, and where they come from."""
+    results: Results, written: Written, stage: Literal["train", "evaluate"], columns: Sequence[str]
+) -> Iterator[tuple[str, _Tables, list[Trial]]]:
+    """Each data set with the tables of a stage for all runs on it, and the runs."""
     tables: dict[str, _Tables] = {}
-    records: dict[str, list[Record]] = {}
-    for name, run in params.runs.items():
-        if not isinstance(run, MatrixCapsulesRun | CNNRun):
+    trials: dict[str, list[Trial]] = {}
+    for trial in [*runs(results, stage), *runs(results, stage, "cnn")]:
+        table = results.table(stage, trial.item, columns)
+        if table is None:
+            written.miss(f"{stage}/{trial.item} (its table)")
             continue
-        table, numbers = results.table(stage, name, columns), results.numbers(stage, name)
-        if table is None or numbers is None:
-            written.miss(f"{stage}/{name}")
-            continue
-        tables.setdefault(run.dataset, {})[name] = (isinstance(run, CNNRun), table)
-        records.setdefault(run.dataset, []).extend(numbers.records)
+        tables.setdefault(trial.run.dataset, {})[trial.item] = (trial.run.variant == "cnn", table)
+        trials.setdefault(trial.run.dataset, []).append(trial)
     for dataset, of_dataset in tables.items():
-        yield dataset, of_dataset, records[dataset]
+        yield dataset, of_dataset, trials[dataset]
 
 
-def _trained(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+def _records(trials: Sequence[Trial]) -> list[Record]:
+    return [record for trial in trials for record in trial.numbers.records]
+
+
+def _trained(results: Results, written: Written) -> Iterator[Drawing]:
     """Of all runs on a data set."""
-    for dataset, tables, records in _of_datasets(results, params, written, "train", _ACCURACIES):
+    for dataset, tables, trials in _of_datasets(results, written, "train", _ACCURACIES):
         yield Drawing(
             f"matrix-learning-{dataset}",
             "svg",
@@ -69,61 +68,50 @@ def _trained(results: Results, params: Params, written: Written) -> Iterator[Dra
             "How fast either network learns and how far training and validation part; training images are cropped at "
             "random places in random light, validation images in the middle. Lines are means over seeds.",
             "Two line plots of error over epochs, training and validation, a line for each run.",
-            records,
+            _records(trials),
         )
 
 
-def _factors(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+def _factors(results: Results, written: Written) -> Iterator[Drawing]:
     """Of all runs on a data set whose images are known by more than their class."""
-    for dataset, tested, records in _of_datasets(results, params, written, "evaluate", _TESTS):
+    for dataset, tested, trials in _of_datasets(results, written, "evaluate", _TESTS):
         tables = {name: (is_cnn, matrix_curves.by_factor(table)) for name, (is_cnn, table) in tested.items()}
         if all(table.empty for _, table in tables.values()):
             continue
+        records = _records(trials)
+        images = " or ".join(f"{count:,}" for count in sorted({trial.dataset.test for trial in trials}))
         yield Drawing(
             f"matrix-factors-{dataset}",
             "svg",
             partial(matrix_curves.factors, tables),
             f"Which images matrix capsules and the CNN misread, {dataset}",
             "Whether errors depend on where the camera stands, on the light and on the object; means over seeds. The "
-            f"{params.datasets[dataset].test:,} test images of {dataset_label(records)} are shared among a panel's "
-            "points.",
+            f"{images} test images of {dataset_label(records)} are shared among a panel's points.",
             "A panel for each factor: test error by its value, a line for each run.",
             records,
         )
 
 
-def _conditions(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """Of all conditions of a run."""
-    claims = {claim.id: claim.value for claim in load_claims()}
-    found: dict[str, list[tuple[str, Numbers]]] = {}
-    for name, study, numbers in executed(results, "ablation", params.ablation, written):
-        found.setdefault(study.run, []).append((name, numbers))
-    for run, conditions in found.items():
-        dataset = capsule_runs(params)[run].dataset
-        papers = params.datasets[dataset].source in SOURCES
-        dots = []
-        for name, numbers in conditions:
-            claim = stands_for(params, name, TABLE_1)
-            error = numbers.measured("test", "centre")
+def _conditions(results: Results) -> Iterator[Drawing]:
+    """Of all conditions of a run; at the end the run itself, and the convolutional network on the same data."""
+    values = paper_values()
+    for base, trials in conditions_by_run(results).items():
+        datasets = {trial.run.dataset for trial in trials}
+        beside = [trial for trial in runs(results, "evaluate") if trial.item == base]
+        beside += [trial for trial in runs(results, "evaluate", "cnn") if trial.run.dataset in datasets]
+        dots, drawn = [], []
+        for trial in [*trials, *beside]:
+            error = trial.numbers.measured("test", "centre")
             if error is not None:
-                dots.append(Dot(name, error.scaled(100), claims[claim] if claim and papers else None))
-        records = [record for _, numbers in conditions for record in numbers.records]
-        cnns = [name for name, cnn in cnn_runs(params).items() if cnn.dataset == dataset]
-        longer = capsule_runs(params)[run].training.epochs
-        beside: dict[str, tuple[str, float | None]] = {run: (f"{run} ({longer} epochs)", None)}
-        beside |= {name: (f"{name} (CNN)", claims[CNN_CLAIM] if papers else None) for name in cnns}
-        for name, (words, value) in beside.items():
-            tested = results.numbers("evaluate", name)
-            error = tested.measured("test", "centre") if tested else None
-            if tested and error:
-                dots.append(Dot(words, error.scaled(100), value))
-                records += tested.records
+                dots.append(Dot(_name(trial), error.scaled(100), paper_error(trial, values)))
+                drawn.append(trial)
+        records = _records(drawn)
         if dots:
             yield Drawing(
-                f"matrix-conditions-{run}",
+                f"matrix-conditions-{base}",
                 "svg",
                 partial(matrix_curves.conditions, dots),
-                f"What each component of matrix capsules is worth, {run}",
+                f"What each component of matrix capsules is worth, {base}",
                 "Whether errors of networks with something changed are ordered as in Table 1 of document 004 (open "
                 f"diamonds, on {PAPER_DATASET}, each axis from 0); ours on {dataset_label(records)}, bars are one sd "
                 "over seeds. At the end the run itself, as long as it was trained, and the CNN.",
@@ -132,41 +120,45 @@ def _conditions(results: Results, params: Params, written: Written) -> Iterator[
             )
 
 
-def _votes(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+def _name(trial: Trial) -> str:
+    """What the row of a condition, or of what stands beside them, is called."""
+    if trial.stage == "ablation":
+        return trial.item
+    return f"{trial.item} (CNN)" if trial.run.variant == "cnn" else f"{trial.item} ({trial.run.training.epochs} epochs)"
+
+
+def _votes(results: Results, written: Written) -> Iterator[Drawing]:
     names = ("counts", "edges", "images", "labels", "scores")
-    for run, settings in capsule_runs(params).items():
-        numbers = results.numbers("evaluate", run)
-        if numbers is None:
-            continue  # noted where accuracies are drawn
-        arrays = results.examples("evaluate", run, names)
+    for trial in runs(results, "evaluate"):
+        arrays = results.examples("evaluate", trial.item, names)
         if arrays is None:
-            written.miss(f"evaluate/{run} (its examples)")
+            written.miss(f"evaluate/{trial.item} (its examples)")
             continue
-        toys = params.datasets[settings.dataset].source in SOURCES
-        classes = CATEGORIES if toys else tuple(map(str, range(settings.model.classes)))
+        classes = CLASSES if stands_in(trial.dataset) else tuple(map(str, range(trial.run.model.classes)))
         yield Drawing(
-            f"matrix-votes-{run}",
+            f"matrix-votes-{trial.item}",
             "png",
             partial(matrix_pictures.votes, arrays, classes),
-            f"Votes gather around class capsules, {run}",
+            f"Votes gather around class capsules, {trial.item}",
             "Distances of votes to the mean of each class capsule after each routing iteration, each vote counted by "
             "how much of it is assigned: those for the right class (blue) should draw near and gain, and the others "
             "fade. Orange is the class that the network takes a misread image for (Figure 2 of document 004).",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
             f"{arrays['counts'].shape[1]} iterations.",
-            numbers.records,
+            trial.numbers.records,
         )
 
 
-def _viewpoints(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
+def _viewpoints(results: Results, written: Written) -> Iterator[Drawing]:
     """Of all studies on a data set."""
-    claims = {claim.id: claim.value for claim in load_claims()}
+    values = paper_values()
     panels: dict[str, dict[str, Matched]] = {}
     records: dict[str, list[Record]] = {}
-    for name, study, numbers in executed(results, "viewpoint", params.viewpoint, written):
-        table = results.table("viewpoint", name, ("replica", "epoch", "familiar", "novel", "network"))
+    for study in viewpoint_studies(results):
+        numbers, axis, dataset = study.numbers, study.settings.axis, study.settings.dataset
+        table = results.table("viewpoint", study.item, ("replica", "epoch", "familiar", "novel", "network"))
         if table is None:
-            written.miss(f"viewpoint/{name} (its table)")
+            written.miss(f"viewpoint/{study.item} (its table)")
             continue
         read = {
             network: tuple(numbers.measured("matched", network, where) for where in ("familiar", "novel"))
@@ -179,11 +171,11 @@ def _viewpoints(results: Results, params: Params, written: Written) -> Iterator[
         }
         paper = {
             network: value
-            for claim, (axis, network) in VIEWPOINTS.items()
-            if axis == study.axis and (value := claims[claim]) is not None
+            for claim, (of_axis, network) in VIEWPOINTS.items()
+            if of_axis == axis and (value := values[claim]) is not None
         }
-        panels.setdefault(study.dataset, {})[name] = Matched(study.axis, table, points, paper)
-        records.setdefault(study.dataset, []).extend(numbers.records)
+        panels.setdefault(dataset, {})[study.item] = Matched(axis, table, points, paper)
+        records.setdefault(dataset, []).extend(numbers.records)
     for dataset, of_dataset in panels.items():
         yield Drawing(
             f"matrix-viewpoints-{dataset}",
@@ -199,33 +191,36 @@ def _viewpoints(results: Results, params: Params, written: Written) -> Iterator[
         )
 
 
-def _attacks(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    for study, settings, numbers in executed(results, "attack", params.attack, written):
-        label, classes = dataset_label(numbers.records), capsule_runs(params)[settings.capsules].model.classes
-        table = results.table("attack", study, COLUMNS)
-        if table is not None:
+def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
+    for study in attack_studies(results):
+        records, classes = study.numbers.records, study.capsules.model.classes
+        label = dataset_label(records)
+        table = results.table("attack", study.item, COLUMNS)
+        if table is None:
+            written.miss(f"attack/{study.item} (its table)")
+        else:
             yield Drawing(
-                f"matrix-attacks-{study}",
+                f"matrix-attacks-{study.item}",
                 "svg",
                 partial(matrix_curves.attacks, table, 100 / classes),
-                f"Adversarial attacks on matrix capsules and on the CNN, {study}",
+                f"Adversarial attacks on matrix capsules and on the CNN, {study.item}",
                 "Accuracy as pixels are changed by up to epsilon against the right class; how often an attack towards "
                 "another class succeeds; accuracy on images made through another CNN (Figure 3 of document 004; "
-                f"{settings.images} images of {label}). Bands are one sd over seeds; dotted is chance.",
+                f"{attacked_images(study):,} images of {label}). Bands are one sd over seeds; dotted is chance.",
                 "Three line plots over epsilon, a line for each network and method.",
-                numbers.records,
+                records,
             )
-        arrays = results.examples("attack", study, ())
+        arrays = results.examples("attack", study.item, ())
         if arrays is None:
-            written.miss(f"attack/{study} (its examples)")
+            written.miss(f"attack/{study.item} (its examples)")
             continue
         yield Drawing(
-            f"matrix-attacked-{study}",
+            f"matrix-attacked-{study.item}",
             "png",
             partial(matrix_pictures.attacked, arrays),
-            f"Images that FGSM made, {study}",
+            f"Images that FGSM made, {study.item}",
             "Test images as they are, and after attacks through either network, away from their class: how plain to "
             f"see a change by epsilon is, and whether it has a shape (Figure B.3 of document 004; {label}).",
             "A grid of images, a row for each network and epsilon.",
-            numbers.records,
+            records,
         )

@@ -1,256 +1,204 @@
-"""Which runs and ablations stand for the claims of document 004, and in what their settings fall short of the paper's.
+"""Which results stand for the claims of document 004.
 
-A trial is a trained and tested network of matrix capsules: a run of `runs`, or an entry of `ablation`. It stands for a
-row of Table 1 by what its model is: routing iterations, pose, coordinate addition, loss and activation. An ablation
-that changes anything else stands for none. Trials on the paper's data come first, then those of the paper's sizes, then
-the order of `params.yaml`; the first that was executed answers. Of trials of the paper's sizes runs come before
-ablations, for they are trained longer; of smaller ones ablations do, for they are trained as the other rows are.
+A trial is a trained network with its numbers: a run of `runs`, or an entry of `ablation`. One of matrix capsules stands
+for a row of Table 1 by what its model is: routing iterations, pose, coordinate addition, loss and activation. An
+ablation that changes anything else stands for none.
+
+Where several could answer, those on the paper's data come first, then those of the paper's sizes, then those with fewer
+settings that are not the paper's. Of trials of the paper's sizes runs then come before ablations, for they are trained
+longer; of smaller ones ablations do, for they are trained as the other rows are. More seeds, more epochs and the name
+settle the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from pipeline.classification.settings import AttackParams
-from pipeline.learning.variation import ablated
-from pipeline.params import Params
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Evidence
-from pipeline.results.reading import Numbers
-from pipeline.systems.cnn.settings import CNNRun
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
+from pipeline.results.reading import Numbers, Recorded, Results, natural
+from pipeline.systems.matrix_capsules.report.paper import (
+    PAPER_CONDITION,
+    PAPER_SIZES,
+    SOURCES,
+    distance,
+    has_sizes,
+    preference,
+)
 
-PAPER_DATASET = "smallNORB"
-SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
-"""Of the paper's main data set: itself, copies of it, and what stands in for it; the one to be preferred first."""
-COPIES = {
-    "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
-    "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
-}
-PAPER_TRAIN_IMAGES = {"smallnorb": 24_300, "smallnorb48": 24_300, "mnist": 60_000, "cifar10": 50_000}
-PAPER_CONDITION: dict[str, object] = {
-    "iterations": 3, "pose": "matrix", "coordinate_addition": True, "loss": "spread", "activation": "mdl",
-}  # fmt: skip
-"""The third row of Table 1, the paper's best model. Other rows change some of these."""
-PAPER_SIZES: dict[str, object] = {"channels": 32, "primary_types": 32, "types": [32, 32]}
-"""A, B, and C and D: 310,000 parameters."""
-SMALL_SIZES: dict[str, object] = {"channels": 64, "primary_types": 8, "types": [16, 16]}
-"""Of the network with 68,000 parameters (section 5)."""
-PAPER_STRUCTURE: dict[str, object] = {
-    "kernel": 5, "stride": 2, "capsule_kernel": 3, "capsule_strides": [2, 1], "pose_side": 4,
-}  # fmt: skip
-PUBLISHED: dict[str, object] = {
-    "competition": "all", "inverse_temperature": 0.01, "inverse_temperature_rate": 0.95,
-    "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005, "saving": None,
-    "primary_pose_sd": 0.5, "primary_activation_sd": 3.0, "primary_bias": -1.0, "weight_decay": 2e-7,
-}  # fmt: skip
-"""Numerics of the authors' published code, in which some count otherwise (`layers.m_steps`); the paper gives none."""
-PAPER_MARGINS: dict[str, object] = {"first_margin": 0.2, "last_margin": 0.9}
-PAPER_LIGHT: dict[str, object] = {"brightness": 0.25, "contrast": 0.8}
-"""63 of 255, and factors from 0.2 to 1.8, in the published code."""
-PUBLISHED_STEPS = 200_000
-"""After which the margin of the loss is halfway in the published code; the paper does not say how long it trained."""
-PAPER_CNN: dict[str, object] = {"channels": [32, 64], "kernel": 5, "hidden": 1024}
-PAPER_CROP = 32
+Variant = Literal["matrix_capsules", "cnn"]
 
 
 class Trial(NamedTuple):
-    """A trained and tested network of matrix capsules.
+    """A trained network and what was measured of it.
 
     Attributes:
-        stage, item: where its numbers are.
-        run: all its settings.
+        stage, item: that measured it.
+        run, dataset: all settings of the network and of its data, as the result recorded them.
+        base: the run that it is or, of an ablation, that it changes.
+        changes: settings of the base's model that are other, by name.
     """
 
-    stage: Literal["evaluate", "ablation"]
+    stage: str
     item: str
-    run: MatrixCapsulesRun
+    numbers: Numbers
+    run: Recorded
+    dataset: Recorded
+    base: str
+    changes: Mapping[str, object]
 
 
-def capsule_runs(params: Params) -> dict[str, MatrixCapsulesRun]:
-    """Runs of matrix capsules by name."""
-    return {name: run for name, run in params.runs.items() if isinstance(run, MatrixCapsulesRun)}
+class Compared(NamedTuple):
+    """A study of both networks.
+
+    Attributes:
+        settings: of the study.
+        capsules, cnn, dataset: settings of both networks and of the data set that they were tested on.
+    """
+
+    item: str
+    numbers: Numbers
+    settings: Recorded
+    capsules: Recorded
+    cnn: Recorded
+    dataset: Recorded
 
 
-def cnn_runs(params: Params) -> dict[str, CNNRun]:
-    """Runs of the convolutional network by name."""
-    return {name: run for name, run in params.runs.items() if isinstance(run, CNNRun)}
+def runs(results: Results, stage: Literal["train", "evaluate"], variant: Variant = "matrix_capsules") -> list[Trial]:
+    """The runs of a variant that a stage was executed for, by name."""
+    found = []
+    for name, numbers in results.executed(stage):
+        run = numbers.run(name)
+        if run.variant == variant:
+            found.append(Trial(stage, name, numbers, run, numbers.dataset_of(name), name, {}))
+    return found
 
 
-def _ablated(params: Params, condition: str) -> MatrixCapsulesRun:
-    """All settings of an entry of `ablation`."""
-    study = params.ablation[condition]
-    return ablated(capsule_runs(params)[study.run], study)
+def ablations(results: Results) -> Iterator[Trial]:
+    """All ablations that were executed, by name."""
+    for name, numbers in results.executed("ablation"):
+        settings, run = numbers.settings, numbers.trained.run
+        study = settings.ablation[name]
+        yield Trial("ablation", name, numbers, run, settings.datasets[run.dataset], study.run, study.model)
 
 
-def _trials(params: Params) -> Iterator[Trial]:
-    for name, run in capsule_runs(params).items():
-        yield Trial("evaluate", name, run)
-    for name in params.ablation:
-        if params.ablation[name].model.keys() <= PAPER_CONDITION.keys() | PAPER_SIZES.keys():
-            yield Trial("ablation", name, _ablated(params, name))
+def viewpoint_studies(results: Results) -> list[Compared]:
+    """Studies of viewpoints that were executed, the one to be preferred first."""
+    found = []
+    for name, numbers in results.executed("viewpoint"):
+        settings, trained = numbers.settings, numbers.trained
+        study = settings.viewpoint[name]
+        dataset = settings.datasets[study.dataset]
+        found.append(Compared(name, numbers, study, trained.capsules, trained.cnn, dataset))
+    return _studies_by_preference(found)
 
 
-def condition_of(run: MatrixCapsulesRun) -> dict[str, object]:
-    """What a row of Table 1 is known by."""
-    return {name: getattr(run.model, name) for name in PAPER_CONDITION}
+def attack_studies(results: Results) -> list[Compared]:
+    """Studies of attacks that were executed, the one to be preferred first."""
+    found = []
+    for name, numbers in results.executed("attack"):
+        study = numbers.settings.attack[name]
+        capsules, cnn = numbers.run(study.capsules), numbers.run(study.cnn)
+        found.append(Compared(name, numbers, study, capsules, cnn, numbers.dataset_of(study.capsules)))
+    return _studies_by_preference(found)
 
 
-def stands_for(params: Params, condition: str, rows: Mapping[str, Mapping[str, object]]) -> str | None:
-    """The row that an entry of `ablation` stands for, of `rows` by what they change; None where it stands for none."""
-    known = any(trial.stage == "ablation" and trial.item == condition for trial in _trials(params))
-    model = condition_of(_ablated(params, condition))
-    return next((row for row, changes in rows.items() if known and model == {**PAPER_CONDITION, **changes}), None)
-
-
-def has_sizes(run: MatrixCapsulesRun, sizes: Mapping[str, object]) -> bool:
-    """Whether a run's network has these sizes."""
-    return all(getattr(run.model, name) == size for name, size in sizes.items())
-
-
-def preference(params: Params, dataset: str, sources: Sequence[str] = SOURCES) -> int:
-    """The place of a data set among those that stand for the paper's, from 0; beyond the last where it does not."""
-    source = params.datasets[dataset].source
-    return sources.index(source) if source in sources else len(sources)
+def attacked_images(study: Compared) -> int:
+    """Test images that a study of attacks changed."""
+    return int(min(study.settings.images, study.dataset.test))
 
 
 def trials(
-    params: Params,
+    results: Results,
     changes: Mapping[str, object],
-    sizes: Mapping[str, object] | None = None,
+    sizes: Mapping[str, object] = PAPER_SIZES,
+    *,
+    of_these_sizes: bool = False,
     sources: Sequence[str] = SOURCES,
 ) -> list[Trial]:
     """Trials of the paper's best model with these changes, the one to be preferred first.
 
     Args:
         changes: of `PAPER_CONDITION`.
-        sizes: only networks of these; any, the paper's before others, if None.
+        sizes: networks of these come first.
+        of_these_sizes: no others.
         sources: only on data of these, the first before the others.
     """
     wanted = {**PAPER_CONDITION, **changes}
+    candidates = [*runs(results, "evaluate"), *(trial for trial in ablations(results) if _is_a_condition(trial))]
     found = [
         trial
-        for trial in _trials(params)
+        for trial in candidates
         if condition_of(trial.run) == wanted
-        and preference(params, trial.run.dataset, sources) < len(sources)
-        and (sizes is None or has_sizes(trial.run, sizes))
+        and preference(trial.dataset, sources) < len(sources)
+        and (has_sizes(trial.run, sizes) or not of_these_sizes)
     ]
+    return by_preference(found, sizes, sources)
 
-    def rank(trial: Trial) -> tuple[int, bool, bool]:
-        other = not has_sizes(trial.run, sizes or PAPER_SIZES)
-        return preference(params, trial.run.dataset, sources), other, (trial.stage == "evaluate") == other
+
+def by_preference(
+    found: Iterable[Trial], sizes: Mapping[str, object] = PAPER_SIZES, sources: Sequence[str] = SOURCES
+) -> list[Trial]:
+    """Trials, the one to be preferred first.
+
+    Args:
+        sizes, sources: as of `trials`.
+    """
+
+    def rank(trial: Trial) -> tuple[Any, ...]:
+        other_sizes, others = distance(trial.run, sizes)
+        later = (trial.stage == "ablation") != other_sizes  # why, says the head of this module
+        place = preference(trial.dataset, sources)
+        return place, other_sizes, others, later, *_amount(trial.run), natural(trial.item)
 
     return sorted(found, key=rank)
 
 
-def first_executed(
-    evidence: Evidence, candidates: Sequence[Trial], error: Literal["centre", "crops"] = "centre"
-) -> tuple[Trial, Numbers] | None:
-    """The first of some trials whose test error is known, on the middle of images or by several crops, and its numbers.
+def _studies_by_preference(found: Iterable[Compared]) -> list[Compared]:
+    def rank(study: Compared) -> tuple[Any, ...]:
+        away = [distance(run) for run in (study.capsules, study.cnn)]
+        return preference(study.dataset), *away, *_amount(study.capsules), natural(study.item)
+
+    return sorted(found, key=rank)
+
+
+def _amount(run: Recorded) -> tuple[int, int]:
+    """More seeds first, then more epochs."""
+    return -run.replicas, -run.training.epochs
+
+
+def condition_of(run: Recorded) -> dict[str, object]:
+    """What a row of Table 1 is known by."""
+    return {name: run.model[name] for name in PAPER_CONDITION}
+
+
+def _is_a_condition(ablation: Trial) -> bool:
+    return ablation.changes.keys() <= PAPER_CONDITION.keys() | PAPER_SIZES.keys()
+
+
+def stands_for(ablation: Trial, rows: Mapping[str, Mapping[str, object]]) -> str | None:
+    """The row that an ablation stands for, of `rows` by what they change; None where it stands for none."""
+    if not _is_a_condition(ablation):
+        return None
+    own = condition_of(ablation.run)
+    return next((row for row, changes in rows.items() if own == {**PAPER_CONDITION, **changes}), None)
+
+
+def first_tested(candidates: Iterable[Trial], error: Literal["centre", "crops"] = "centre") -> Trial | None:
+    """The first of some trials whose test error is known, on the middle of images or by several crops.
 
     Runs are tested both ways, ablations on the middle alone.
     """
-    for trial in candidates:
-        numbers = evidence.results.numbers(trial.stage, trial.item)
-        if numbers is not None and numbers.measured("test", error) is not None:
-            return trial, numbers
-    return None
+    return next((trial for trial in candidates if trial.numbers.measured("test", error) is not None), None)
 
 
-def unchanged(params: Params, trial: Trial) -> list[Trial]:
+def unchanged(results: Results, trial: Trial) -> list[Trial]:
     """Of a trial with a change of Table 1, those that are the same without it."""
     if condition_of(trial.run) == PAPER_CONDITION:
         return []
-    model = trial.run.model.model_copy(update=PAPER_CONDITION)
-    wanted = trial.run.model_copy(update={"model": model, "replicas": 1})
-    return [each for each in trials(params, {}) if each.run.model_copy(update={"replicas": 1}) == wanted]
+    return [each for each in trials(results, {}) if _but_for_its_condition(each) == _but_for_its_condition(trial)]
 
 
-def _differing(settings: Any, theirs: Mapping[str, object]) -> list[str]:
-    return [
-        f"{name.replace('_', ' ')} {getattr(settings, name)} / {value}"
-        for name, value in theirs.items()
-        if getattr(settings, name) != value
-    ]
-
-
-def _listed(differences: list[str], whose: str) -> list[str]:
-    return [f"{', '.join(differences)} (ours / {whose})"] if differences else []
-
-
-def of_data(params: Params, dataset: str, source: str = SOURCES[0], label: str = PAPER_DATASET) -> list[str]:
-    """In what a data set falls short of the paper's, which is `source`, called `label`."""
-    ours = params.datasets[dataset]
-    if ours.source in COPIES and source == SOURCES[0]:
-        remarks = [COPIES[ours.source]]
-    elif ours.source != source:
-        return [f"{NOT_THE_PAPERS_DATA} ({label})"]
-    else:
-        remarks = []
-    published = PAPER_TRAIN_IMAGES.get(ours.source, 0)
-    if ours.train < published:
-        remarks.append(f"trained on {ours.train:,} images (paper: {published:,})")
-    return remarks
-
-
-def of_capsules(
-    params: Params,
-    run: MatrixCapsulesRun,
-    sizes: Mapping[str, object] = PAPER_SIZES,
-    crop: int | None = PAPER_CROP,
-) -> list[str]:
-    """In what the network and the training of matrix capsules fall short of the paper's, but for Table 1's changes.
-
-    Args:
-        sizes: that the paper has for this claim.
-        crop: pixels that its network sees; None where it does not say.
-    """
-    differences = _differing(run.model, {**sizes, **PAPER_STRUCTURE})
-    if run.model.loss == "spread":
-        differences += _differing(run.model, PAPER_MARGINS)
-    if crop is not None:
-        differences += _differing(run.augmentation, {"crop": crop, **PAPER_LIGHT})
-    remarks = _listed(differences, "the paper's")
-    remarks += _listed(_differing(run.model, PUBLISHED), "the published code's")
-    steps = run.training.epochs * (params.datasets[run.dataset].train // run.training.batch_size)
-    if steps < PUBLISHED_STEPS:
-        remarks.append(
-            f"{run.training.epochs} epochs of {steps // run.training.epochs:,} steps (in the published code the margin "
-            f"is halfway after {PUBLISHED_STEPS:,} steps)"
-        )
-    return remarks
-
-
-def of_cnn(run: CNNRun) -> list[str]:
-    """In what the convolutional network falls short of the paper's; how long that was trained is not told."""
-    return _listed(
-        _differing(run.model, PAPER_CNN) + _differing(run.augmentation, {"crop": PAPER_CROP, **PAPER_LIGHT}),
-        "the paper's",
-    )
-
-
-def viewpoints(params: Params, axis: str) -> list[str]:
-    """Studies of viewpoints along an axis, the one to be preferred first."""
-    names = [name for name, study in params.viewpoint.items() if study.axis == axis]
-    return sorted(names, key=lambda name: preference(params, params.viewpoint[name].dataset))
-
-
-def attacks(params: Params) -> list[str]:
-    """Studies of attacks, the one to be preferred first."""
-
-    def rank(name: str) -> tuple[int, bool]:
-        run = capsule_runs(params)[params.attack[name].capsules]
-        return preference(params, run.dataset), not has_sizes(run, PAPER_SIZES)
-
-    return sorted(params.attack, key=rank)
-
-
-def of_attack(params: Params, study: AttackParams) -> list[str]:
-    """In what a study of attacks falls short of the paper's."""
-    capsules, cnn = capsule_runs(params)[study.capsules], cnn_runs(params)[study.cnn]
-    remarks = [*of_data(params, capsules.dataset), *of_capsules(params, capsules)]
-    remarks += [f"CNN: {words}" for words in of_cnn(cnn)]
-    tested = params.datasets[capsules.dataset].test
-    if study.images < tested:
-        remarks.append(f"{study.images:,} of {tested:,} test images attacked")
-    return remarks
+def _but_for_its_condition(trial: Trial) -> object:
+    """What tells trials apart that are trained otherwise or on other data, however many seeds they have."""
+    model = {**trial.run.model, **PAPER_CONDITION}
+    return {**trial.run, "model": model, "replicas": None}, trial.dataset

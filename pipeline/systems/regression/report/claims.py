@@ -1,26 +1,19 @@
 """How the claims of document 002 are answered, from the studies of `regression`.
 
-A study on the paper's own data set comes first, then the order of `params.yaml`; the first that was executed answers.
-Claims about both of the paper's data sets are answered by all studies of their kind that were executed, and hold where
-all agree. EM from the subspace start has no seed, so that a number's noise is that of its test images: two binomial
-standard errors count as none.
+Of several studies of a kind the first of `candidates` answers that has all that is asked for. Claims about both of the
+paper's data sets are answered by all studies of their kind, and hold where all agree. EM from the subspace start has no
+seed, so that a number's noise is that of its test images: two binomial standard errors count as none.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from pipeline.params import Params
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Evidence, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, dataset_label
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.reading import Measured, Results, dataset_label, unique
+from pipeline.systems.regression.report.studies import LABELS, Study, candidates
 
-LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
-STAND_INS = {"digits": "mnist"}
-"""Sources that stand in for one of the paper's."""
-FEATURES = 196
-MILLION = 1_000_000
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion-mnist": 12.0}
 """Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
@@ -30,181 +23,133 @@ MOST_SE = 5.0
 TABLE_ERROR = 1e-8
 """By how much the normalised log-loss may rise for the rounding of its interpolation table."""
 
-_Items = list[tuple[str, Numbers]]
-
-
-def executed(evidence: Evidence, kind: str, source: str | None = None) -> _Items:
-    """Studies of a kind that were executed, on the paper's data sets first, then on stand-ins for them.
-
-    Args:
-        source: only on this one, or on what stands in for it.
-    """
-    params = evidence.params
-    names = [name for name, study in params.regression.items() if study.study == kind]
-    if source is not None:
-        names = [name for name in names if source in (_source(params, name), STAND_INS.get(_source(params, name)))]
-    names = sorted(names, key=lambda name: _source(params, name) in STAND_INS)
-    found = [(name, evidence.results.numbers("regression", name)) for name in names]
-    return [(name, numbers) for name, numbers in found if numbers is not None]
-
-
-def _source(params: Params, study: str) -> str:
-    return params.datasets[params.regression[study].dataset].source
-
-
-def remarks(params: Params, study: str) -> list[str]:
-    """In what the setting of a study falls short of the paper's."""
-    source, found = _source(params, study), []
-    if source in STAND_INS:
-        found.append(f"{NOT_THE_PAPERS_DATA} ({LABELS[STAND_INS[source]]})")
-    if params.regression[study].features != FEATURES:
-        found.append(f"{params.regression[study].features} features (paper: {FEATURES})")
-    return found
-
-
-def _error(numbers: Numbers, decision: str, size: str, part: str = "test") -> Measured | None:
-    found = numbers.measured("errors", decision, size, part)
-    return found.scaled(100) if found else None
-
-
-def _noise(evidence: Evidence, study: str, *errors: float) -> float:
-    """Two standard errors (points) of the difference of errors (percent) on the study's test images."""
-    count = evidence.params.datasets[evidence.params.regression[study].dataset].test
-    return 2 * 100 * math.sqrt(sum(error / 100 * (1 - error / 100) for error in errors) / count)
-
 
 def _one_error(source: str) -> Measure:
     """Section 3.2: the test error of the multiclass model with capsules of two numbers."""
 
-    def measure(evidence: Evidence) -> Finding | None:
-        for name, numbers in executed(evidence, "grid", source):
-            error = _error(numbers, "multiclass", "2")
+    def measure(results: Results) -> Finding | None:
+        for study in candidates(results, "grid", source):
+            error = study.error("multiclass", "2")
             if error:
-                said = remarks(evidence.params, name)
-                return Finding(error, dataset_label(numbers.records), numbers.records, remarks=said)
+                records = study.numbers.records
+                return Finding(error, dataset_label(records), records, remarks=study.remarks)
         return None
 
     return measure
 
 
-Check = Callable[[Evidence, str, Numbers], tuple[Measured, bool] | None]
+Check = Callable[[Study], tuple[Measured, bool] | None]
 """Of one study: our number and whether it holds; None where it measured too little."""
 
 
 def _all_agree(kind: str, check: Check) -> Measure:
     """A claim about every data set: our number is that of the first study, it holds where it does for all."""
 
-    def measure(evidence: Evidence) -> Finding | None:
+    def measure(results: Results) -> Finding | None:
         answers: list[tuple[Measured, bool]] = []
-        used: _Items = []
-        for name, numbers in executed(evidence, kind):
+        used: list[Study] = []
+        for study in candidates(results, kind):
             # A stand-in says nothing where its original was executed.
-            if _source(evidence.params, name) in STAND_INS and any(
-                _source(evidence.params, other) == STAND_INS[_source(evidence.params, name)] for other, _ in used
-            ):
+            if study.stands_in and any(other.source == study.original for other in used):
                 continue
-            answer = check(evidence, name, numbers)
+            answer = check(study)
             if answer:
                 answers.append(answer)
-                used.append((name, numbers))
+                used.append(study)
         if not answers:
             return None
-        records = [record for _, numbers in used for record in numbers.records]
-        said = [each for name, _ in used for each in remarks(evidence.params, name)]
-        said += _missing_sets(evidence, [name for name, _ in used])
-        return Finding(
-            answers[0][0], dataset_label(records), records, holds=all(holds for _, holds in answers), remarks=said
-        )
+        records = [record for study in used for record in study.numbers.records]
+        remarks = unique(remark for study in used for remark in study.remarks) + _missing_sets(used)
+        holds = all(holds for _, holds in answers)
+        return Finding(answers[0][0], dataset_label(records), records, holds=holds, remarks=remarks)
 
     return measure
 
 
-def _missing_sets(evidence: Evidence, used: Sequence[str]) -> list[str]:
-    sources = {_source(evidence.params, name) for name in used}
-    sources |= {STAND_INS[source] for source in sources if source in STAND_INS}
-    return [f"without {label}" for source, label in LABELS.items() if source not in sources]
+def _missing_sets(used: Sequence[Study]) -> list[str]:
+    originals = {study.original for study in used}
+    return [f"without {label}" for source, label in LABELS.items() if source not in originals]
 
 
-def _sizes(numbers: Numbers, decision: str) -> list[str]:
-    return sorted(numbers.names("errors", decision), key=int)
+def _sizes(study: Study, decision: str) -> list[str]:
+    return sorted(study.numbers.names("errors", decision), key=int)
 
 
-def falls_with_size(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def falls_with_size(study: Study) -> tuple[Measured, bool] | None:
     """Figure 5: along the sizes no test error rises beyond its noise, and the last lies below the first."""
     gains, holds = [], True
-    for decision in numbers.names("errors"):
-        errors = [error for size in _sizes(numbers, decision) if (error := _error(numbers, decision, size))]
+    for decision in study.numbers.names("errors"):
+        errors = [error for size in _sizes(study, decision) if (error := study.error(decision, size))]
         if len(errors) < 2:
             return None
         gains.append(errors[0].minus(errors[-1]))
         steps = pairwise(errors)
-        holds &= all(b.mean <= a.mean + _noise(evidence, study, a.mean, b.mean) for a, b in steps)
+        holds &= all(b.mean <= a.mean + study.noise(a.mean, b.mean) for a, b in steps)
         holds &= errors[-1].mean < errors[0].mean
     return (min(gains, key=lambda gain: gain.mean), holds) if gains else None
 
 
-def more_capsules_err_less(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def more_capsules_err_less(study: Study) -> tuple[Measured, bool] | None:
     """Figure 5: at equal size all-vs-all errs no more than one-vs-all, and that no more than multiclass, within noise.
 
     Our number is the mean lead of all-vs-all over multiclass, in points.
     """
     leads, holds = [], True
-    for size in _sizes(numbers, DECISIONS[0]):
-        errors = [_error(numbers, decision, size) for decision in DECISIONS]
+    for size in _sizes(study, DECISIONS[0]):
+        errors = [study.error(decision, size) for decision in DECISIONS]
         known = [error for error in errors if error]
         if len(known) < len(DECISIONS):
             return None
         leads.append(known[0].mean - known[-1].mean)
-        holds &= all(b.mean <= a.mean + _noise(evidence, study, a.mean, b.mean) for a, b in pairwise(known))
+        holds &= all(b.mean <= a.mean + study.noise(a.mean, b.mean) for a, b in pairwise(known))
     return (Measured(sum(leads) / len(leads), 0.0, 1), holds) if leads else None
 
 
-def one_number_is_linear(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def one_number_is_linear(study: Study) -> tuple[Measured, bool] | None:
     """Figure 5: multiclass with capsules of one number errs as logistic regression does, within 1.5 points."""
-    ours, linear = _error(numbers, "multiclass", "1"), numbers.measured("baseline", "logistic-regression", "test")
+    ours, linear = study.error("multiclass", "1"), study.numbers.measured("baseline", "logistic-regression", "test")
     if ours is None or linear is None:
         return None
     gap = ours.minus(linear.scaled(100))
     return gap, abs(gap.mean) <= LINEAR
 
 
-def best_is_in_the_band(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def best_is_in_the_band(study: Study) -> tuple[Measured, bool] | None:
     """Section 3.4: the model with the lowest validation error tests within the band (or below it)."""
-    cells = [(decision, size) for decision in numbers.names("errors") for size in _sizes(numbers, decision)]
-    measured = [(_error(numbers, *cell, "validation"), _error(numbers, *cell)) for cell in cells]
+    cells = [(decision, size) for decision in study.numbers.names("errors") for size in _sizes(study, decision)]
+    measured = [(study.error(*cell, "validation"), study.error(*cell)) for cell in cells]
     known = [(held.mean, test) for held, test in measured if held and test]
     if not known:
         return None
     test = min(known, key=lambda pair: pair[0])[1]
-    source = _source(evidence.params, study)
-    return test, test.mean <= BANDS[STAND_INS.get(source, source)]
+    return test, test.mean <= BANDS[study.original]
 
 
-def own_rim(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def own_rim(study: Study) -> tuple[Measured, bool] | None:
     """Figures 2-3: in every capsule the images of its own class have the largest mean radius.
 
     Our number is by how much the radius of an image's own class exceeds that of the others.
     """
-    own, others, largest = (numbers.measured("rim", name) for name in ("own", "others", "largest"))
+    own, others, largest = (study.numbers.measured("rim", name) for name in ("own", "others", "largest"))
     if own is None or others is None or largest is None:
         return None
     return own.minus(others), largest.mean == 1.0
 
 
-def prototypes_differ(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def prototypes_differ(study: Study) -> tuple[Measured, bool] | None:
     """Figure 4: the elements of a capsule have prototypes of their own: most of them are different images."""
-    variety = numbers.measured("prototypes")
+    variety = study.numbers.measured("prototypes")
     return (variety.scaled(100), variety.mean > 0.5) if variety else None
 
 
-def momentum_and_thresholds(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def momentum_and_thresholds(study: Study) -> tuple[Measured, bool] | None:
     """Figures 6-7: after all iterations momentum has lowered both losses, with and without a threshold; the threshold
     has raised the log-loss and lowered the error, with and without momentum.
 
     Our number is the error of the plain update less that of momentum and threshold together, in points.
     """
     last = {
-        variant: tuple(numbers.measured("last", variant, name) for name in ("log_loss", "train"))
+        variant: tuple(study.numbers.measured("last", variant, name) for name in ("log_loss", "train"))
         for variant in ("plain", "momentum", "threshold", "both")
     }
     values = {variant: [found.mean for found in pair if found] for variant, pair in last.items()}
@@ -218,21 +163,21 @@ def momentum_and_thresholds(evidence: Evidence, study: str, numbers: Numbers) ->
     return Measured(100 * (plain[1] - both[1]), 0.0, 1), faster and traded
 
 
-def subspace_is_best(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def subspace_is_best(study: Study) -> tuple[Measured, bool] | None:
     """Figure 8: no random start reaches a lower training error. Our number: by how much the best stays behind."""
-    subspace, random = numbers.measured("subspace"), numbers.measured("best_random")
+    subspace, random = study.numbers.measured("subspace"), study.numbers.measured("best_random")
     if subspace is None or random is None:
         return None
     return random.minus(subspace).scaled(100), random.mean >= subspace.mean
 
 
-def closed_forms_are_exact(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def closed_forms_are_exact(study: Study) -> tuple[Measured, bool] | None:
     """Section 2.2: samples lie around the closed forms as their standard errors say: mean square near 1, none beyond 5.
 
     Our number is the largest deviation in standard errors.
     """
     found = [
-        [numbers.measured(quantity, name) for name in ("largest", "mean_square")]
+        [study.numbers.measured(quantity, name) for name in ("largest", "mean_square")]
         for quantity in ("probability", "posterior_mean")
     ]
     known = [(pair[0], pair[1]) for pair in found if pair[0] and pair[1]]
@@ -242,28 +187,28 @@ def closed_forms_are_exact(evidence: Evidence, study: str, numbers: Numbers) -> 
     return largest, all(high.mean <= MOST_SE and 0.5 < square.mean < 1.5 for high, square in known)
 
 
-def likelihood_never_falls(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def likelihood_never_falls(study: Study) -> tuple[Measured, bool] | None:
     """Section 2.3: in no iteration of plain EM did the normalised log-loss rise. Our number is its largest change."""
-    rise = numbers.measured("largest_rise")
+    rise = study.numbers.measured("largest_rise")
     return (rise, rise.mean <= TABLE_ERROR) if rise else None
 
 
-def fewer_passes(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def fewer_passes(study: Study) -> tuple[Measured, bool] | None:
     """Section 4: incremental EM gets to the log-loss that batch EM ends at in fewer passes over the data, and its test
     error in the end is no higher beyond noise. Our number is the passes it takes as a share (percent) of batch EM's.
     """
-    reached, passes = numbers.measured("reached", "incremental", "log_loss"), numbers.number("passes")
-    ours, batch = (numbers.measured("last", method, "test") for method in ("incremental", "batch"))
+    reached, passes = study.numbers.measured("reached", "incremental", "log_loss"), study.numbers.number("passes")
+    ours, batch = (study.numbers.measured("last", method, "test") for method in ("incremental", "batch"))
     if reached is None or not passes or ours is None or batch is None:
         return None
     worse = 100 * (ours.mean - batch.mean)
-    holds = reached.mean < passes and worse <= _noise(evidence, study, 100 * ours.mean, 100 * batch.mean)
+    holds = reached.mean < passes and worse <= study.noise(100 * ours.mean, 100 * batch.mean)
     return reached.scaled(100 / passes), holds
 
 
-def penalty_helps(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Measured, bool] | None:
+def penalty_helps(study: Study) -> tuple[Measured, bool] | None:
     """Section 4: with the penalty that validation chose the test error is lower than without, in points."""
-    with_, without = numbers.measured("chosen", "test"), numbers.measured("errors", "0", "test")
+    with_, without = study.numbers.measured("chosen", "test"), study.numbers.measured("errors", "0", "test")
     if with_ is None or without is None:
         return None
     return without.minus(with_).scaled(100), with_.mean < without.mean
@@ -272,17 +217,14 @@ def penalty_helps(evidence: Evidence, study: str, numbers: Numbers) -> tuple[Mea
 def _million(part: str) -> Measure:
     """Section 3.4: errors after training on a million distorted digits."""
 
-    def measure(evidence: Evidence) -> Finding | None:
-        for name, numbers in executed(evidence, "distorted"):
+    def measure(results: Results) -> Finding | None:
+        for study in candidates(results, "distorted", "mnist"):
+            numbers = study.numbers
             error = numbers.measured("distorted", part)
-            count = numbers.number("distorted", "examples")
-            if error is None or count is None:
-                continue
-            ours = f"our distortions, strength {numbers.number('distorted', 'strength') or 1:g} (paper: infinite MNIST)"
-            said = [*remarks(evidence.params, name), ours]
-            if count < MILLION:
-                said.append(f"{count:,.0f} examples (paper: {MILLION:,})")
-            return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=said)
+            if error:
+                strength = numbers.number("distorted", "strength") or 1
+                remarks = [*study.remarks, f"our distortions, strength {strength:g} (paper: infinite MNIST)"]
+                return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=remarks)
         return None
 
     return measure

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from pipeline.drawing import pictures
-from pipeline.drawing.drawings import Drawing, Written, executed
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import (
     BLACK,
     BLUE,
@@ -27,9 +27,9 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.params import Params
-from pipeline.results.reading import Numbers, Results, dataset_label
+from pipeline.results.reading import Results, dataset_label
 from pipeline.systems.regression.report.claims import DECISIONS
+from pipeline.systems.regression.report.studies import Study, executed
 
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
@@ -182,8 +182,9 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _grid(name: str, results: Results, numbers: Numbers, classes: int) -> Iterator[Drawing]:
-    records, label = numbers.records, dataset_label(numbers.records)
+def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]:
+    name, records = study.name, study.numbers.records
+    label = dataset_label(records)
     table = results.table("regression", name, ("model", "size", "train", "test"))
     if table is not None:
         yield Drawing(
@@ -198,7 +199,10 @@ def _grid(name: str, results: Results, numbers: Numbers, classes: int) -> Iterat
             records,
         )
     arrays = results.examples("regression", name, ())
+    if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes")):
+        written.miss(f"regression/{name} (its examples)")
     if arrays and "latents" in arrays:
+        classes = arrays["latents"].shape[1]
         yield Drawing(
             f"planes-{name}",
             "png",
@@ -224,67 +228,69 @@ def _grid(name: str, results: Results, numbers: Numbers, classes: int) -> Iterat
 
 
 def _lines(
-    name: str, results: Results, numbers: Numbers, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
+    study: Study, results: Results, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
     title: str, caption: str, alt: str,
 ) -> Iterator[Drawing]:  # fmt: skip
-    table = results.table("regression", name, columns)
+    table = results.table("regression", study.name, columns)
     if table is not None:
         yield Drawing(
-            name,
+            study.name,
             "svg",
             partial(draw, table),
-            f"{title}, {name}",
-            f"{caption} ({dataset_label(numbers.records)}).",
+            f"{title}, {study.name}",
+            f"{caption} ({dataset_label(study.numbers.records)}).",
             alt,
-            numbers.records,
+            study.numbers.records,
         )
 
 
-def draw(results: Results, params: Params, written: Written) -> Iterator[Drawing]:
-    """Every figure of the regression studies, in the parameters' order."""
-    for name, study, numbers in executed(results, "regression", params.regression, written):
-        match study.study:
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Every figure of the regression studies, kind after kind."""
+    for study in executed(results):
+        match study.kind:
             case "grid":
-                yield from _grid(name, results, numbers, 10)
+                yield from _grid(study, results, written)
             case "convergence":
                 yield from _lines(
-                    name, results, numbers, ("variant", "iteration", "log_loss", "error"), over_iterations,
+                    study, results, ("variant", "iteration", "log_loss", "error"), over_iterations,
                     "Momentum and thresholds",
                     "Momentum lowers both losses sooner; a threshold trades likelihood for errors",
                     "Log-loss and training error over iterations, four lines.",
                 )  # fmt: skip
             case "starts":
                 yield from _lines(
-                    name, results, numbers, ("start", "error"), starts, "Random starts and the subspace start",
+                    study, results, ("start", "error"), starts, "Random starts and the subspace start",
                     "The lowest training error from each start; below the dashed line it beats the subspace start",
                     "Box plots by sd of random starts, and a level.",
                 )  # fmt: skip
             case "online":
                 yield from _lines(
-                    name, results, numbers, ("method", "passes", "log_loss", "test"), over_passes,
+                    study, results, ("method", "passes", "log_loss", "test"), over_passes,
                     "Incremental and online EM",
                     "How far each method has come after a pass over the training images",
                     "Log-loss and test error over passes, four lines.",
                 )  # fmt: skip
             case "ridge":
                 yield from _lines(
-                    name, results, numbers, ("penalty", "train", "validation", "test"), over_penalties,
+                    study, results, ("penalty", "train", "validation", "test"), over_penalties,
                     "A penalty on squared weights",
                     "Whether a penalty narrows the gap between training and test errors",
                     "Training, validation and test error over the penalty.",
                 )  # fmt: skip
             case "distorted":
-                arrays = results.examples("regression", name, ("originals", "copies"))
-                if arrays:
+                arrays = results.examples("regression", study.name, ("originals", "copies"))
+                if arrays is None:
+                    written.miss(f"regression/{study.name} (its examples)")
+                else:
                     copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
                     rows = [("original", arrays["originals"][:12] / 255.0)]
                     rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
                     yield Drawing(
-                        name,
+                        study.name,
                         "png",
                         partial(pictures.image_rows, rows),
-                        f"Distorted copies, {name}",
+                        f"Distorted copies, {study.name}",
                         "Copies that training goes on after the images as they are: a stand-in for infinite MNIST.",
                         "A row of digits and three rows of distorted copies of them.",
-                        numbers.records,
+                        study.numbers.records,
                     )

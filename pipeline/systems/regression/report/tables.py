@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pipeline.drawing.drawings import Written, executed
+from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table, tracked
-from pipeline.params import Params
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems.regression.report.studies import executed
 
 _PERCENT = {"train": "training error (%)", "validation": "validation error (%)", "test": "test error (%)"}
 _COLUMNS: dict[str, tuple[str, str, Sequence[str]]] = {
@@ -60,17 +60,18 @@ def _cell(column: str, value: object) -> str:
     return f"{value:,.0f}" if isinstance(value, float) and float(value).is_integer() else str(value)
 
 
-def build(results: Results, params: Params, written: Written) -> list[Table]:
-    """A table for each study that was executed, in the parameters' order."""
+def build(results: Results, written: Written) -> list[Table]:
+    """A table for each study that was executed, kind after kind."""
     tables = []
-    for name, study, numbers in executed(results, "regression", params.regression, written):
-        label = dataset_label(numbers.records)
-        if study.study in _COLUMNS:
-            title, caption, wanted = _COLUMNS[study.study]
+    for study in executed(results):
+        name, kind, records = study.name, study.kind, study.numbers.records
+        label = dataset_label(records)
+        if kind in _COLUMNS:
+            title, caption, wanted = _COLUMNS[kind]
             data = results.table("regression", name, ())
             columns = [column for column in wanted if data is not None and column in data]
-        elif study.study in _LAST:
-            key, count, measured = _LAST[study.study]
+        elif kind in _LAST:
+            key, count, measured = _LAST[kind]
             title = f"Capsule regression by {key}"
             caption = f"What each {key} has come to after the last of its {count}s."
             data = results.table("regression", name, (key, count, *measured))
@@ -80,10 +81,10 @@ def build(results: Results, params: Params, written: Written) -> list[Table]:
             continue
         if data is None:
             continue
-        tidy = data[columns].assign(dataset=label, tracking_run=tracked(numbers.records))
+        tidy = data[columns].assign(dataset=label, tracking_run=tracked(records))
         shown = pd.DataFrame(
             [[_cell(column, row[column]) for column in columns] for row in data.to_dict("records")],
             columns=[_PERCENT.get(column, column.replace("_", " ")) for column in columns],
         )
-        tables.append(Table(name, f"{title}, {name}", f"{caption} On {label}.", tidy, shown, numbers.records))
+        tables.append(Table(name, f"{title}, {name}", f"{caption} On {label}.", tidy, shown, records))
     return tables

@@ -1,4 +1,4 @@
-"""Figures made of lines: learning, accuracy over rotation, test-time optimisation."""
+"""Figures made of lines: accuracy over rotation, test-time optimisation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from pipeline.drawing.style import (
     BLUE,
@@ -21,8 +19,6 @@ from pipeline.drawing.style import (
     INK,
     ORANGE,
     PURPLE,
-    TRAIN,
-    VALIDATION,
     VERMILLION,
     Look,
     in_house_style,
@@ -31,59 +27,11 @@ from pipeline.drawing.style import (
 )
 
 BOUND = "bound (nats per image)"
-LOSS = "loss (nats per image)"
-PIXEL_ERROR = "pixel error (per image)"
 ACCURACY = "accuracy (%)"
 PAPER_SEEDS = 5
 RING = 7.5
 """Size of an open marker, in points."""
 CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
-
-
-def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str, dashes: Any = "-") -> None:
-    """Each replica of `table` as a thin line, and their mean as a thick one as far as all of them go."""
-    lines = table.pivot_table(index=x, columns="replica", values=y)
-    if lines.shape[1] > 1:
-        for replica in lines:
-            axes.plot(lines.index, lines[replica], color=colour, linewidth=0.6, alpha=0.55, linestyle=dashes)
-    common = lines.dropna()
-    axes.plot(common.index, common.mean(axis=1), color=colour, linestyle=dashes)
-
-
-def _frame(axes: Axes, table: pd.DataFrame, x: str, columns: Sequence[str]) -> None:
-    """Limit `y` to the values after the start: the first steps lie far off and would flatten the rest."""
-    settled = table[table[x] >= table[x].min() + 0.05 * (table[x].max() - table[x].min())]
-    values = settled[list(columns)].to_numpy(dtype=float)
-    low, high = np.nanmin(values), np.nanmax(values)
-    margin = 0.06 * (high - low) or 1.0
-    axes.set_ylim(low - margin, high + margin)
-
-
-@in_house_style
-def learning_curves(table: pd.DataFrame) -> Figure:
-    """The bound, or the loss of a model without one, and the pixel error over epochs.
-
-    Args:
-        table: columns replica, epoch, {train,validation}_bound (or _loss) and {train,validation}_pixel_error, one row
-            per replica and epoch.
-    """
-    figure, (left, right) = panels(2, 2.3)
-    objective = ("bound", BOUND) if "train_bound" in table else ("loss", LOSS)
-    for axes, (metric, label) in ((left, objective), (right, ("pixel_error", PIXEL_ERROR))):
-        columns = [f"train_{metric}", f"validation_{metric}"]
-        _thin_and_mean(axes, table, "epoch", columns[0], TRAIN)
-        _thin_and_mean(axes, table, "epoch", columns[1], VALIDATION, "--")
-        _frame(axes, table, "epoch", columns)
-        axes.set(xlabel="epoch", ylabel=label)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    handles = [
-        Line2D([], [], color=TRAIN, label="training"),
-        Line2D([], [], color=VALIDATION, linestyle="--", label="validation"),
-    ]
-    if len(table["replica"].unique()) > 1:
-        handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="one seed each (thick: mean)"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
-    return figure
 
 
 ENGINE_LOOKS: tuple[tuple[str, str], ...] = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))

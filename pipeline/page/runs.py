@@ -1,0 +1,188 @@
+"""What is shown of every run, whatever its system: learning curves, clusters without labels, what training took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, look, panels
+from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
+from pipeline.results.reading import Results, dataset_label
+
+OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
+"""What training improves, by the name of its metric; a loss where it bounds nothing."""
+PIXEL_ERROR = "pixel error (per image)"
+CLASSIFIERS = ("capsnet", "matrix_capsules", "cnn")
+"""Systems that learn from labels: their learning curves show several runs at once, in their own reports, and their
+features are not clustered without labels.
+"""
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """The learning curves of every run that learned without labels.
+
+    Args:
+        written: gets the names of items whose tables are missing.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    for run, numbers in results.executed("train"):
+        if numbers.run(run).variant in CLASSIFIERS:
+            continue
+        objective = "bound" if "bound" in numbers.names("validation") else "loss"
+        metrics = (objective, "pixel_error")
+        columns = ("replica", "epoch", *(f"{part}_{metric}" for metric in metrics for part in ("train", "validation")))
+        table = results.table("train", run, columns)
+        if table is None:
+            written.miss(f"train/{run} (its table)")
+            continue
+        bounded = objective == "bound"
+        aim = "The bound should rise and the pixel error fall" if bounded else "Loss and pixel error should fall"
+        yield Drawing(
+            f"learning-{run}",
+            "svg",
+            partial(learning_curves, table, objective),
+            f"Learning curves of {run}",
+            f"{aim} until both settle, with validation close to training; the vertical axis leaves out the steep start "
+            "where it would flatten the rest.",
+            f"Two line plots over epochs: {objective} and pixel error of {run}, training and validation, one line per "
+            "seed.",
+            numbers.records,
+        )
+
+
+def build(results: Results) -> list[Table]:
+    """The tables of every run. Raises `ResultError` where a result file is corrupt."""
+    return [*clusters(results), *training(results)]
+
+
+def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str, dashes: Any = "-") -> None:
+    """Each replica of `table` as a thin line, and their mean as a thick one as far as all of them go."""
+    lines = table.pivot_table(index=x, columns="replica", values=y)
+    if lines.shape[1] > 1:
+        for replica in lines:
+            axes.plot(lines.index, lines[replica], color=colour, linewidth=0.6, alpha=0.55, linestyle=dashes)
+    common = lines.dropna()
+    axes.plot(common.index, common.mean(axis=1), color=colour, linestyle=dashes)
+
+
+def _frame(axes: Axes, table: pd.DataFrame, x: str, columns: Sequence[str]) -> None:
+    """Limit `y` to the values after the start: the first steps lie far off and would flatten the rest."""
+    settled = table[table[x] >= table[x].min() + 0.05 * (table[x].max() - table[x].min())]
+    values = settled[list(columns)].to_numpy(dtype=float)
+    low, high = np.nanmin(values), np.nanmax(values)
+    margin = 0.06 * (high - low) or 1.0
+    axes.set_ylim(low - margin, high + margin)
+
+
+@in_house_style
+def learning_curves(table: pd.DataFrame, objective: str) -> Figure:
+    """The bound, or the loss of a model without one, and the pixel error over epochs.
+
+    Args:
+        table: columns replica, epoch, {train,validation}_<objective> and {train,validation}_pixel_error, one row per
+            replica and epoch.
+        objective: "bound" or "loss".
+    """
+    figure, (left, right) = panels(2, 2.3)
+    labels = {objective: OBJECTIVES[objective], "pixel_error": PIXEL_ERROR}
+    for axes, (metric, label) in zip((left, right), labels.items(), strict=True):
+        columns = [f"train_{metric}", f"validation_{metric}"]
+        _thin_and_mean(axes, table, "epoch", columns[0], TRAIN)
+        _thin_and_mean(axes, table, "epoch", columns[1], VALIDATION, "--")
+        _frame(axes, table, "epoch", columns)
+        axes.set(xlabel="epoch", ylabel=label)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    handles = [
+        Line2D([], [], color=TRAIN, label="training"),
+        Line2D([], [], color=VALIDATION, linestyle="--", label="validation"),
+    ]
+    if len(table["replica"].unique()) > 1:
+        handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="one seed each (thick: mean)"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
+
+
+def clusters(results: Results) -> list[Table]:
+    """Unsupervised classification: k-means on the features of the test images."""
+    rows: list[Row] = []
+    for run, numbers in results.executed("evaluate"):
+        if numbers.run(run).variant in CLASSIFIERS:
+            continue
+        for features in numbers.names("kmeans"):
+            found = numbers.measured("kmeans", features)
+            rows.append(([run, look(features).name], {"accuracy": found.scaled(100) if found else None}, numbers))
+    caption = (
+        "k-means in ten clusters on the features of the clean test images, without labels; accuracy (%) under the best "
+        "one-to-one matching of clusters to classes."
+    )
+    heads = {"accuracy": ("accuracy (%)", 1)}
+    return measured_table("clusters", "Clusters without labels", caption, ["run", "features"], heads, rows)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def training(results: Results) -> list[Table]:
+    """What each training run took and reached."""
+    rows, shown, records = [], [], []
+    for run, numbers in results.executed("train"):
+        records += numbers.records
+        device = ", ".join(dict.fromkeys(str(each.get("device", "")) for each in numbers.records))
+        row: dict[str, object] = {
+            "run": run,
+            "variant": numbers.run(run).variant,
+            "dataset": dataset_label(numbers.records),
+        }
+        measured = {
+            "epochs": numbers.measured("epochs"),
+            "images_per_second": numbers.measured("images_per_second"),
+            "validation_bound": numbers.measured("validation", "bound"),
+            "validation_pixel_error": numbers.measured("validation", "pixel_error"),
+        }
+        for name, found in measured.items():
+            row[name], row[f"{name}_sd"] = (found.mean, found.sd) if found else (None, None)
+        seeds = max((found.n for found in measured.values() if found), default=0)
+        plain = {
+            "seconds": numbers.number("seconds"),
+            "parameters_generative": _whole(numbers.number("parameters", "generative")),
+            "parameters_total": _whole(numbers.number("parameters", "total")),
+        }
+        row |= plain | {"n": seeds, "device": device, "tracking_run": tracked(numbers.records)}
+        rows.append(row)
+        text = {name: spread(found.mean, found.sd, found.n) if found else "" for name, found in measured.items()}
+        epochs = measured["epochs"]
+        whole = epochs is not None and epochs.sd == 0  # no replica stopped early
+        shown.append(
+            [
+                run,
+                row["dataset"],
+                device,
+                str(seeds),
+                f"{epochs.mean:,.0f}" if epochs and whole else text["epochs"],
+                *("" if value is None else f"{value:,.0f}" for value in plain.values()),
+                text["images_per_second"],
+                text["validation_bound"],
+                text["validation_pixel_error"],
+            ]
+        )
+    if not rows:
+        return []
+    head = ["run", "data", "device", "seeds", "epochs", "seconds", "generative parameters", "all parameters"]
+    head += ["images/s", "validation bound", "validation pixel error"]
+    caption = (
+        "What each training run took and reached: wall-clock seconds for all seeds together, images per second "
+        "of training, bound in nats per image, pixel error squared and summed per image: mean ± sd over seeds."
+    )
+    return [Table("training", "Training runs", caption, pd.DataFrame(rows), pd.DataFrame(shown, columns=head), records)]

@@ -1,0 +1,186 @@
+"""Which results speak for the conditions of document 001, and how far their settings are from the paper's.
+
+A condition is whether votes are routed, with the paper's three iterations, and whether the loss has a reconstruction
+(appendix A). Settings are those that a result recorded itself. Results are compared only with those of a network that
+differs in nothing but what the comparison is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.reading import Numbers, Recorded, Results, natural, unique
+
+PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
+PAPER_TRAIN_IMAGES = 60_000
+PAPER_ITERATIONS, PAPER_EPOCHS = 3, 13
+PAPER_MODEL = {
+    "channels": 256, "kernel": 9, "strides": [1, 2], "types": 32, "primary_size": 8, "class_size": 16,
+    "counting": "updates", "decoder": [512, 1024],
+}  # fmt: skip
+PAPER_RECONSTRUCTION = "mean"
+"""Scaling of the reconstruction in the code behind the document."""
+PAPER_BATCH, PAPER_SHIFT = 128, 2
+PAPER_RATE = 0.01
+FORWARD, START = "forward", "start"
+PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
+"""Names in results: the forward pass of all test images, that of those inferred, and what Figures 1D and E show."""
+ALMOST_ALL = 0.95
+"""Share of images that stands for all of them."""
+
+
+class Condition(NamedTuple):
+    """One of the four conditions of appendix A."""
+
+    routed: bool
+    reconstructed: bool
+
+    @property
+    def words(self) -> str:
+        """Such as "no routing, reconstruction"."""
+        return f"{'routing' if self.routed else 'no routing'}, {'' if self.reconstructed else 'no '}reconstruction"
+
+
+CONDITIONS = [Condition(routed, reconstructed) for reconstructed in (True, False) for routed in (True, False)]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A result about a trained CapsNet.
+
+    Attributes:
+        item: of the stage that made it.
+        run, dataset: the settings of the network and of its data, as the result recorded them.
+        inference: those of iterative inference; None for results of other stages.
+    """
+
+    item: str
+    numbers: Numbers
+    run: Recorded
+    dataset: Recorded
+    inference: Recorded | None = None
+
+    @property
+    def condition(self) -> Condition | None:
+        """None for a network that stands for none of the four, with another number of iterations."""
+        if self.run.model.iterations not in (0, PAPER_ITERATIONS):
+            return None
+        return Condition(self.run.model.iterations > 0, self.run.model.reconstruction != "none")
+
+
+def networks(results: Results, stage: str) -> list[Network]:
+    """Results of `train` or `evaluate` about CapsNets: the conditions in the paper's order, middle layers last.
+
+    Raises:
+        ResultError: a result is corrupt, or lacks the settings of its run.
+    """
+    executed = ((item, numbers, numbers.run(item)) for item, numbers in results.executed(stage))
+    found = (
+        Network(item, numbers, run, numbers.dataset_of(item))
+        for item, numbers, run in executed
+        if run.variant == "capsnet"
+    )
+    return sorted(found, key=_place)
+
+
+def studies(results: Results) -> list[Network]:
+    """Results of iterative inference, the networks in the order of `networks`. Raises `ResultError` as that."""
+    found = []
+    for item, numbers in results.executed("infer"):
+        inference = numbers.settings.infer[item]
+        name = inference.run
+        found.append(Network(item, numbers, numbers.run(name), numbers.dataset_of(name), inference))
+    return sorted(found, key=_place)
+
+
+def _place(network: Network) -> tuple[bool, int]:
+    condition = network.condition
+    return bool(network.run.model.middle), CONDITIONS.index(condition) if condition else len(CONDITIONS)
+
+
+def candidates(found: Sequence[Network], condition: Condition, *, middle: bool = False) -> list[Network]:
+    """Results of one condition, with a middle layer or without, the one to be preferred first."""
+    return sorted(
+        (each for each in found if each.condition == condition and bool(each.run.model.middle) == middle), key=_rank
+    )
+
+
+def like(found: Sequence[Network], network: Network, **changes: Any) -> list[Network]:
+    """Results about the same network, or one that differs in nothing but these fields of its model.
+
+    The one to be preferred comes first.
+    """
+    wanted = {**network.run, "model": {**network.run.model, **changes}}
+    return sorted((each for each in found if each.run == wanted and each.dataset == network.dataset), key=_rank)
+
+
+def family(found: Sequence[Network], network: Network) -> dict[Condition, Network]:
+    """Of a network with routing and reconstruction all four conditions, as far as there are results of them."""
+    first: dict[Condition, Network] = {}
+    for condition in CONDITIONS:
+        routing = {} if condition.routed else {"iterations": 0}
+        reconstruction = {} if condition.reconstructed else {"reconstruction": "none"}
+        for each in like(found, network, **routing, **reconstruction)[:1]:
+            first[condition] = each
+    return first
+
+
+def pairs(found: Sequence[Network], *, reconstructed: bool) -> Iterator[tuple[Network, Network]]:
+    """A result with routing and one of the same network without, those to be preferred first."""
+    for routed in candidates(found, Condition(routed=True, reconstructed=reconstructed)):
+        for unrouted in like(found, routed, iterations=0):
+            yield routed, unrouted
+
+
+def rises(numbers: Numbers) -> bool:
+    """Whether the energies of a study, with L1 or without a penalty, rose in more than a few images."""
+    falls = (numbers.number("condition", each, "class", "falls", "mean") for each in (SPARSER, PLAIN))
+    return any(share is not None and share < ALMOST_ALL for share in falls)
+
+
+def _rank(network: Network) -> tuple[Any, ...]:
+    """The paper's data first, then what is nearer to its settings, then more seeds, more epochs, and the name.
+
+    Of studies of one network those whose energies fall come first (where they rise, at too high a rate, inference ends
+    nowhere), then the paper's rate, more images, more steps.
+    """
+    elsewhere = network.dataset.source != PAPER_SOURCE
+    of_network = (elsewhere, len(_differences(network)), -network.run.replicas, -network.run.training.epochs)
+    inference = network.inference
+    of_study = (
+        (rises(network.numbers), inference.rate != PAPER_RATE, -inference.images, -inference.steps) if inference else ()
+    )
+    return (*of_network, *of_study, natural(network.item))
+
+
+def _differences(network: Network) -> list[str]:
+    """In what a network and its training are other than the paper's: names, ours / the paper's."""
+    run = network.run
+    settings = [(name.replace("_", " "), run.model[name], theirs) for name, theirs in PAPER_MODEL.items()]
+    if run.model.reconstruction != "none":
+        settings.append(("reconstruction", run.model.reconstruction, PAPER_RECONSTRUCTION))
+    settings += [
+        ("images a batch", run.training.batch_size, PAPER_BATCH),
+        ("pixels of shift", run.augmentation.shift, PAPER_SHIFT),
+        ("epochs", min(run.training.epochs, PAPER_EPOCHS), PAPER_EPOCHS),
+    ]
+    return [f"{name} {ours} / {theirs}" for name, ours, theirs in settings if ours != theirs]
+
+
+def shortcomings(*found: Network) -> list[str]:
+    """In what the data and training of networks fall short of the paper's, each remark once."""
+    remarks: list[str] = unique(_about_data(each) for each in found)
+    if listed := unique(difference for each in found for difference in _differences(each)):
+        remarks.append(f"{', '.join(listed)} (ours / the paper's)")
+    return remarks
+
+
+def _about_data(network: Network) -> str | None:
+    if network.dataset.source != PAPER_SOURCE:
+        return f"{NOT_THE_PAPERS_DATA} ({PAPER_DATASET})"
+    if network.dataset.train < PAPER_TRAIN_IMAGES:
+        return f"trained on {network.dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,})"
+    return None

@@ -1,0 +1,99 @@
+"""What Table 1 and Figure 4 set side by side: the capsule model, the models beside it, and the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from pipeline.results.claims import Claim
+from pipeline.results.reading import Numbers, ResultError, Results, merged_provenance
+from pipeline.systems.generative.report.claims import TABLE_1
+from pipeline.systems.generative.report.runs import Setting, Sweep, rank
+
+COMPARED = ("generative", "scae", "vae")
+"""The systems that document 000 probes; classifiers are probed too, and have tables of their own."""
+
+
+def paper_table_1(claims: Sequence[Claim]) -> pd.DataFrame:
+    """Table 1 of document 000 as its claims give it: columns features, test, mean, sd (percent)."""
+    figures = {claim.id: claim for claim in claims}
+    rows = [(features, test, figures[name].value, figures[name].sd) for name, features, test in TABLE_1]
+    return pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
+
+
+def evaluated(results: Results) -> dict[str, Numbers]:
+    """The evaluated runs of the systems compared, by name."""
+    return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in COMPARED}
+
+
+def probe_table(numbers: Numbers) -> pd.DataFrame:
+    """The accuracies of one evaluated run: columns features, protocol, test, mean, sd, n (percent)."""
+    rows = []
+    for features in numbers.names("probe"):
+        for protocol in numbers.names("probe", features):
+            for test in numbers.names("probe", features, protocol):
+                found = numbers.measured("probe", features, protocol, test)
+                if found is not None:
+                    rows.append((features, protocol, test, found.mean * 100, found.sd * 100, found.n))
+    if not rows:
+        raise ResultError(f"{numbers.path} holds no accuracy under 'probe'")
+    return pd.DataFrame(rows, columns=["features", "protocol", "test", "mean", "sd", "n"])
+
+
+def sweep_table(sweep: Sweep) -> pd.DataFrame:
+    """The sweep of one run: columns features, angle, mean, sd, n (percent), tracking_run."""
+    rows: list[tuple[str, float, float, float, int, str]] = []
+    for angle, numbers in sweep.items.items():
+        tracked = " ".join(merged_provenance(numbers.records)["tracking_runs"])
+        for features in numbers.names("probe"):
+            found = numbers.measured("probe", features)
+            if found is not None:
+                rows.append((features, angle, found.mean * 100, found.sd * 100, found.n, tracked))
+    return pd.DataFrame(rows, columns=["features", "angle", "mean", "sd", "n", "tracking_run"])
+
+
+def companions(settings: Mapping[str, Setting]) -> list[list[str]]:
+    """Runs to be shown together: each capsule run with the best SCAE and the best VAE trained on the same images.
+
+    Images are the same when the data set and the augmentation are; the best is the first by `rank`, then by order.
+    Where no SCAE is, one on the same source stands in, for its protocol has a canvas and shifts of its own. SCAEs and
+    VAEs without a capsule run stand alone.
+
+    Args:
+        settings: by name of the run; runs of other systems are left out.
+    """
+
+    def images(setting: Setting) -> tuple[Any, ...]:
+        augmentation = setting.run.augmentation
+        return setting.dataset, augmentation.rotation, augmentation.shift
+
+    def source(setting: Setting) -> tuple[Any, ...]:
+        return setting.dataset.source, setting.run.augmentation.rotation
+
+    def beside(capsules: str, variant: str, *likeness: Callable[[Setting], tuple[Any, ...]]) -> list[str]:
+        others = sorted((name for name in names if settings[name].run.variant == variant), key=place)
+        alike = (other for like in likeness for other in others if like(settings[other]) == like(settings[capsules]))
+        return list(alike)[:1]
+
+    def place(name: str) -> tuple[int, ...]:
+        return rank(settings[name])
+
+    names = [name for name, setting in settings.items() if setting.run.variant in COMPARED]
+    capsules = [name for name in names if settings[name].run.variant == "generative"]
+    groups = [[name, *beside(name, "scae", images, source), *beside(name, "vae", images)] for name in capsules]
+    shown = {name for group in groups for name in group}
+    return groups + [[name] for name in names if name not in shown]
+
+
+def other_images(settings: Mapping[str, Setting], group: Sequence[str]) -> str:
+    """Words on the runs of a group that learned from other images than its first, empty where there are none."""
+
+    def words(name: str) -> str:
+        canvas, shift = settings[name].dataset.canvas, settings[name].run.augmentation.shift
+        return f"{canvas}x{canvas} pixels" + (f" shifted by up to {shift:g}" if shift else "")
+
+    first, *others = group
+    differing = [f"{name} from {words(name)}" for name in others if words(name) != words(first)]
+    return f" ({first} learned from {words(first)}, {' and '.join(differing)})" if differing else ""

@@ -1,0 +1,229 @@
+"""Figures of the probabilistic capsule model, and of what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pandas as pd
+
+from pipeline.drawing import pictures
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import look
+from pipeline.results.claims import load_claims
+from pipeline.results.reading import Numbers, Results, dataset_label
+from pipeline.systems.generative.report import curves, failure_figures
+from pipeline.systems.generative.report.comparison import (
+    companions,
+    evaluated,
+    other_images,
+    paper_table_1,
+    probe_table,
+    sweep_table,
+)
+from pipeline.systems.generative.report.runs import PAPER_DATASET, Sweep, setting_of, sweeps, swept_setting
+
+FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
+"""The rows of Table 1 and what Figure 4 sets beside them; other features that were probed are in the tables."""
+
+_WORK = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Every figure of this system that the results give, one at a time.
+
+    Args:
+        written: gets the names of items whose arrays are missing.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    yield from _accuracy(results)
+    yield from _optimised(results, written)
+    yield from _evaluated(results, written)
+    yield from _swept(results)
+    yield from _beyond(results)
+    yield from failure_figures.draw(results, written)
+
+
+def _accuracy(results: Results) -> Iterator[Drawing]:
+    paper = paper_table_1(load_claims())
+    found = evaluated(results)
+    settings = {run: setting_of(numbers, run) for run, numbers in found.items()}
+    for group in companions(settings):
+        table = pd.concat([probe_table(found[run]) for run in group], ignore_index=True)
+        table = table[table["features"].isin(FEATURES_DRAWN)]
+        if table.empty:
+            continue
+        records = [record for run in group for record in found[run].records]
+        upright = settings[group[0]].run.augmentation.rotation == 0
+        beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
+        label = dataset_label(records)
+        stand_in = "" if label == PAPER_DATASET or not upright else f" (ours: {label}; the paper's: {PAPER_DATASET})"
+        yield Drawing(
+            f"accuracy-{group[0]}",
+            "svg",
+            partial(curves.accuracy_over_rotation, table, beside),
+            f"Probe accuracy over rotation, {' and '.join(group)}",
+            "How fast each representation loses the class as test images turn further than any it was trained on, with "
+            "the probe refit (left: what the paper's capsules agree with) and kept (right); bars: one sd over seeds"
+            f"{stand_in}{other_images(settings, group)}.",
+            "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
+            f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
+            records,
+        )
+
+
+def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
+    names = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
+    for study, numbers in results.executed("optimise"):
+        arrays, steps = results.examples("optimise", study, names), results.table("optimise", study, _WORK)
+        if arrays is None:
+            written.miss(f"optimise/{study} (its examples)")
+        else:
+            rows = [
+                ("input", arrays["images"]),
+                ("encoder", arrays["before"]),
+                ("optimised", arrays["after"]),
+                ("encoder's parts", arrays["arrangements_before"]),
+                ("optimised parts", arrays["arrangements_after"]),
+            ]
+            yield Drawing(
+                f"reconstructions-{study}",
+                "png",
+                partial(pictures.over_rotation, arrays["angles"], rows),
+                f"Reconstructions before and after test-time optimisation, {study}",
+                "Where the encoder's reconstruction fails for a turned digit, climbing the same bound from there "
+                f"should repair it (as in the paper's Figure 3); engine: {numbers.settings.optimise[study].chosen}.",
+                "One digit turned step by step; below it the reconstruction from the encoder and the one after "
+                "optimisation, then the parts of each in colour.",
+                numbers.records,
+            )
+        if steps is None:
+            written.miss(f"optimise/{study} (its table)")
+        else:
+            yield Drawing(
+                f"optimisation-{study}",
+                "svg",
+                partial(curves.optimisation_curves, steps),
+                f"The bound against the work of test-time optimisation, {study}",
+                "Which engine reaches the higher bound with less work, in gradient evaluations (left) and in seconds "
+                "(right; one batch), and whether wide rotations catch up with upright digits; the vertical axis begins "
+                "near the encoder's own bounds.",
+                "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
+                "narrowest and for the widest range of rotation.",
+                numbers.records,
+            )
+
+
+def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
+    names = ("templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples")
+    for run, numbers in evaluated(results).items():
+        if numbers.run(run).variant != "generative":
+            continue
+        arrays = results.examples("evaluate", run, names)
+        if arrays is None:
+            written.miss(f"evaluate/{run} (its examples)")
+            continue
+        yield Drawing(
+            f"arrangements-{run}",
+            "png",
+            partial(
+                pictures.over_rotation,
+                arrays["angles"],
+                [
+                    ("input", arrays["images"]),
+                    ("reconstruction", arrays["reconstructions"]),
+                    ("parts in colour", arrays["arrangements"]),
+                ],
+            ),
+            f"Part arrangements over rotation, {run}",
+            "Each part keeps its colour: as long as the model sees the same arrangement, the coloured strokes turn "
+            "with the input; where colours change, other parts have taken over (the paper's Figure 5).",
+            f"One digit turned step by step; below it the reconstruction of {run} and its parts, each in its colour.",
+            numbers.records,
+        )
+        yield Drawing(
+            f"templates-{run}",
+            "png",
+            partial(pictures.templates, arrays["templates"], arrays["alphas"]),
+            f"Templates learned by {run}",
+            "Look for stroke-like templates, for parts that were never used (blank alpha), and for templates that are "
+            "turned or stretched copies of each other (as in the paper's Figure 6).",
+            f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
+            numbers.records,
+        )
+        yield Drawing(
+            f"prior-{run}",
+            "png",
+            partial(pictures.samples, arrays["prior_samples"]),
+            f"Samples from the prior of {run}",
+            "Objects, then parts, then pixels drawn from the generative model alone: strokes that form digit-like "
+            "figures show how much of a digit's geometry the objects hold.",
+            f"A grid of {min(len(arrays['prior_samples']), 48)} images sampled from the prior of {run}.",
+            numbers.records,
+        )
+
+
+def _swept(results: Results) -> Iterator[Drawing]:
+    found = {sweep.run: sweep for sweep in sweeps(results)}
+    tables = {run: table for run, sweep in found.items() if not (table := sweep_table(sweep)).empty}
+    settings = {run: found[run].setting for run in tables}
+    for group in companions(settings):
+        table = pd.concat([tables[run] for run in group], ignore_index=True)
+        table = table[table["features"].isin(FEATURES_DRAWN)]
+        if table.empty:
+            continue
+        yield Drawing(
+            f"sweep-{group[0]}",
+            "svg",
+            partial(curves.accuracy_over_training_range, table),
+            f"Trained and tested on rotations, {' and '.join(group)}",
+            "Whether training on wider rotations costs the capsules their specialisation, and whether they keep a lead "
+            "over the VAE (the paper's Figure 4 says they do not, and nor does SCAE); bars are one sd over seeds"
+            f"{other_images(settings, group)}.",
+            "Accuracy by range of rotation trained and tested on, one line each for "
+            f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
+            [record for run in group for record in found[run].records],
+        )
+
+
+def _beyond(results: Results) -> Iterator[Drawing]:
+    """Each swept run with parts in any slot beside the first that differs from it in nothing else."""
+    swept = [sweep for sweep in sweeps(results) if sweep.setting.run.variant == "generative"]
+    for sweep in swept:
+        if sweep.setting.run.model.slots == "own":
+            continue
+        baseline = next((other for other in swept if _only_the_slots_differ(other, sweep)), None)
+        if baseline is None:
+            continue
+        before, after = sweep_table(baseline), sweep_table(sweep)
+        after = after.assign(features=after["features"] + "_any_slot")
+        table = pd.concat([before, after], ignore_index=True)
+        table = table[table["features"].isin(["t0", "t0_any_slot"])]
+        if table["features"].nunique() < 2:
+            continue
+        yield Drawing(
+            f"beyond-{sweep.run}",
+            "svg",
+            partial(curves.accuracy_over_training_range, table),
+            f"Parts in any slot of their parent, {sweep.run} beside {baseline.run}",
+            "The paper puts the loss on wide rotations down to templates that are tied to their places in an object. "
+            "With that tie cut the line should fall less; where it does not, the tie was not what held it back.",
+            f"Accuracy of the t0 probe by range of rotation trained and tested on, one line for {baseline.run} and one "
+            f"for {sweep.run}.",
+            [*baseline.records, *sweep.records],
+        )
+
+
+def _only_the_slots_differ(own: Sweep, freed: Sweep) -> bool:
+    """Whether two sweeps trained on the same images, models that differ in nothing but their slots: own, and others."""
+
+    def but_for_slots(numbers: Numbers) -> tuple[object, ...]:
+        setting = swept_setting(numbers)
+        return {**setting.run.model, "slots": None}, setting.run.augmentation, setting.dataset
+
+    if own.setting.run.model.slots != "own":
+        return False
+    shared = own.items.keys() & freed.items.keys()
+    return bool(shared) and all(but_for_slots(own.items[a]) == but_for_slots(freed.items[a]) for a in shared)

@@ -1,0 +1,135 @@
+"""The studies of capsule regression that were executed, and how far their settings are from the paper's.
+
+Settings are those that each result recorded itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.reading import Measured, Numbers, Recorded, Results, natural
+
+LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+"""The paper's sources, in its order."""
+STAND_INS = {"digits": "mnist"}
+"""Sources that stand in for one of the paper's."""
+FEATURES = 196
+MILLION = 1_000_000
+PAPER: dict[str, dict[str, Any]] = {
+    "convergence": {"size": 4, "iterations": 1000},
+    "starts": {"size": 4, "seeds": 20},
+    "distorted": {"size": 16, "decision": "all-vs-all", "examples": MILLION},
+}
+"""By kind of study, what the paper says of its settings, beside the features."""
+_WORDS = {
+    "features": "{:,} features", "size": "capsules of {:,} numbers", "decision": "{}", "iterations": "{:,} iterations",
+    "seeds": "{:,} random starts of each sd", "examples": "{:,} examples",
+}  # fmt: skip
+_AMOUNTS = ("seeds", "passes", "iterations", "samples", "examples")
+"""Settings of which more says more."""
+KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "sizes", "distorted")
+"""In the order in which they are shown, the paper's own first."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that was executed.
+
+    Attributes:
+        settings, dataset: its own settings and those of its data, as the result recorded them.
+    """
+
+    name: str
+    numbers: Numbers
+    settings: Recorded
+    dataset: Recorded
+
+    @property
+    def kind(self) -> str:
+        """Such as "grid"."""
+        return str(self.settings.study)
+
+    @property
+    def source(self) -> str:
+        """Where its images come from."""
+        return str(self.dataset.source)
+
+    @property
+    def original(self) -> str:
+        """The source of the paper's that its own is, or stands in for."""
+        return STAND_INS.get(self.source, self.source)
+
+    @property
+    def stands_in(self) -> bool:
+        return self.source in STAND_INS
+
+    @property
+    def differences(self) -> list[str]:
+        """In what its settings fall short of the paper's."""
+        found = []
+        for name, theirs in {"features": FEATURES, **PAPER.get(self.kind, {})}.items():
+            ours = self.settings[name]
+            if ours != theirs and not (name in _AMOUNTS and ours > theirs):
+                said = theirs if isinstance(theirs, str) else f"{theirs:,}"
+                found.append(f"{_WORDS[name].format(ours)} (paper: {said})")
+        return found
+
+    @property
+    def remarks(self) -> list[str]:
+        """In what its data and its settings fall short of the paper's."""
+        about_data = [f"{NOT_THE_PAPERS_DATA} ({LABELS[self.original]})"] if self.stands_in else []
+        return about_data + self.differences
+
+    def error(self, decision: str, size: str, part: str = "test") -> Measured | None:
+        """An error in percent of one model of a grid."""
+        found = self.numbers.measured("errors", decision, size, part)
+        return found.scaled(100) if found else None
+
+    def noise(self, *errors: float) -> float:
+        """Two standard errors (points) of the difference of errors (percent) on the study's test images."""
+        variance = sum(error / 100 * (1 - error / 100) for error in errors) / self.dataset.test
+        return 2 * 100 * math.sqrt(variance)
+
+
+def executed(results: Results) -> list[Study]:
+    """All studies, kind after kind; within a kind the paper's data sets in its order, then others, then by name.
+
+    Raises:
+        ResultError: a result is corrupt, or lacks its settings.
+    """
+    found = []
+    for name, numbers in results.executed("regression"):
+        settings = numbers.settings
+        study = settings.regression[name]
+        found.append(Study(name, numbers, study, settings.datasets[study.dataset]))
+    found.sort(key=_place)
+    return [study for kind in KINDS for study in found if study.kind == kind]
+
+
+def _place(study: Study) -> tuple[bool, int]:
+    sources = list(LABELS)
+    return study.stands_in, sources.index(study.original) if study.original in sources else len(sources)
+
+
+def candidates(results: Results, kind: str, source: str | None = None) -> list[Study]:
+    """Studies of a kind on the paper's data or what stands in for them, those to be preferred first.
+
+    The paper's own data come first, in its order, then what is nearer to its settings, then what was measured on more
+    (sizes, seeds, passes and the like), then the name decides.
+
+    Args:
+        source: only on this one, or on what stands in for it.
+
+    Raises:
+        ResultError: as `executed`.
+    """
+    wanted = LABELS if source is None else (source,)
+    return sorted((each for each in executed(results) if each.kind == kind and each.original in wanted), key=_rank)
+
+
+def _rank(study: Study) -> tuple[Any, ...]:
+    amounts = [len(study.settings.get("sizes", ())), *(study.settings.get(name, 0) for name in _AMOUNTS)]
+    return _place(study), len(study.differences), [-amount for amount in amounts], natural(study.name)

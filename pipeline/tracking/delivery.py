@@ -1,0 +1,148 @@
+"""Bringing a store up to date with all journals of a folder, each from where the last delivery stopped.
+
+How far a store has got with a journal lies beside it, in `<store key>.json`, written after each delivery. What was
+delivered but not yet noted is delivered again, which MLflow takes without duplicates: values carry the journal's own
+time. Doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+
+from filelock import FileLock
+
+from pipeline.files import write_json
+from pipeline.tracking.journal import Journal
+from pipeline.tracking.store import Connection, Store, StoreError, UnreachableError, shorten
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Note:
+    """How far a store has got: the run's id there, the journal's bytes, the last event and its time (milliseconds)."""
+
+    run_id: str
+    offset: int
+    last: str
+    time: int
+
+    @classmethod
+    def read(cls, path: Path) -> _Note:
+        """The note in a file; an empty one where it is missing or damaged, which only means starting over."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            return cls("", 0, "", 0)
+
+    def write(self, path: Path) -> _Note:
+        """Keep this note, atomically."""
+        write_json(path, asdict(self))
+        return self
+
+
+class Delivery:
+    """Delivers the journals under `folder` to `store`, one process at a time."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        self.folder, self.store = folder, store
+        self._connection = Connection(store)
+        self._lock = FileLock(folder / f"delivery-{store.key}.lock", thread_local=False)
+        self._known: set[str] = set()  # runs that the store has been asked for
+        self._complete: dict[str, int] = {}  # sizes of journals that have ended and are delivered
+        self._sizes: dict[str, int] = {}
+
+    def run(self) -> Iterator[tuple[str, int]]:
+        """Deliver what is new, oldest run first; yield each run's id and how many events it had.
+
+        Runs whose process is gone without a word are marked as killed. One that fails does not keep back the others.
+
+        Raises:
+            StoreError: the store does not answer or did not take a run, or MLflow is not installed.
+        """
+        failure: StoreError | None = None
+        with self._exclusive():
+            with self._explained("the connection"):
+                self._connection.open()
+            for journal in self._journals():
+                if self._is_complete(journal):
+                    continue
+                try:
+                    with self._explained(journal.id):
+                        events = self._deliver(journal)
+                    yield journal.id, events
+                except UnreachableError:
+                    raise
+                except StoreError as error:
+                    self._connection.probe()
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def has_news(self) -> bool:
+        """Whether anything was written since the last call, or a run is still being written."""
+        journals = self._journals()
+        before, self._sizes = self._sizes, {journal.id: journal.size() for journal in journals}
+        return self._sizes != before or any(each.is_written() for each in journals if not self._is_complete(each))
+
+    def _journals(self) -> list[Journal]:
+        return [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl"))]
+
+    def _is_complete(self, journal: Journal) -> bool:
+        return self._complete.get(journal.id) == journal.size()
+
+    def _deliver(self, journal: Journal) -> int:
+        """Deliver the events of one journal that are not yet in the store; return their number."""
+        is_written, size = journal.is_written(), journal.size()  # before reading, which then finds all until the end
+        start = next((event for event, _ in journal.read() if event["event"] == "start"), None)
+        if start is None:
+            return 0
+        path = journal.folder / f"{self.store.key}.json"
+        note = _Note.read(path)
+        if note.run_id not in self._known and not (note.run_id and self._connection.has_run(note.run_id)):
+            # the first time, or the store was deleted since
+            note = _Note(self._connection.open_run(start), 0, "start", start["time"]).write(path)
+        self._known.add(note.run_id)
+        delivered = 0
+        # Metrics in a row go together, everything else by itself.
+        for _, pairs in groupby(journal.read(note.offset), lambda pair: pair[0]["event"] == "metrics" or pair[1]):
+            events, offsets = zip(*pairs, strict=True)
+            self._connection.log(note.run_id, start, list(events), journal.folder)
+            note = _Note(note.run_id, offsets[-1], events[-1]["event"], events[-1]["time"]).write(path)
+            delivered += len(events)
+        if not is_written:
+            if note.last != "end":
+                killed = {"event": "end", "status": "KILLED", "time": note.time}
+                self._connection.log(note.run_id, start, [killed], journal.folder)
+                _Note(note.run_id, note.offset, "end", note.time).write(path)
+            self._complete[journal.id] = size
+        return delivered
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Hold the lock on deliveries to this store; say so where that means waiting."""
+        try:
+            self._lock.acquire(timeout=1.0)
+        except TimeoutError:
+            _logger.warning("note: another process delivers to MLflow at %s: waiting for it", self.store.shown)
+            self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Turn whatever MLflow, and what lies under it, may raise into `StoreError`."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(f"MLflow at {self.store.shown} did not take {what}: {shorten(error, 300)}") from error

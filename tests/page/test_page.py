@@ -1,0 +1,100 @@
+"""Marks of results that are not the profile's as it is now: a notice near the top, and at all that rests on one."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from made_up_page import page
+
+from pipeline.results.freshness import CHANGED, GONE
+from pipeline.results.reading import Results
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path / "records", tmp_path / "arrays")
+
+
+def parts(content: str) -> dict[str, str]:
+    """The HTML of each claim, figure and table, and of the header."""
+    found = {"header": content.split("<header>")[1].split("</header>")[0]}
+    for claim in re.findall(r'id="claim-([^"]+)"', content):
+        found[claim] = content.split(f'id="claim-{claim}"')[1].split("</tr>")[0]
+    found["figure"] = content.split('id="figure-accuracy"')[1].split("</figure>")[0]
+    for table in ("training", "sweep"):
+        found[table] = content.split(f'id="table-{table}"')[1].split('class="numbers"')[0]
+    return found
+
+
+def marks(part: str) -> list[str]:
+    """The words of the marks in a part, as they are read."""
+    found = re.findall(r'<p class="other">(.*?)</p>', part)
+    without_sign = [re.sub(r'<span aria-hidden="true">.</span> ', "", each) for each in found]
+    return [html.unescape(re.sub(r"<[^>]+>", "", each)) for each in without_sign]
+
+
+def notices(part: str) -> dict[str, str]:
+    return dict(re.findall(r"<summary>(.*?)</summary><p><code>(.*?)</code></p>", part))
+
+
+def test_results_of_the_profile_as_it_is_carry_no_mark(results: Results) -> None:
+    content = page(results)
+    assert 'class="other"' not in content
+    assert 'class="notice"' not in content
+
+
+def test_everything_that_rests_on_a_changed_result_is_marked(results: Results) -> None:
+    found = parts(page(results, others={"evaluate/capsules": CHANGED}))
+    words = [f"{CHANGED}: evaluate/capsules"]
+    assert {name: marks(part) for name, part in found.items() if marks(part)} == {"000.a": words, "figure": words}
+
+
+def test_a_mark_names_each_result_under_its_own_reason(results: Results) -> None:
+    others = {"evaluate/capsules": CHANGED, "train/capsules": GONE, "sweep/capsules": CHANGED, "attack/x": GONE}
+    found = parts(page(results, others=others))
+    assert marks(found["000.a"]) == [f"{GONE}: train/capsules", f"{CHANGED}: evaluate/capsules"]
+    assert marks(found["000.b"]) == [f"{CHANGED}: sweep/capsules"]
+    assert marks(found["001.c"]) == []
+    assert marks(found["training"]) == [f"{GONE}: train/capsules"]
+    assert marks(found["sweep"]) == [f"{CHANGED}: sweep/capsules"]
+
+
+def test_several_results_with_one_reason_share_a_mark(results: Results) -> None:
+    found = parts(page(results, others={"train/capsules": CHANGED, "evaluate/capsules": CHANGED}))
+    assert marks(found["000.a"]) == [f"{CHANGED}: train/capsules, evaluate/capsules"]
+
+
+def test_notices_list_what_is_missing_and_what_differs(results: Results) -> None:
+    others = {"evaluate/capsules": CHANGED, "sweep/capsules": CHANGED, "train/old": GONE}
+    content = page(results, ["attack/a", "attack/b"], others, without_arrays=["evaluate/vae"])
+    assert notices(parts(content)["header"]) == {
+        "2 items of this profile were not executed": "attack/a, attack/b",
+        "2 results were made with other settings than this profile has now": "evaluate/capsules, sweep/capsules",
+        "1 result is no longer in this profile": "train/old",
+        "1 result is here without arrays, so not all of it is shown": "evaluate/vae",
+    }
+    assert content.index("<dt>Commit</dt>") < content.index('class="notice"') < content.index("<table")
+
+
+def test_a_single_missing_item_is_spoken_of_as_one(results: Results) -> None:
+    assert notices(page(results, ["attack/a"])) == {"1 item of this profile was not executed": "attack/a"}
+
+
+@pytest.mark.parametrize(("count", "is_open"), [(12, True), (13, False)])
+def test_a_short_list_is_open_and_a_long_one_opens_without_a_script(
+    results: Results, count: int, is_open: bool
+) -> None:
+    content = page(results, [f"attack/{i}" for i in range(count)])
+    notice = content.split('class="notice"')[1].split("</div>")[0]
+    assert ("<details open>" in notice) == is_open
+    assert "attack/0" in notice
+    assert "<script" not in content
+
+
+def test_names_in_marks_and_notices_are_escaped(results: Results) -> None:
+    content = page(results, ["<b>x</b>"], {"<i>y</i>": GONE})
+    assert "<b>x" not in content
+    assert "<i>y" not in content

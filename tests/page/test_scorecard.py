@@ -1,0 +1,146 @@
+"""Verdict rules on cases worked out by hand, and a scorecard of stand-in measures that leaves no claim out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from made_up_page import CLAIMS, MEASURES, SWEPT, record
+
+from pipeline.page import scorecard
+from pipeline.page.scorecard import (
+    Row,
+    all_measures,
+    build_scorecard,
+    count_verdicts,
+    dataset_and_remarks,
+    judge,
+    tolerance,
+)
+from pipeline.results.claims import Claim, load_claims
+from pipeline.results.findings import Finding
+from pipeline.results.freshness import CHANGED, GONE
+from pipeline.results.reading import Measured, Results
+
+
+def numeric(value: float, sd: float | None = None, better: str = "higher", **more: Any) -> Claim:
+    return Claim.model_validate(
+        {"id": "000.x", "where": "here", "claim": "c", "value": value, "sd": sd, "better": better, **more}
+    )
+
+
+def found(mean: float, holds: bool | None = None) -> Finding:
+    return Finding(Measured(mean, 0.0, 1), "MNIST", [], holds=holds)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path / "records", tmp_path / "arrays")
+
+
+@pytest.mark.parametrize(
+    ("claim", "ours", "verdict"),
+    [
+        (numeric(96, 1), 96.0, "within"),
+        (numeric(96, 1), 98.0, "within"),  # just two sd
+        (numeric(96, 1), 94.0, "within"),
+        (numeric(94, 1), 0.96 * 100, "within"),  # a tie, up to rounding
+        (numeric(96, 1), 98.1, "better"),
+        (numeric(96, 1), 93.9, "worse"),
+        (numeric(2.2, 0.1, "lower"), 1.9, "better"),
+        (numeric(2.2, 0.1, "lower"), 2.5, "worse"),
+        (numeric(0.5, tolerance=0.25), 0.0, "worse"),
+        (numeric(0.5, tolerance=0.25), 0.7, "within"),
+        (numeric(0.5, tolerance=0.25), 0.8, "better"),
+    ],
+)
+def test_a_figure_is_judged_by_its_tolerance_and_its_good_side(claim: Claim, ours: float, verdict: str) -> None:
+    assert judge(claim, found(ours)) == verdict
+
+
+def test_tolerance_without_sd_is_two_binomial_standard_errors_on_ten_thousand_images() -> None:
+    # 10 % of 10,000 images: the count has a variance of 10,000 * 0.1 * 0.9 = 900, so an sd of 30 images or 0.3 points.
+    assert tolerance(numeric(10, better="lower")) == pytest.approx(0.6)
+    assert tolerance(numeric(99.23)) == pytest.approx(0.1748, abs=1e-4)
+
+
+def test_a_statement_holds_or_fails_as_its_check_says_and_is_not_run_without_one() -> None:
+    claim = Claim(id="000.x", where="here", claim="c", holds_when="it does")
+    assert judge(claim, found(1.0, holds=True)) == "holds"
+    assert judge(claim, found(1.0, holds=False)) == "fails"
+    assert judge(claim, None) == "not run"
+    assert judge(numeric(1), None) == "not run"
+
+
+def test_every_claim_has_a_row_in_order(results: Results) -> None:
+    rows = build_scorecard(CLAIMS, results, MEASURES, profile="quick")
+    assert [row["id"] for row in rows] == [claim.id for claim in CLAIMS]
+    assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
+    assert {row["profile"] for row in rows} == {"quick"}
+    assert all(set(row) == set(Row.__annotations__) for row in rows)
+    json.dumps(rows, allow_nan=False)
+    ran, held, not_run = rows
+    assert ran["ours"] == {"value": 95.5, "sd": 0.4, "n": 5}
+    assert ran["paper"] == {"value": 96.0, "sd": 1.0}
+    assert ran["provenance"]["items"] == ["train/capsules", "evaluate/capsules"]
+    assert (held["ours"], held["notes"]) == (None, ["a note"])
+    assert dataset_and_remarks(held) == ("digits", ["not the paper's data (MNIST)"])
+    assert (not_run["ours"], not_run["dataset"], not_run["provenance"]["items"]) == (None, None, [])
+
+
+def test_rows_without_a_given_profile_name_that_of_their_results(results: Results) -> None:
+    measures = {"000.b": lambda _: Finding(None, "digits", [record("sweep", "a", profile="paper")], holds=True)}
+    rows = build_scorecard(CLAIMS, results, measures)
+    assert [row["profile"] for row in rows] == [None, "paper", None]
+
+
+def test_a_row_names_the_results_it_rests_on_that_have_other_settings(results: Results) -> None:
+    others = {"train/capsules": CHANGED, "sweep/capsules": GONE, "attack/unused": GONE}
+    rows = build_scorecard(CLAIMS, results, MEASURES, profile="quick", others=others)
+    assert [row["other_settings"] for row in rows] == [["train/capsules"], ["sweep/capsules"], []]
+    assert [row["other_settings"] for row in build_scorecard(CLAIMS, results, MEASURES)] == [[], [], []]
+
+
+def test_rows_on_other_data_are_counted_apart(results: Results) -> None:
+    counts = count_verdicts(build_scorecard(CLAIMS, results, MEASURES))
+    ours, elsewhere = counts["at the paper's settings"], counts["on other data or settings"]
+    assert {verdict: count for verdict, count in ours.items() if count} == {"within": 1, "not run": 1}
+    assert {verdict: count for verdict, count in elsewhere.items() if count} == {"holds": 1}
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **systems: dict[str, Any]) -> None:
+    """Let the reports be those of stand-in systems."""
+    modules = {
+        f"pipeline.systems.{name}.report.claims": SimpleNamespace(MEASURES=measures)
+        for name, measures in systems.items()
+    }
+    monkeypatch.setattr(scorecard, "REPORTS", tuple(systems))
+    monkeypatch.setattr(scorecard, "import_module", modules.__getitem__)
+
+
+def test_the_measures_are_those_of_all_systems(monkeypatch: pytest.MonkeyPatch, results: Results) -> None:
+    answer = MEASURES["000.b"]
+    install(monkeypatch, one={"000.a": MEASURES["000.a"]}, other={"000.b": answer})
+    assert all_measures() == MEASURES
+    rows = build_scorecard(CLAIMS, results)
+    assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
+    assert rows[1]["provenance"]["tracking_runs"] == [SWEPT["tracking_run"]]
+
+
+def test_two_systems_may_not_answer_the_same_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, one=dict(MEASURES), other={"000.b": MEASURES["000.b"]})
+    with pytest.raises(ValueError, match=r"other answers 000\.b"):
+        all_measures()
+
+
+def test_every_answer_belongs_to_a_claim() -> None:
+    assert all_measures().keys() <= {claim.id for claim in load_claims()}
+
+
+def test_nothing_is_run_without_results(results: Results) -> None:
+    claims = load_claims()
+    rows = build_scorecard(claims, results)
+    assert [(row["id"], row["verdict"]) for row in rows] == [(claim.id, "not run") for claim in claims]

@@ -1,0 +1,76 @@
+"""Which results answer the claims of document 000: by rank of their own settings, then by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from made_up import Writer
+from recorded import recorded
+
+from pipeline.params import parse_params
+from pipeline.systems.generative.report.claims import MEASURES
+from pipeline.systems.generative.report.runs import beyond_paper, candidates, setting_of, studies, swept
+
+
+def test_a_run_beyond_the_paper_answers_no_claim_that_another_can(full: Writer, values: dict[str, Any]) -> None:
+    """Not even one on the paper's data: it is another model."""
+    values["datasets"]["mnist"] = values["datasets"]["digits"] | {"source": "mnist"}
+    values["sources"] = [*values["sources"], "mnist"]
+    run = values["runs"]["capsules-digits"]
+    slots = run | {"model": run["model"] | {"slots": "any"}, "dataset": "mnist"}
+    values["runs"]["a-capsules-slots"] = slots
+    values["sweep"] = values["sweep"] | {"runs": [*values["sweep"]["runs"], "a-capsules-slots"]}
+    full.evaluate("a-capsules-slots", ["t0"])
+    full.sweep("a-capsules-slots", {"t0": {0: 0.93, 45: 0.74, 180: 0.47}})
+    results = recorded(full.results, parse_params(values))
+    names = ["capsules-digits", "a-capsules-slots"]
+    found = candidates(results, "evaluate", "generative")
+    assert [name for name, _ in found] == [sweep.run for sweep in swept(results, "generative")] == names
+    remarks = {name: beyond_paper(setting_of(numbers, name)) for name, numbers in found}
+    assert remarks == {"capsules-digits": [], "a-capsules-slots": ["parts in any slot (paper: their own)"]}
+
+
+def test_candidates_are_ranked_by_their_settings_and_then_by_name(full: Writer, values: dict[str, Any]) -> None:
+    """Closeness to the paper's settings before seeds, seeds before epochs; the order of the parameters says nothing."""
+    run = values["runs"]["capsules-digits"]
+    epochs = run["training"]["epochs"]
+    runs = {
+        "z-longer": run | {"training": run["training"] | {"epochs": epochs + 1}},
+        "y-seeds": run | {"replicas": 3},
+        "x-small": run | {"replicas": 9, "model": run["model"] | {"objects": 8}},
+        "w-same": run,
+    }
+    values["runs"] |= runs
+    for name in runs:
+        full.evaluate(name, ["t0"])
+    found = candidates(recorded(full.results, parse_params(values)), "evaluate", "generative")
+    assert [name for name, _ in found] == ["y-seeds", "z-longer", "capsules-digits", "w-same", "x-small"]
+
+
+def test_studies_are_ranked_by_what_they_measured(full: Writer, values: dict[str, Any]) -> None:
+    study = values["optimise"]["capsules-digits"]
+    values["optimise"] |= {"few": study | {"images": 8}, "many": study | {"images": 128}}
+    full.optimise("few")
+    full.optimise("many")
+    found = studies(recorded(full.results, parse_params(values)), "optimise")
+    assert [each.images for each, _ in found] == [128, 64, 8]
+
+
+def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, Any]) -> None:
+    """The run was evaluated with 8 objects and trained anew with 16 since: that training is not behind its numbers."""
+    values["runs"]["capsules-digits"]["model"]["objects"] = 8
+    evaluated = recorded(full.results, parse_params(values)).numbers("evaluate", "capsules-digits")
+    assert evaluated is not None
+    values["runs"]["capsules-digits"]["model"]["objects"] = 16
+    recorded(full.results, parse_params(values))
+    evaluated.path.write_text(json.dumps(evaluated.values))
+    found = {name: MEASURES[name](full.results) for name in ("000.t1.t0.0", "000.params", "000.t1.vae.0")}
+    accuracy, size, vae = found.values()
+    assert accuracy is not None
+    assert size is not None
+    assert vae is not None
+    assert "objects 8 (paper: 16)" in accuracy.remarks
+    assert "objects 8 (paper: 16)" not in size.remarks
+    assert [each["stage"] for each in accuracy.records] == ["evaluate"]
+    assert [each["stage"] for each in vae.records] == ["train", "evaluate"]

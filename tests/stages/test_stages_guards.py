@@ -1,0 +1,66 @@
+"""One process for a stage and item: the lock goes with it, also where it leaves children behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.guards import AlreadyRunningError, single_instance
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_second_instance_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "train@x.lock"
+    with single_instance(path, "train@x"):
+        message = f"train@x is already running \\(process {os.getpid()}\\)"
+        with pytest.raises(AlreadyRunningError, match=message), single_instance(path, "train@x"):
+            pytest.fail("no work may be done")
+    with single_instance(path, "train@x"):
+        pass
+
+
+def test_a_full_disk_costs_the_owners_number_and_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    path = tmp_path / "a.lock"
+    unknown = pytest.raises(AlreadyRunningError, match="process unknown")
+    with single_instance(path, "a"), unknown, single_instance(path, "a"):
+        pytest.fail("no work may be done")
+    with single_instance(path, "a"):
+        pass
+
+
+@pytest.mark.parametrize("child", ["subprocess.Popen(['sleep', '60']).pid", "os.fork() or time.sleep(60)"])
+def test_children_that_outlive_a_killed_process_do_not_keep_its_lock(tmp_path: Path, child: str) -> None:
+    code = (
+        "import os, subprocess, sys, time\nfrom pathlib import Path\nfrom stages.guards import single_instance\n"
+        f"with single_instance(Path(sys.argv[1]), 'a'):\n    print({child}, flush=True)\n    time.sleep(60)\n"
+    )
+    path = tmp_path / "a.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdout is not None
+        number = int(process.stdout.readline())
+        try:
+            with pytest.raises(AlreadyRunningError), single_instance(path, "a"):
+                pytest.fail("no work may be done")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            os.kill(number, 0)  # the child lives
+            with single_instance(path, "a"):
+                pass
+        finally:
+            os.kill(number, signal.SIGKILL)

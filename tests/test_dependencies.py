@@ -1,0 +1,206 @@
+"""The one list of what results depend on: against DVC's own expansion, and against what the code imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from imports import closure, imports
+
+from pipeline.dependencies import Graph, GraphError, Item
+from pipeline.params import parse_params
+from pipeline.systems import MODELS, SWEEPS
+
+ROOT = Path(__file__).parents[1]
+PROFILES = [ROOT / "params.yaml", *sorted(ROOT.glob("profiles/*/params.yaml"))]
+STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+
+
+def graph_of(path: Path) -> tuple[Graph, dict[str, Any]]:
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Graph(STAGES, values), parse_params(values).model_dump(mode="json")
+
+
+# ---- the list and DVC
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+def test_items_are_expanded_as_dvc_expands_them(path: Path, tmp_path: Path) -> None:
+    from dvc.parsing import DataResolver
+    from dvc.repo import Repo
+
+    (tmp_path / "params.yaml").write_bytes(path.read_bytes())
+    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    graph, _ = graph_of(path)
+    ours = {item.label: item for items in graph.items.values() for item in items.values()}
+    assert ours.keys() == theirs.keys()
+    for label, item in ours.items():
+        entry = theirs[label]
+        outs = [each for kind in ("outs", "metrics", "plots") for each in entry.get(kind, [])]
+        assert item.command == entry["cmd"], label
+        assert list(item.deps) == entry["deps"], label
+        assert list(item.params) == entry.get("params", []), label
+        assert list(item.outs) == [each if isinstance(each, str) else next(iter(each)) for each in outs], label
+
+
+def test_settings_follow_what_an_item_reads() -> None:
+    graph, values = graph_of(ROOT / "params.yaml")
+    run = next(iter(graph.items["train"]))
+    settings = graph.settings("evaluate", run, values)
+    dataset = values["runs"][run]["dataset"]
+    assert settings == {
+        "evaluate": values["evaluate"],
+        "failures": values["failures"],
+        "runs": {run: values["runs"][run]},
+        "datasets": {dataset: values["datasets"][dataset]},
+    }, "the run and its data set through the weights; the device is no setting"
+    sweep = next(iter(graph.items["sweep"]))
+    found = graph.settings("sweep", sweep, values)
+    assert f"{found['item']['run']}-{found['item']['angle']}" == sweep
+    assert found["sweep"].keys() == {"replicas", "training_share"}
+
+
+def test_an_unknown_item_or_parameter_is_named() -> None:
+    graph, _ = graph_of(ROOT / "params.yaml")
+    with pytest.raises(GraphError, match="no stage train@nobody"):
+        graph.item("train", "nobody")
+    with pytest.raises(GraphError, match=r"names \$\{runs\}, which params.yaml does not have"):
+        _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
+
+
+# ---- the list and the code
+
+NOT_FOLLOWED = {
+    "stages/workspace.py": "checks, tracks and writes",
+    "pipeline/params.py": "checks params.yaml",
+    "pipeline/systems/__init__.py": "lists all systems; which one is used is known by the item",
+    "pipeline/tracking/__init__.py": "records runs",
+}
+"""Files whose own imports are no dependency of a stage, and why."""
+NO_DEPENDENCY = {
+    **NOT_FOLLOWED,
+    "pipeline/dependencies.py": "reads dvc.yaml",
+    "pipeline/errors.py": "messages",
+    "pipeline/files.py": "writes files whole or not at all",
+    "pipeline/progress.py": "progress bars",
+    "pipeline/settings.py": "the form of settings; their values are parameters",
+    "pipeline/data/datasets.py": "reads and writes the file of a data set",
+    "pipeline/data/sources.py": "where files are downloaded from",
+    "pipeline/learning/checkpoints.py": "keeps the state of a training",
+    "pipeline/learning/evaluation.py": "what an evaluation is given",
+    "pipeline/learning/tensors.py": "reads and writes files of tensors",
+    "pipeline/results/outcome.py": "how a result is written",
+}
+"""Code that no number depends on, and why: an edit of it makes nothing stale."""
+PAGE = ("figures", "tables")
+
+
+def is_dependency(file: str) -> bool:
+    """Whether a result changes with the file. Settings are declared in code, but their values come from params.yaml."""
+    return file not in NO_DEPENDENCY and Path(file).name not in ("settings.py",) and file != "stages/__init__.py"
+
+
+def system_files(stage: str, variant: str) -> list[str]:
+    """What a stage imports by the name of a run's system."""
+    package = f"pipeline/systems/{variant}"
+    model = f"{package}/model/{MODELS[variant].partition(':')[0]}.py"
+    if stage == "evaluate":
+        return [model, f"{package}/evaluation/__init__.py"]
+    if stage == "sweep":
+        return [model, f"{SWEEPS[variant].replace('.', '/')}.py"]
+    return [model]
+
+
+def imported(item: Item, values: dict[str, Any]) -> set[str]:
+    """Files that an item's command runs through, as far as results depend on them."""
+    start = [f"stages/{item.stage}.py"]
+    section = values.get(item.stage, {})
+    entry = section.get(item.name) if isinstance(section, dict) else None
+    if item.stage in ("regression", "attention"):
+        start.append(f"pipeline/systems/{item.stage}/studies/{entry['study']}.py")
+    for run in runs_of(item):
+        start += system_files(item.stage, values["runs"][run]["variant"])
+    if item.stage in PAGE:
+        from pipeline.systems import REPORTS
+
+        start += [
+            f"pipeline/systems/{name}/report/{part}.py" for name in REPORTS for part in ("figures", "tables", "claims")
+        ]
+    return {file for file in closure(start, NOT_FOLLOWED) if is_dependency(file)}
+
+
+def runs_of(item: Item) -> list[str]:
+    """The trained runs that an item makes or reads."""
+    return [path.removeprefix("models/") for path in (*item.deps, *item.outs) if path.startswith("models/")]
+
+
+def covered(file: str, places: Iterator[str] | list[str]) -> bool:
+    return any(file == place or file.startswith(f"{place}/") for place in places)
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+def test_every_item_depends_on_all_the_code_it_runs(path: Path) -> None:
+    """Directly, or through the folder of a trained run, which changes with the code that trains."""
+    graph, values = graph_of(path)
+    missing = {}
+    for items in graph.items.values():
+        for item in items.values():
+            places = list(item.deps)
+            for run in runs_of(item):
+                places += graph.item("train", run).deps
+            lost = sorted(file for file in imported(item, values) if not covered(file, places))
+            if lost:
+                missing[item.label] = lost
+    assert missing == {}
+
+
+def test_no_stage_depends_on_code_it_does_not_run() -> None:
+    """A file or folder named by a stage is run through by one of its items at least: where a stage cannot choose by
+    system it names the files of all.
+    """
+    used: dict[tuple[str, str], bool] = {}
+    for path in PROFILES:
+        graph, values = graph_of(path)
+        for items in graph.items.values():
+            for item in items.values():
+                files = imported(item, values)
+                for place in item.deps:
+                    if place.startswith(("pipeline/", "stages/")):
+                        hit = any(covered(file, [place]) for file in files)
+                        used[item.stage, place] = used.get((item.stage, place), False) or hit
+    assert [each for each, hit in used.items() if not hit] == []
+
+
+def test_folders_that_stages_depend_on_are_a_systems_own_or_used_whole() -> None:
+    graph, _ = graph_of(ROOT / "params.yaml")
+    named = {place for items in graph.items.values() for item in items.values() for place in item.code}
+    shared = {place for place in named if (ROOT / place).is_dir() and not place.startswith("pipeline/systems/")}
+    assert shared == {"pipeline/data/toys", "pipeline/drawing", "pipeline/page", "pipeline/results"}
+
+
+# ---- the house
+
+
+def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
+    allowed = ("pipeline/params.py", "pipeline/systems/__init__.py", "pipeline/cli.py", "pipeline/doctor.py")
+    wrong = []
+    for path in (ROOT / "pipeline").rglob("*.py"):
+        file = path.relative_to(ROOT).as_posix()
+        own = "/".join(file.split("/")[:3]) if file.startswith("pipeline/systems/") else None
+        for other in imports(file):
+            if not other.startswith("pipeline/systems/") or file in allowed or file.startswith("pipeline/page/"):
+                continue
+            if other == "pipeline/systems/__init__.py" or own is None or not other.startswith(f"{own}/"):
+                wrong.append(f"{file} imports {other}")
+    assert sorted(wrong) == []
+
+
+def test_settings_need_no_torch() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, pipeline.params; assert not {'torch', 'pyro', 'matplotlib', 'pandas'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
