@@ -41,7 +41,7 @@ ui: $(VENV)/installed
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false exec python -m mlflow server --host 127.0.0.1 --port $(PORT) --workers 1 --backend-store-uri "sqlite:///$$PWD/mlflow.db"
 
 paper: $(VENV)/installed
-	@python -m pipeline profile switch paper --keep-lock
+	@python -m pipeline profile switch paper
 	@$(MAKE) --no-print-directory repro
 
 bench: $(VENV)/installed

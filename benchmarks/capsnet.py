@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -11,14 +10,12 @@ from torch import Tensor
 
 from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
-from benchmarks.training import Step
+from benchmarks.training import Step, paper_params
 from pipeline.learning.recording import recorded
-from pipeline.params import load_params
 from pipeline.systems.capsnet.inference.predictive_coding import Objective, forward_pass, step
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetRun
 
-PARAMS = Path(__file__).parents[1] / "profiles" / "paper" / "params.yaml"
 IMAGE, BATCH, INFERRED = 28, 128, 1000
 ITERATIONS = (0, 3)
 MOST = 1.3
@@ -29,7 +26,7 @@ PEER_MS = 44.0
 
 def paper_run(iterations: int) -> CapsNetRun:
     """The first run of the paper profile with CapsNet, with so many iterations of routing."""
-    run = next(run for run in load_params(PARAMS).runs.values() if isinstance(run, CapsNetRun))
+    run = next(run for run in paper_params().runs.values() if isinstance(run, CapsNetRun))
     return run.model_copy(update={"model": run.model.model_copy(update={"iterations": iterations})})
 
 

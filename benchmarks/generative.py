@@ -20,6 +20,7 @@ from pipeline.layers.rendering import render
 from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.params import load_params
+from pipeline.profiles import Profiles
 from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
 from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun
@@ -41,14 +42,13 @@ PEER_MS = 18.0
 
 def paper_sizes() -> GenerativeModelParams:
     """The first capsule model of the profiles, at the paper's sizes."""
-    for profile in ("paper", "quick"):
-        path = ROOT / "profiles" / profile / "params.yaml"
-        if path.exists():
-            runs = load_params(path).runs.values()
-            found = next((run.model for run in runs if isinstance(run, GenerativeRun)), None)
-            if found is not None:
-                return found.model_copy(update=PAPER)
-    raise FileNotFoundError(f"no profile in {ROOT / 'profiles'} has a generative run")
+    profiles = Profiles(ROOT)
+    for profile in profiles.all():
+        runs = load_params(profiles.params_path(profile.name)).runs.values()
+        found = next((run.model for run in runs if isinstance(run, GenerativeRun)), None)
+        if found is not None:
+            return found.model_copy(update=PAPER)
+    raise LookupError("no profile has a generative run")
 
 
 @dataclass

@@ -6,11 +6,9 @@ from statistics import median
 
 import torch
 
-from benchmarks.capsnet import PARAMS
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration
-from benchmarks.training import Step
-from pipeline.params import load_params
+from benchmarks.training import Step, paper_params
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 
@@ -24,7 +22,7 @@ _FLOAT = 4
 
 def small_run(iterations: int) -> MatrixCapsulesRun:
     """The run of the paper profile with 68,000 parameters, with so many iterations of routing."""
-    runs = load_params(PARAMS).runs.values()
+    runs = paper_params().runs.values()
     run = next(run for run in runs if isinstance(run, MatrixCapsulesRun) and run.model.types == [16, 16])
     return run.model_copy(update={"model": run.model.model_copy(update={"iterations": iterations})})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -10,17 +9,15 @@ import torch
 from benchmarks.generative import PEER_MS, operations
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
-from benchmarks.training import Step
-from pipeline.params import load_params
+from benchmarks.training import Step, paper_params
 from pipeline.systems.scae.settings import SCAERun
 
-PARAMS = Path(__file__).parents[1] / "profiles" / "paper" / "params.yaml"
 IMAGE, BATCH = 40, 128
 
 
 def paper_run() -> SCAERun:
     """The first run of the paper profile with stacked capsule autoencoders."""
-    return next(run for run in load_params(PARAMS).runs.values() if isinstance(run, SCAERun))
+    return next(run for run in paper_params().runs.values() if isinstance(run, SCAERun))
 
 
 def measure(device: torch.device, multiplied: float, limit: float, budget: Budget, quick: bool = False) -> list[Row]:

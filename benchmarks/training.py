@@ -1,8 +1,9 @@
-"""A training step of one seed, as `learning.gradient` takes it."""
+"""The paper profile's parameters, and a training step of one seed, as `learning.gradient` takes it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -10,9 +11,20 @@ from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import Recorded, recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
+from pipeline.params import Params, load_params
+from pipeline.profiles import Profiles
 from pipeline.systems import Run, build_model
 
 CLASSES = 10
+
+
+def paper_params() -> Params:
+    """The parameters of the paper profile.
+
+    Raises:
+        ProfileError: there is no such profile.
+    """
+    return load_params(Profiles(Path(__file__).parents[1]).params_path("paper"))
 
 
 @dataclass

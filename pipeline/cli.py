@@ -16,7 +16,7 @@ _HELP = "Profiles of parameters, tracked runs, and a look at the machine. Stages
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=_HELP)
 profile_app = typer.Typer(
-    invoke_without_command=True, help="List the profiles (without a command), compare, switch or save them."
+    invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
 )
 app.add_typer(profile_app, name="profile")
 
@@ -27,17 +27,11 @@ def profile_list(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     profiles = _profiles()
-    current, saved = profiles.current, profiles.saved()
-    width = max((len(profile.name) for profile in saved), default=0)
-    for profile in saved:
+    current, found = profiles.current, profiles.all()
+    width = max(len(profile.name) for profile in found)
+    for profile in found:
         mark = "*" if profile.name == current else " "
         print(f"{mark} {profile.name:<{width}}  {profile.about}{'' if profile.has_lock else ' (not yet reproduced)'}")
-    if current not in [profile.name for profile in saved]:
-        print(f"* {current}  (not saved: `python -m pipeline profile save`)")
-    elif unsaved := profiles.unsaved():
-        print(
-            f"\n{' and '.join(unsaved)} differ from profiles/{current}; `python -m pipeline profile save` keeps that."
-        )
 
 
 @profile_app.command("current")
@@ -48,33 +42,20 @@ def profile_current() -> None:
 
 @profile_app.command("diff")
 def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compare with")]) -> None:
-    """Parameters that differ between params.yaml and a saved profile."""
+    """Parameters in which another profile differs from the current one."""
     differences = _profiles().differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
     for key, here, there in differences:
         print(f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}")
     if not differences:
-        print(f"params.yaml is the same as profiles/{name}")
+        print(f"profile {name} has the same parameters as the current one")
 
 
 @profile_app.command("switch")
-def profile_switch(
-    name: Annotated[str, typer.Argument(help="the profile to make current")],
-    keep_lock: Annotated[
-        bool, typer.Option(help="first store a changed dvc.lock in the profile it belongs to")
-    ] = False,
-) -> None:
-    """Put a profile's params.yaml and dvc.lock in place; refused where edits would be lost."""
-    switched = _profiles().switch(name, keep_lock)
+def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make current")]) -> None:
+    """Move the current params.yaml and dvc.lock, edits included, to profiles/ and those of another profile here."""
+    switched = _profiles().switch(name)
     print(f"now at profile {name}: `dvc repro` reproduces it" if switched else f"already at profile {name}")
-
-
-@profile_app.command("save")
-def profile_save() -> None:
-    """Store params.yaml and dvc.lock in the folder of the profile they belong to."""
-    profiles = _profiles()
-    changed = profiles.save()
-    print(f"stored {' and '.join(changed)} in profiles/{profiles.current}" if changed else "nothing had changed")
 
 
 @app.command()

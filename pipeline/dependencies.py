@@ -15,9 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.errors import UserError
+from pipeline.files import FileReadError, read_yaml
 
 NOT_A_SETTING = "device"
 """A parameter that stages depend on and that is no setting of a result: provenance names the device that was used."""
@@ -71,16 +70,13 @@ class Graph:
         """The graph of a repository.
 
         Raises:
-            GraphError: `dvc.yaml` or `params.yaml` is missing or not YAML.
+            GraphError: `dvc.yaml` or `params.yaml` cannot be read.
         """
         try:
-            contents = [
-                yaml.load((root / name).read_text(encoding="utf-8"), Loader=LOADER)
-                for name in ("dvc.yaml", "params.yaml")
-            ]
-        except (OSError, yaml.YAMLError) as error:
+            graph, values = (read_yaml(root / name) for name in ("dvc.yaml", "params.yaml"))
+        except FileReadError as error:
             raise GraphError(f"cannot read the pipeline's stages: {error}") from None
-        return cls(contents[0]["stages"], contents[1])
+        return cls(graph["stages"], values)
 
     @cached_property
     def items(self) -> dict[str, dict[str | None, Item]]:
@@ -188,7 +184,3 @@ class Graph:
                 raise GraphError(f"dvc.yaml names ${{{dotted}}}, which params.yaml does not have")
             value = value[key]
         return value
-
-
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader where PyYAML has it: ten times as fast."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from pipeline.classification.settings import AttackParams, ViewpointParams
 from pipeline.data.settings import DatasetParams
 from pipeline.errors import UserError
-from pipeline.learning.settings import CropParams
+from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import EvaluateParams, SweepParams
 from pipeline.settings import Name, Section
-from pipeline.systems import Run
+from pipeline.systems import SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionStudy
 from pipeline.systems.capsnet.studies.settings import InferParams
 from pipeline.systems.generative.studies.settings import (
@@ -36,10 +35,6 @@ class ParamsError(UserError):
     """A parameter is unknown, missing or out of range. The message names each field and what it allows."""
 
     exit_code = 2
-
-
-CLASSIFIERS = ("capsnet", "matrix_capsules", "cnn")
-"""Variants that learn from labels; reports show them by themselves."""
 
 
 class Params(Section):
@@ -104,8 +99,8 @@ class Params(Section):
                 capsnets = sorted(key for key, run in self.runs.items() if run.variant == "capsnet")
                 raise ValueError(f"infer.{name}.run: '{inference.run}' is not one of {capsnets}")
         for name in self.sweep.runs:
-            if name not in self.runs or isinstance(self.runs[name].augmentation, CropParams):
-                known = sorted(key for key, run in self.runs.items() if not isinstance(run.augmentation, CropParams))
+            if name not in self.runs or self.runs[name].variant not in SWEEPS:
+                known = sorted(key for key, run in self.runs.items() if run.variant in SWEEPS)
                 raise ValueError(f"sweep.runs: '{name}' is not one of {known}")
         for name, regression in self.regression.items():
             if regression.dataset not in self.datasets:
@@ -222,12 +217,12 @@ def load_params(path: Path) -> Params:
     """Read and check a params file.
 
     Raises:
-        ParamsError: the file is missing, not YAML, or holds bad parameters.
+        ParamsError: the file cannot be read (see `read_yaml`), is empty, or holds bad parameters.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ParamsError(f"{path}: no such file") from None
-    except yaml.YAMLError as error:
-        raise ParamsError(f"{path} is not valid YAML: {error}") from None
+        values = read_yaml(path)
+    except FileReadError as error:
+        raise ParamsError(str(error)) from None
+    if values is None:
+        raise ParamsError(f"{path} is empty")
     return parse_params(values, path.name)

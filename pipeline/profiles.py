@@ -1,32 +1,34 @@
-"""Profiles: complete sets of parameters, each kept with the `dvc.lock` that belongs to it.
+"""Profiles: complete sets of parameters, each with the `dvc.lock` that belongs to it.
 
-`params.yaml` and `dvc.lock` at the top of the repository are those of the current profile; `profiles/<name>/` keeps a
-copy of each. Files are copied byte for byte, so comments stay.
+The current profile's `params.yaml` and `dvc.lock` lie at the top of the repository, where DVC and everything else read
+them; `profiles/<name>/` holds those of every other profile. No profile is kept twice: switching moves files, byte for
+byte, so that edits and comments go along.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.errors import UserError
-from pipeline.files import write_bytes
+from pipeline.files import FileReadError, read_yaml, write_bytes
 from pipeline.tracking.journal import flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
-FILES = (PARAMS, LOCK)
+FILES = (LOCK, PARAMS)
+"""The parameters come last: they say which profile is the current one."""
 
 
 class ProfileError(UserError):
-    """A profile is missing, or switching would lose something."""
+    """A profile is missing, or not what its name says."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One saved profile."""
+    """One profile."""
 
     name: str
     about: str
@@ -38,7 +40,6 @@ class Profiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.folder = root / "profiles"
 
     @property
     def current(self) -> str:
@@ -48,71 +49,58 @@ class Profiles:
             ProfileError: the file does not say.
         """
         name = _load(self.root / PARAMS).get("profile")
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it names a folder
             raise ProfileError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
         return name
 
-    def saved(self) -> list[Profile]:
-        """Every saved profile, by name."""
+    def all(self) -> list[Profile]:
+        """Every profile, the current one too, by name."""
         found = []
-        for path in sorted(self.folder.glob(f"*/{PARAMS}")):
-            first = path.read_text(encoding="utf-8").partition("\n")[0]
+        for name, folder in self._folders().items():
+            first = (folder / PARAMS).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
             about = first.lstrip("# ").strip() if first.startswith("#") else ""
-            found.append(Profile(path.parent.name, about, (path.parent / LOCK).exists()))
+            found.append(Profile(name, about, (folder / LOCK).exists()))
         return found
 
-    def unsaved(self) -> list[str]:
-        """Those of `params.yaml` and `dvc.lock` that differ from what the current profile's folder holds."""
-        kept = self.folder / self.current
-        return [name for name in FILES if _read(self.root / name) != _read(kept / name)]
-
-    def save(self) -> list[str]:
-        """Store the current files in the current profile's folder; returns those that had changed."""
-        changed = self.unsaved()
-        kept = self.folder / self.current
-        for name in changed:
-            _put(kept / name, _read(self.root / name))
-        return changed
-
-    def switch(self, name: str, keep_lock: bool = False) -> bool:
-        """Make `name` the current profile; False where it already is.
-
-        Args:
-            keep_lock: store a changed `dvc.lock` in its profile first, instead of refusing.
+    def params_path(self, name: str) -> Path:
+        """The `params.yaml` of profile `name`, current or not.
 
         Raises:
-            ProfileError: there is no such profile, or edits would be lost.
+            ProfileError: there is no such profile.
         """
-        target = self.folder / name
-        names = [profile.name for profile in self.saved()]
-        if name not in names:
-            raise ProfileError(f"there is no profile '{name}'; profiles/ has: {', '.join(names) or 'none'}")
-        current = self.current
+        folders = self._folders()
+        if name not in folders:
+            raise ProfileError(f"there is no profile '{name}'; there are: {', '.join(folders)}")
+        return folders[name] / PARAMS
+
+    def switch(self, name: str) -> bool:
+        """Make `name` the current profile; False where it already is.
+
+        The current files are stored first and removed nowhere before everything is written; what fails is undone.
+
+        Raises:
+            ProfileError: there is no such profile, or a folder of the current one holds something else.
+            FileWriteError: a file cannot be written.
+        """
+        source, current = self.params_path(name).parent, self.current
         if name == current:
             return False
-        if _load(target / PARAMS).get("profile") != name:
+        if _load(source / PARAMS).get("profile") != name:
             raise ProfileError(f"profiles/{name}/{PARAMS} does not say `profile: {name}`: correct it first")
-        unsaved = self.unsaved()
-        if keep_lock and unsaved == [LOCK]:
-            _put(self.folder / current / LOCK, _read(self.root / LOCK))
-            unsaved = []
-        if unsaved:
-            saved = [file for file in unsaved if (self.folder / current / file).exists()]
-            drop = [f"cp {' '.join(f'profiles/{current}/{file}' for file in saved)} ."] if saved else []
-            drop += [f"rm {file}" for file in unsaved if file not in saved]
-            raise ProfileError(
-                f"{' and '.join(unsaved)} differ{'s' if len(unsaved) == 1 else ''} from profiles/{current}: switching "
-                f"would lose that. Keep it with `python -m pipeline profile save`, or drop it with "
-                f"`{' && '.join(drop)}`, then switch."
-            )
-        before = {file: _read(self.root / file) for file in FILES}
-        try:
-            for file in FILES:
-                _put(self.root / file, _read(target / file))
-        except UserError:
-            for file, content in before.items():
-                _put(self.root / file, content)
-            raise
+        stored = self.root / "profiles" / current
+        for file in FILES:
+            if (stored / file).exists() and _read(stored / file) != _read(self.root / file):
+                raise ProfileError(
+                    f"profiles/{current}/{file} differs from {file}, although {current} is the current profile. Keep "
+                    f"one: remove profiles/{current}/{file}, or copy it over {file}."
+                )
+        _write_all(
+            {
+                **{stored / file: _read(self.root / file) for file in FILES},
+                **{self.root / file: _read(source / file) for file in FILES},
+                **{source / file: None for file in FILES},
+            }
+        )
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
@@ -121,22 +109,21 @@ class Profiles:
         Raises:
             ProfileError: there is no such profile.
         """
-        path = self.folder / name / PARAMS
-        if not path.exists():
-            names = [profile.name for profile in self.saved()]
-            raise ProfileError(f"there is no profile '{name}'; profiles/ has: {', '.join(names) or 'none'}")
-        here, there = flatten(_load(self.root / PARAMS)), flatten(_load(path))
+        here, there = flatten(_load(self.root / PARAMS)), flatten(_load(self.params_path(name)))
         keys = [*here, *(key for key in there if key not in here)]
         return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
+
+    def _folders(self) -> dict[str, Path]:
+        """Where each profile's files lie, by name."""
+        others = {path.parent.name: path.parent for path in self.root.glob(f"profiles/*/{PARAMS}")}
+        return dict(sorted({**others, self.current: self.root}.items()))
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ProfileError(f"{path}: no such file") from None
-    except yaml.YAMLError as error:
-        raise ProfileError(f"{path} is not valid YAML: {error}") from None
+        values = read_yaml(path)
+    except FileReadError as error:
+        raise ProfileError(str(error)) from None
     return values if isinstance(values, dict) else {}
 
 
@@ -144,8 +131,26 @@ def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
+def _write_all(contents: Mapping[Path, bytes | None]) -> None:
+    """Write files in the order given, None removing one; undone in the opposite order if it cannot be finished.
+
+    Going back, a file is restored before the copy that was made of it is removed: if that fails too, both are there.
+    """
+    before = {path: _read(path) for path in contents}
+    try:
+        for path, content in contents.items():
+            _put(path, content)
+    except BaseException:
+        for path, content in reversed(before.items()):
+            _put(path, content)
+        raise
+
+
 def _put(path: Path, content: bytes | None) -> None:
+    """Write a file where its content is another, or remove it, and its folder with it if that was all."""
     if content is None:
         path.unlink(missing_ok=True)
-    else:
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    elif _read(path) != content:
         write_bytes(path, content)

@@ -90,7 +90,7 @@ class Entry:
 
 
 def paper_params() -> dict[str, Any]:
-    """The parameters of the paper profile: params.yaml while it is the current one (with its edits), else the saved."""
+    """The parameters of the paper profile: params.yaml while it is the current one, else those in profiles/."""
     for path in (ROOT / "params.yaml", ROOT / "profiles" / PROFILE / "params.yaml"):
         values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         if values["profile"] == PROFILE:
@@ -528,8 +528,7 @@ to have MLflow, DVC and the page know of them:
     python -m pipeline sync-mlflow
     python -m pipeline profile switch {PROFILE}
     dvc commit --force {items}
-    dvc repro figures tables --single-item
-    python -m pipeline profile save"""
+    dvc repro figures tables --single-item"""
 
 
 PAGE = """\

@@ -87,7 +87,8 @@ def _fingerprint(folder: Path) -> str:
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
     for path in (folder / "pack.json", Path("params.yaml"), Path("profiles") / PROFILE / "params.yaml"):
-        digest.update(path.read_bytes())
+        if path.exists():  # profiles/ holds those that are not the current one
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -30,6 +30,7 @@ from pipeline.learning.gradient import Trained
 from pipeline.learning.replicas import Replicas
 from pipeline.learning.runs import save_run
 from pipeline.params import load_params
+from pipeline.profiles import Profiles
 from pipeline.systems import build_model
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 
@@ -174,7 +175,7 @@ def test_an_encoder_that_starts_above_the_bound_does_not_reach_it_in_no_time() -
 def test_free_form_inference_is_timed_on_a_trained_run_where_there_is_one(tmp_path: Path) -> None:
     cpu = torch.device("cpu")
     assert "untrained" in subject(cpu, 2, tmp_path).what
-    shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", tmp_path)
+    shutil.copy(Profiles(ROOT).params_path("quick"), tmp_path)
     run = load_params(tmp_path / "params.yaml").runs["capsules-digits"]
     images = np.random.default_rng(0).integers(0, 256, (6, 1, 8, 8)).astype(np.uint8)
     split = {part: np.arange(6)[index::3] for index, part in enumerate(("train", "validation", "test"))}

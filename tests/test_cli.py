@@ -25,10 +25,9 @@ PAPER = "# the documents' own settings\nprofile: paper\ntraining:\n  epochs: 400
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, content in {"quick": QUICK, "paper": PAPER}.items():
-        (tmp_path / "profiles" / name).mkdir(parents=True)
-        (tmp_path / "profiles" / name / "params.yaml").write_text(content)
-    (tmp_path / "profiles" / "quick" / "dvc.lock").write_text("quick's lock")
+    """A repository at profile quick, which was reproduced, with profile paper, which was not."""
+    (tmp_path / "profiles" / "paper").mkdir(parents=True)
+    (tmp_path / "profiles" / "paper" / "params.yaml").write_text(PAPER)
     (tmp_path / "params.yaml").write_text(QUICK)
     (tmp_path / "dvc.lock").write_text("quick's lock")
     monkeypatch.chdir(tmp_path)
@@ -42,9 +41,13 @@ def pipeline(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return int(caught.value.code or 0)
 
 
-def texts(root: Path) -> tuple[str, str | None]:
-    lock = root / "dvc.lock"
-    return (root / "params.yaml").read_text(), lock.read_text() if lock.exists() else None
+def files(root: Path) -> dict[str, str]:
+    """Every file and its content."""
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+AT_QUICK = {"params.yaml": QUICK, "dvc.lock": "quick's lock", "profiles/paper/params.yaml": PAPER}
+AT_PAPER = {"params.yaml": PAPER, "profiles/quick/params.yaml": QUICK, "profiles/quick/dvc.lock": "quick's lock"}
 
 
 def test_profiles_are_listed_and_the_current_one_is_marked(
@@ -55,73 +58,132 @@ def test_profiles_are_listed_and_the_current_one_is_marked(
     assert lines == ["  paper  the documents' own settings (not yet reproduced)", "* quick  minutes on two cores"]
 
 
-def test_switching_there_and_back_keeps_both_byte_for_byte(root: Path) -> None:
+def test_the_current_profile_is_printed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("quick", "paper"):
+        pipeline(monkeypatch, "profile", "switch", name)
+        capsys.readouterr()
+        assert pipeline(monkeypatch, "profile", "current") == 0
+        assert capsys.readouterr().out == f"{name}\n"
+
+
+def test_switching_moves_both_profiles_there_and_back_byte_for_byte(root: Path) -> None:
     profiles = Profiles(root)
+    assert files(root) == AT_QUICK
     assert profiles.switch("paper")
-    assert texts(root) == (PAPER, None), "a lock of another profile must not stay"
+    assert files(root) == AT_PAPER, "no profile is kept twice, and a lock of another one must not stay"
+    assert not (root / "profiles" / "paper").exists()
     assert profiles.current == "paper"
-    (root / "dvc.lock").write_text("paper's lock")
-    assert profiles.save() == ["dvc.lock"]
-    assert profiles.switch("quick")
-    assert texts(root) == (QUICK, "quick's lock")
-    assert profiles.switch("paper")
-    assert texts(root) == (PAPER, "paper's lock")
     assert not profiles.switch("paper")
+    (root / "dvc.lock").write_text("paper's lock")
+    assert profiles.switch("quick")
+    assert files(root) == {**AT_QUICK, "profiles/paper/dvc.lock": "paper's lock"}
+    assert profiles.switch("paper")
+    assert files(root) == {**AT_PAPER, "dvc.lock": "paper's lock"}
 
 
 @pytest.mark.parametrize("name", ["params.yaml", "dvc.lock"])
-def test_switching_refuses_to_lose_an_edit(
-    root: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (root / name).write_text((root / name).read_text() + "# edited\n")
-    before = texts(root)
-    assert pipeline(monkeypatch, "profile", "switch", "paper") == 1
-    errors = capsys.readouterr().err
-    assert f"{name} differs from profiles/quick" in errors
-    assert "profile save" in errors
-    assert texts(root) == before
-    assert pipeline(monkeypatch, "profile", "save") == 0
+def test_edits_go_along(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / name).write_text(AT_QUICK[name] + "# edited\n")
     assert pipeline(monkeypatch, "profile", "switch", "paper") == 0
-    assert (root / "profiles" / "quick" / name).read_text().endswith("# edited\n")
+    assert files(root) == {**AT_PAPER, f"profiles/quick/{name}": AT_QUICK[name] + "# edited\n"}
+    assert pipeline(monkeypatch, "profile", "switch", "quick") == 0
+    assert files(root) == {**AT_QUICK, name: AT_QUICK[name] + "# edited\n"}
 
 
-def test_a_new_lock_can_be_kept_on_the_way_but_edited_parameters_cannot(root: Path) -> None:
+def test_other_files_of_a_profiles_folder_stay(root: Path) -> None:
+    (root / "profiles" / "paper" / "notes.md").write_text("notes")
+    Profiles(root).switch("paper")
+    assert files(root) == {**AT_PAPER, "profiles/paper/notes.md": "notes"}
+
+
+def test_parameters_are_found_wherever_a_profile_lies(root: Path) -> None:
     profiles = Profiles(root)
-    (root / "dvc.lock").write_text("a newer lock")
-    assert profiles.switch("paper", keep_lock=True)
-    assert (root / "profiles" / "quick" / "dvc.lock").read_text() == "a newer lock"
-    (root / "params.yaml").write_text(PAPER + "# edited\n")
-    with pytest.raises(ProfileError, match=r"params\.yaml differs from profiles/paper"):
-        profiles.switch("quick", keep_lock=True)
+    for _ in range(2):
+        assert [profiles.params_path(name).read_text() for name in ("quick", "paper")] == [QUICK, PAPER]
+        profiles.switch("paper")
 
 
 def test_a_profile_that_is_not_there_or_not_itself(root: Path) -> None:
-    with pytest.raises(ProfileError, match="no profile 'big'; profiles/ has: paper, quick"):
-        Profiles(root).switch("big")
-    with pytest.raises(ProfileError, match="no profile 'big'"):
-        Profiles(root).differences("big")
+    for ask in (Profiles(root).switch, Profiles(root).differences, Profiles(root).params_path):
+        with pytest.raises(ProfileError, match="no profile 'big'; there are: paper, quick"):
+            ask("big")
     (root / "profiles" / "paper" / "params.yaml").write_text(QUICK)
+    before = files(root)
     with pytest.raises(ProfileError, match="does not say `profile: paper`"):
         Profiles(root).switch("paper")
-    assert texts(root) == (QUICK, "quick's lock")
+    assert files(root) == before
 
 
-def test_a_switch_that_cannot_be_finished_is_undone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("content", ["training: {epochs: 4}", "profile: ../paper", "profile: 3", "profile: {", ""])
+def test_parameters_that_name_no_profile_are_refused(root: Path, content: str) -> None:
+    (root / "params.yaml").write_text(content)
+    before = files(root)
+    with pytest.raises(ProfileError, match=r"params\.yaml (does not name its profile|is not valid YAML)"):
+        Profiles(root).switch("paper")
+    assert files(root) == before
+
+
+@pytest.mark.parametrize("name", ["params.yaml", "dvc.lock"])
+def test_another_version_of_the_current_profile_is_not_overwritten(root: Path, name: str) -> None:
+    """As Git leaves it where a switch was taken back by `git checkout`."""
+    (root / "profiles" / "quick").mkdir()
+    (root / "profiles" / "quick" / name).write_text(AT_QUICK[name])
+    (root / name).write_text(AT_QUICK[name] + "# edited\n")
+    before = files(root)
+    with pytest.raises(ProfileError, match=rf"profiles/quick/{name} differs from {name}"):
+        Profiles(root).switch("paper")
+    assert files(root) == before
+    (root / name).write_text(AT_QUICK[name])
+    Profiles(root).switch("paper")
+    assert files(root) == AT_PAPER, "the same version is no obstacle"
+
+
+@pytest.mark.parametrize("failing", range(6))
+@pytest.mark.parametrize("error", [UserError("the disk is full"), KeyboardInterrupt()])
+def test_a_switch_that_cannot_be_finished_is_undone(
+    root: Path, failing: int, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipeline import profiles as module
 
     (root / "profiles" / "paper" / "dvc.lock").write_text("paper's lock")
-    write, calls = module.write_bytes, []
+    before = files(root)
+    put, calls = module._put, []
 
-    def failing(path: Path, content: bytes) -> None:
+    def fail_once(path: Path, content: bytes | None) -> None:
         calls.append(path)
-        if len(calls) == 2:
-            raise UserError("the disk is full")
-        write(path, content)
+        if len(calls) == failing + 1:
+            raise error
+        put(path, content)
 
-    monkeypatch.setattr(module, "write_bytes", failing)
+    monkeypatch.setattr(module, "_put", fail_once)
+    with pytest.raises(type(error)):
+        Profiles(root).switch("paper")
+    assert files(root) == before
+    assert not (root / "profiles" / "quick").exists()
+
+
+@pytest.mark.parametrize("failing", range(6))
+def test_a_switch_that_cannot_be_undone_loses_nothing(
+    root: Path, failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline import profiles as module
+
+    (root / "profiles" / "paper" / "dvc.lock").write_text("paper's lock")
+    before = set(files(root).values())
+    put, calls = module._put, []
+
+    def fail_from_then_on(path: Path, content: bytes | None) -> None:
+        calls.append(path)
+        if len(calls) > failing:
+            raise UserError("the disk is full")
+        put(path, content)
+
+    monkeypatch.setattr(module, "_put", fail_from_then_on)
     with pytest.raises(UserError, match="disk is full"):
         Profiles(root).switch("paper")
-    assert texts(root) == (QUICK, "quick's lock")
+    assert set(files(root).values()) == before
 
 
 def test_differences_are_shown_by_dotted_name(
@@ -166,7 +228,7 @@ def test_doctor_names_data_that_no_public_server_has(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("CAPSULES_MIRROR", raising=False)
-    values = yaml.safe_load((ROOT / "profiles" / "quick" / "params.yaml").read_text())
+    values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text())
     values["sources"].append("smallnorb48")
     values["datasets"]["toys"] |= {"source": "smallnorb48", "train": 100, "validation": 50, "test": 100}
     (root / "params.yaml").write_text(yaml.safe_dump(values))
@@ -211,10 +273,12 @@ def test_nothing_heavy_is_imported_for_help() -> None:
 def test_the_repositorys_own_profiles_hold_good_parameters() -> None:
     from pipeline.params import load_params
 
-    saved = Profiles(ROOT).saved()
-    assert {profile.name for profile in saved} >= {"quick"}
-    for profile in saved:
-        path = ROOT / "profiles" / profile.name / "params.yaml"
+    profiles = Profiles(ROOT)
+    found = profiles.all()
+    assert {profile.name for profile in found} >= {"quick", "paper"}
+    assert not (ROOT / "profiles" / profiles.current).exists(), "no profile is kept twice"
+    for profile in found:
+        path = profiles.params_path(profile.name)
         assert load_params(path).profile == profile.name
         assert profile.about, f"{path} should begin with a comment that says what it is for"
 
@@ -223,7 +287,7 @@ def test_check_names_what_does_not_fit_and_changes_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = root / "params.yaml"
-    values = yaml.safe_load((Path(__file__).parents[1] / "profiles/quick/params.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     assert pipeline(monkeypatch, "check") == 0
     path.write_text(yaml.safe_dump({**values, "devise": "cpu"}), encoding="utf-8")

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.profiles import Profiles
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
@@ -170,7 +172,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
             target = clone.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target)
-    shutil.copy(ROOT / "profiles/quick/params.yaml", clone.folder / "params.yaml")
+    shutil.copy(Profiles(ROOT).params_path("quick"), clone.folder / "params.yaml")
     clone.run(sys.executable, "scripts/shorten.py", "params.yaml")
     clone.edit(cut)
     clone.run("git", "init", "-q")

@@ -135,6 +135,12 @@ def test_unpacking_lays_out_a_tree_with_the_paper_parameters_and_data(copy: Path
     assert (tree / "data" / "processed" / "mnist.npz").read_bytes() == b"digits"
 
 
+def test_the_paper_parameters_are_taken_where_they_are_the_current_ones(copy: Path) -> None:
+    (copy / "profiles" / "paper" / "params.yaml").replace(copy / "params.yaml")
+    gpu_there.unpack(Path(".gpu"))
+    assert "profile: paper" in (copy / gpu_there.TREE / "params.yaml").read_text()
+
+
 @pytest.mark.parametrize("name", ["stages/code.py", "pipeline/code.py", "dvc.yaml"])
 def test_code_other_than_what_was_packed_is_refused(copy: Path, name: str) -> None:
     (copy / name).write_text("x = 2\n")

@@ -5,28 +5,30 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
-import yaml
 
 from pipeline.errors import UserError
+from pipeline.files import DEEPEST, read_yaml
 from pipeline.params import Params, ParamsError, load_params, parse_params
+from pipeline.profiles import Profiles
 from pipeline.settings import Section
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
+from pipeline.tracking.journal import flatten
 
 ROOT = Path(__file__).parents[1]
-PROFILES = sorted((ROOT / "profiles").glob("*/params.yaml"))
+PROFILES = {profile.name: Profiles(ROOT).params_path(profile.name) for profile in Profiles(ROOT).all()}
 
 
 @pytest.fixture
 def values() -> dict[str, Any]:
-    loaded = yaml.safe_load((ROOT / "profiles" / "quick" / "params.yaml").read_text())
-    return json.loads(json.dumps(loaded))  # what YAML's anchors share becomes separate
+    return json.loads(json.dumps(read_yaml(PROFILES["quick"])))  # lists that merged sections share become separate
 
 
 def put(values: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
@@ -347,7 +349,7 @@ def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
     assert {line.split(":")[0] for line in refused(bad)} == {"device", f"{RUN}.training.epochs", "colour"}
 
 
-@pytest.mark.parametrize("content", ["", "just text", "[1, 2]", "3"])
+@pytest.mark.parametrize("content", ["just text", "[1, 2]", "3"])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "params.yaml").write_text(content)
     with pytest.raises(ParamsError, match=r"params\.yaml has bad parameters"):
@@ -362,6 +364,69 @@ def test_a_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> None:
         load_params(tmp_path / "params.yaml")
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"# nothing but a comment\n", "is empty"),
+        (b"profile: qu\xefck\n", r"is not UTF-8 text \(byte 11\)"),
+        (b"profile: 2024-99-99\n", "is not valid YAML: month must be in 1..12"),
+        # Python's stack is used up by a thousand levels, and the process ended by libyaml at a hundred thousand.
+        (b"runs: " + b"[" * 1000, f"is nested more than {DEEPEST} levels deep"),
+        (b"- " * 200_000, f"is nested more than {DEEPEST} levels deep"),
+        (b"{a: " * 200_000, f"is nested more than {DEEPEST} levels deep"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "params.yaml").write_bytes(content)
+    with pytest.raises(ParamsError, match=rf"^{re.escape(str(tmp_path))}/params\.yaml {message}$"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_a_folder_and_a_file_that_the_system_does_not_open_are_named(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(ParamsError, match=r"folder\.yaml is a folder, not a file"):
+        load_params(tmp_path / "folder.yaml")
+    (tmp_path / "circle.yaml").symlink_to("circle.yaml")  # permissions would not stop root
+    with pytest.raises(ParamsError, match=r"circle\.yaml cannot be read: Too many levels of symbolic links"):
+        load_params(tmp_path / "circle.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("runs:\n  a: {seed: 0}\n  b: {seed: 1}\n  a: {seed: 2}\n", "runs.a stands twice, in lines 2 and 4"),
+        ("runs: {a: {seed: 0, seed: 0}}", "runs.a.seed stands twice, in lines 1 and 1"),
+        ("profile: quick\n'profile': paper\n", "profile stands twice, in lines 1 and 2"),
+        ("a: [{b: 1, c: {d: 1}, b: 2}]", "a.b stands twice, in lines 1 and 1"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "b.<< stands twice, in lines 3 and 4"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n  x: 2\n  x: 3\n", "b.x stands twice, in lines 4 and 5"),
+    ],
+)
+def test_a_key_that_stands_twice_is_named(tmp_path: Path, content: str, message: str) -> None:
+    """PyYAML takes the last without a word."""
+    (tmp_path / "params.yaml").write_text(content)
+    with pytest.raises(ParamsError, match=re.escape(f"params.yaml: {message}")):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_a_merged_section_may_set_again_what_it_merges(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "a: &a {seed: 0, epochs: 4, model: &model {code: 3}}\n"
+        "b: &b {<<: *a, seed: 1, model: {<<: *model, code: 5}}\n"
+        "c: {<<: *b, epochs: 9}\n"
+        "d: {<<: [*model, *b]}\n"
+        "a.b: [{seed: 1}, {seed: 2}]\n"
+    )
+    assert read_yaml(tmp_path / "a.yaml") == {
+        "a": {"seed": 0, "epochs": 4, "model": {"code": 3}},
+        "b": {"seed": 1, "epochs": 4, "model": {"code": 5}},
+        "c": {"seed": 1, "epochs": 9, "model": {"code": 5}},
+        "d": {"seed": 1, "epochs": 4, "model": {"code": 5}, "code": 3},
+        "a.b": [{"seed": 1}, {"seed": 2}],
+    }
+
+
 def test_bad_parameters_have_an_exit_code_of_their_own() -> None:
     assert ParamsError.exit_code == 2
     assert issubclass(ParamsError, UserError)
@@ -371,12 +436,11 @@ def test_bad_parameters_have_an_exit_code_of_their_own() -> None:
 # ---- what is in the repository
 
 
-@pytest.mark.parametrize("path", [ROOT / "params.yaml", *PROFILES], ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_profile_of_the_repository_loads(path: Path) -> None:
-    params = load_params(path)
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_of_the_repository_loads(name: str) -> None:
+    params = load_params(PROFILES[name])
     assert isinstance(params, Params)
-    if path.parent != ROOT:
-        assert params.profile == path.parent.name
+    assert params.profile == name
 
 
 def fields(params: Params) -> dict[str, set[str]]:
@@ -397,52 +461,65 @@ def fields(params: Params) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
-def test_profiles_spell_out_the_same_parameters_as_the_current_one(path: Path) -> None:
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles_spell_out_the_same_parameters_as_the_current_one(name: str) -> None:
     """No default hides anywhere: `dvc params diff` between profiles compares like with like."""
-    current, other = fields(load_params(ROOT / "params.yaml")), fields(load_params(path))
+    current, other = fields(load_params(ROOT / "params.yaml")), fields(load_params(PROFILES[name]))
     for section in current.keys() & other.keys():
         assert other[section] == current[section]
 
 
-@pytest.mark.parametrize("path", [ROOT / "params.yaml", *PROFILES], ids=lambda path: path.parent.name)
-def test_parameters_are_written_out_without_aliases(path: Path) -> None:
-    """`dvc exp run -S` sets a value that two runs share by an alias in both of them, or in neither."""
-    tokens = [type(token).__name__ for token in yaml.scan(path.read_text(encoding="utf-8"))]
-    assert "ScalarToken" in tokens
-    assert not {"AnchorToken", "AliasToken"} & set(tokens)
+def sections(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Every section of a file's content, lists left out, with its dotted name."""
+    if isinstance(value, dict):
+        yield where, value
+        for key, each in value.items():
+            yield from sections(each, f"{where}.{key}" if where else key)
 
 
-def sections() -> set[type[Section]]:
-    """Every form of a section that `params.yaml` can hold, found from the typed form of the whole."""
+@pytest.mark.parametrize("name", PROFILES)
+def test_no_section_belongs_to_two_entries(name: str) -> None:
+    """`dvc exp run -S` would set a value in both, or (where the other comes later) silently in neither.
 
-    def within(annotation: Any) -> Iterator[type[Section]]:
-        if isinstance(annotation, type) and issubclass(annotation, Section):
-            yield annotation
-        for part in get_args(annotation):
-            yield from within(part)
+    A section that is to be as another's is merged by itself: `training: {<<: *training}`.
+    """
+    found: dict[int, str] = {}
+    for where, section in sections(read_yaml(PROFILES[name])):
+        assert id(section) not in found, f"{where} is {found[id(section)]}"
+        found[id(section)] = where
 
-    found: set[type[Section]] = set()
-    waiting: list[type[Section]] = [Params]
-    while waiting:
-        section = waiting.pop()
-        if section not in found:
-            found.add(section)
-            waiting += [each for field in section.model_fields.values() for each in within(field.annotation)]
-    return found
+
+@pytest.mark.parametrize("which", ["routed", "unrouted", "middle"])
+def test_an_experiment_sets_one_value_of_one_run(tmp_path: Path, which: str) -> None:
+    """As `dvc exp run -S` sets it, whether others merge the section from this run or this run merges it."""
+    from dvc.utils.hydra import apply_overrides
+
+    path = tmp_path / "params.yaml"
+    shutil.copy(PROFILES["quick"], path)
+    before = flatten(read_yaml(path))
+    name = f"runs.capsnet-{which}-digits.training.epochs"
+    apply_overrides(str(path), [f"{name}=3"])
+    assert flatten(read_yaml(path)) == {**before, name: 3}
+    load_params(path)
 
 
 def test_every_parameter_is_described() -> None:
     """The description holds the unit or the meaning; there are no defaults in the code."""
-    found = sections()
-    names = {section.__name__ for section in found}
-    assert len(found) > 40
-    assert {"GenerativeModelParams", "RoutingLayerParams", "ScheduleParams", "CropParams", "ParsingStudy"} <= names
-    top = set(Params.model_fields) - {"profile", "device", "sources"}
-    for section in found:
-        for name, field in section.model_fields.items():
-            assert field.is_required(), f"{section.__name__}.{name} has a default"
-            structural = isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+
+    def kinds(kind: type[Section]) -> Iterator[type[Section]]:
+        for each in kind.__subclasses__():
+            yield each
+            yield from kinds(each)
+
+    def holds_sections(annotation: Any) -> bool:
+        if isinstance(annotation, type):
+            return issubclass(annotation, Section)
+        return any(holds_sections(each) for each in get_args(annotation))
+
+    found = [kind for kind in kinds(Section) if kind.__module__.startswith("pipeline.")]
+    assert len(found) > 30
+    for kind in found:
+        for name, field in kind.model_fields.items():
+            assert field.is_required(), f"{kind.__name__}.{name} has a default"
             described = field.description or name in ("variant", "method", "study")
-            by_name = section is Params and name in top
-            assert structural or by_name or described, f"{section.__name__}.{name} has no description"
+            assert described or holds_sections(field.annotation), f"{kind.__name__}.{name} has no description"

@@ -17,14 +17,11 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, look, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems import CLASSIFIERS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
 """What training improves, by the name of its metric; a loss where it bounds nothing."""
 PIXEL_ERROR = "pixel error (per image)"
-CLASSIFIERS = ("capsnet", "matrix_capsules", "cnn")
-"""Systems that learn from labels: their learning curves show several runs at once, in their own reports, and their
-features are not clustered without labels.
-"""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:

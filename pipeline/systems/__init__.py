@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
+from pipeline.classification.settings import ClassifierRun
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.cnn.settings import CNNRun
 from pipeline.systems.generative.settings import GenerativeRun
@@ -30,6 +31,14 @@ Run = Annotated[
     GenerativeRun | VAERun | SCAERun | CapsNetRun | MatrixCapsulesRun | CNNRun, Field(discriminator="variant")
 ]
 """One entry of `runs` in params.yaml; `variant` names its system."""
+
+CLASSIFIERS = tuple(
+    name
+    for kind in get_args(get_args(Run)[0])
+    if issubclass(kind, ClassifierRun)
+    for name in get_args(kind.model_fields["variant"].annotation)
+)
+"""Variants that learn from labels."""
 
 MODELS = {
     "generative": "generative_model:GenerativeModel",

@@ -14,6 +14,7 @@ import yaml
 
 from pipeline.data.datasets import load_dataset
 from pipeline.files import sha256
+from pipeline.profiles import Profiles
 from stages import download, preprocess
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     folder.mkdir()
-    shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", folder / "params.yaml")
+    shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
     shutil.copy(ROOT / "dvc.yaml", folder)
     return folder
 

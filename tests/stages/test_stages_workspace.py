@@ -19,6 +19,7 @@ import yaml
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.params import load_params
+from pipeline.profiles import Profiles
 from stages.workspace import find_root, git_state, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ RUN = "capsules-digits"
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     folder.mkdir()
-    shutil.copy(ROOT / "profiles" / "quick" / "params.yaml", folder / "params.yaml")
+    shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
     shutil.copy(ROOT / "dvc.yaml", folder)
     return folder
 

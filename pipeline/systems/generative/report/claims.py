@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipeline.data.formats import AFFNIST_SIZE
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Record, Recorded, Results, dataset_label
 from pipeline.systems.generative.report import failure_claims
@@ -26,6 +25,8 @@ from pipeline.systems.generative.report.runs import (
     with_training,
 )
 
+AFFNIST_SIZE = 40
+"""Pixels a side of affNIST's images."""
 MOST_PARAMETERS = 30_000
 WIDE = 90.0
 """Degrees from which a training range counts as wide in the comparison with the VAE."""
