@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,51 +74,61 @@ def group_replicas(count: int, device: torch.device, stackable: bool = True) -> 
     return [list(range(count))] if device.type == "cuda" and stackable else [[index] for index in range(count)]
 
 
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned, and from what.
+
+    Attributes:
+        build: makes a freshly initialised model.
+        train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
+        watched: further images and classes that the model is measured on after every epoch, by name, like those of
+            validation; nothing is chosen by them.
+    """
+
+    build: Callable[[], Model]
+    training: TrainingParams
+    augmentation: AugmentationParams | CropParams
+    train_part: Labelled
+    validation_part: Labelled
+    watched: Mapping[str, Labelled] = field(default_factory=dict)
+
+
 def train(
-    build: Callable[[], Model],
-    training: TrainingParams,
-    augmentation: Augmentation,
-    train_part: Labelled,
-    validation_part: Labelled,
+    task: Task,
     seeds: Sequence[int],
     device: torch.device,
+    *,
     groups: Sequence[Sequence[int]] | None = None,
     checkpoints: Sequence[Checkpoint] | None = None,
     on_epoch: OnEpoch | None = None,
     title: str = "train",
     start: Stacked | None = None,
     frozen: Collection[str] = (),
-    watched: Mapping[str, Labelled] | None = None,
 ) -> Trained:
     """Train one replica per seed.
 
     Args:
-        build: makes a freshly initialised model.
-        train_part, validation_part: images `[N, 1, S, S]` and their classes `[N]`.
         groups: places among the seeds that are trained stacked, one group after another; `group_replicas` where None.
         checkpoints: one per group; None: not resumable.
-        on_epoch: told of each epoch's metrics.
+        on_epoch: called with each epoch's metrics.
         title: shown beside the progress bar.
         start: values to begin at, one row per seed, in place of those of a fresh model; of any of the parameters.
         frozen: names of parameters that are not trained.
-        watched: further images and classes that the model is measured on after every epoch, by name, as on those of
-            validation; nothing is chosen by them.
 
     Raises:
         DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
     """
-    train_set = _to_device(train_part, device)
-    measured = {"validation": validation_part, **(watched or {})}
+    train_set = _to_device(task.train_part, device)
+    measured = {"validation": task.validation_part, **task.watched}
     measured_sets = {name: _to_device(part, device) for name, part in measured.items()}
     groups = group_replicas(len(seeds), device) if groups is None else groups
     results = []
     for index, group in enumerate(groups):
         chosen = [seeds[place] for place in group]
         loop = _Loop(
-            Replicas(build, chosen, device, take_rows(start, group) if start else None, frozen),
+            task,
+            Replicas(task.build, chosen, device, take_rows(start, group) if start else None, frozen),
             list(group),
-            training,
-            augmentation,
             train_set,
             measured_sets,
             checkpoints[index] if checkpoints else None,
@@ -192,10 +202,9 @@ class _Loop:
 
     def __init__(
         self,
+        task: Task,
         replicas: Replicas,
         places: list[int],
-        training: TrainingParams,
-        augmentation: Augmentation,
         train_set: tuple[Tensor, Tensor],
         measured_sets: dict[str, tuple[Tensor, Tensor]],
         checkpoint: Checkpoint | None,
@@ -203,13 +212,13 @@ class _Loop:
         title: str,
     ) -> None:
         self.replicas, self.places = replicas, places
-        self.training, self.augmentation = training, augmentation
+        self.training, self.augmentation = task.training, task.augmentation
         self.images, self.labels = train_set
         self.measured_sets = measured_sets
         self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         n = len(replicas)
         self.gradients = recorded(replicas.gradients, replicas.device)
-        self.optimiser = build_optimiser(training, list(replicas.trained.values()))
+        self.optimiser = build_optimiser(task.training, list(replicas.trained.values()))
         self.best = {name: value.clone() for name, value in replicas.parameters.items()}
         self.best_loss = [math.inf] * n
         self.best_epoch = [0] * n

@@ -13,7 +13,7 @@ from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.checkpoints import Checkpoint, fingerprint
-from pipeline.learning.gradient import Labelled, Trained, group_replicas, train
+from pipeline.learning.gradient import Labelled, Task, Trained, group_replicas, train
 from pipeline.learning.model import Model
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.learning.settings import RunSettings
@@ -104,20 +104,22 @@ def train_run(
             tracked.log_metrics(values, step=int(row["epoch"]))
 
     return train(
-        lambda: setup.build(run, image_size),
-        run.training,
-        run.augmentation,
-        dataset.part("train"),
-        dataset.part("validation"),
+        Task(
+            lambda: setup.build(run, image_size),
+            run.training,
+            run.augmentation,
+            dataset.part("train"),
+            dataset.part("validation"),
+            watched or {},
+        ),
         seeds,
         setup.device,
-        groups,
-        checkpoints,
-        on_epoch,
-        title,
-        start,
-        frozen,
-        watched,
+        groups=groups,
+        checkpoints=checkpoints,
+        on_epoch=on_epoch,
+        title=title,
+        start=start,
+        frozen=frozen,
     )
 
 

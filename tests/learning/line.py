@@ -10,7 +10,7 @@ from small import STILL, training
 from torch import Generator, Tensor, nn
 
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import Trained, train
+from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.model import Model
 
 
@@ -71,13 +71,9 @@ def train_line(
     """
     values = {"batch_size": 2, "learning_rate": 0.1, "final_learning_rate": 0.1, **changes}
     return train(
-        model,
-        training(**values),
-        STILL,
-        unlabelled(grey(2 * steps, 255)),
-        unlabelled(grey(3, 0)),
+        Task(model, training(**values), STILL, unlabelled(grey(2 * steps, 255)), unlabelled(grey(3, 0))),
         seeds,
         torch.device("cpu"),
-        groups,
-        checkpoints,
+        groups=groups,
+        checkpoints=checkpoints,
     )

@@ -15,7 +15,7 @@ from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 from pipeline.data import warps
 from pipeline.learning import gradient
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import DivergedError, Trained, augment, group_replicas, train
+from pipeline.learning.gradient import DivergedError, Task, Trained, augment, group_replicas, train
 from pipeline.learning.settings import AugmentationParams, CropParams
 from pipeline.systems import build_model
 
@@ -139,7 +139,7 @@ def test_a_real_model_that_diverges_says_so() -> None:
         return model
 
     with pytest.raises(DivergedError, match=r"epoch 1, step 1: .*log_latent"):
-        train(build, wild, STILL, images, images, [0], CPU)
+        train(Task(build, wild, STILL, images, images), [0], CPU)
 
 
 # ---- resuming
@@ -160,9 +160,12 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
 
     def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> gradient.Trained:
         return train(
-            lambda: build_model(run, size), settings, augmentation, images, validation, [3], CPU,
-            checkpoints=None if checkpoint is None else [checkpoint], on_epoch=on_epoch,
-        )  # fmt: skip
+            Task(lambda: build_model(run, size), settings, augmentation, images, validation),
+            [3],
+            CPU,
+            checkpoints=None if checkpoint is None else [checkpoint],
+            on_epoch=on_epoch,
+        )
 
     class CutError(Exception):
         pass
@@ -257,11 +260,11 @@ def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
     images, validation = data.part("train"), data.part("validation")
     frozen = training(epochs=3, batch_size=5, learning_rate=1e-30, final_learning_rate=1e-30)
     augmentation = AugmentationParams(rotation=45.0, shift=1.0, whole_pixels=False)
-    small_batches = train(lambda: build_model(run, SIZE), frozen, augmentation, images, validation, [0], CPU)
+    small_batches = train(Task(lambda: build_model(run, SIZE), frozen, augmentation, images, validation), [0], CPU)
     assert small_batches.history["validation_loss"].nunique() == 1
     assert small_batches.history["train_loss"].nunique() == 3
     whole = frozen.model_copy(update={"batch_size": len(validation[0])})
-    at_once = train(lambda: build_model(run, SIZE), whole, augmentation, images, validation, [0], CPU)
+    at_once = train(Task(lambda: build_model(run, SIZE), whole, augmentation, images, validation), [0], CPU)
     assert at_once.history["validation_loss"][0] == pytest.approx(small_batches.history["validation_loss"][0], rel=1e-5)
 
 
@@ -270,9 +273,12 @@ def test_every_epoch_is_told_with_its_metrics() -> None:
     run, data = small_run(), squares()
     images, validation = data.part("train"), data.part("validation")
     found = train(
-        lambda: build_model(run, SIZE), training(epochs=2), STILL,
-        images, validation, [4, 5], CPU, groups=[[0, 1]], on_epoch=told.append,
-    )  # fmt: skip
+        Task(lambda: build_model(run, SIZE), training(epochs=2), STILL, images, validation),
+        [4, 5],
+        CPU,
+        groups=[[0, 1]],
+        on_epoch=told.append,
+    )
     assert [(row["replica"], row["epoch"]) for rows in told for row in rows] == [(0, 1), (1, 1), (0, 2), (1, 2)]
     terms = ["log_pixels", "log_parts", "log_objects", "entropy"]
     for row in told[-1]:
@@ -323,9 +329,17 @@ def test_watched_images_are_measured_like_those_of_validation_and_decide_nothing
 
     def trained(**watched: Any) -> Trained:
         return train(
-            lambda: build_model(run, 10), training(), run.augmentation, data.part("train"), data.part("validation"),
-            [0, 1], CPU, watched=watched,
-        )  # fmt: skip
+            Task(
+                lambda: build_model(run, 10),
+                training(),
+                run.augmentation,
+                data.part("train"),
+                data.part("validation"),
+                watched,
+            ),
+            [0, 1],
+            CPU,
+        )
 
     alone, beside = trained(), trained(same=data.part("validation"), other=other)
     torch.testing.assert_close(alone.parameters, beside.parameters, rtol=0, atol=0)

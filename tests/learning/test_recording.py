@@ -12,7 +12,7 @@ from small import SCAE_SIZE, SIZE, small_run, squares, training
 from torch import Tensor
 
 from pipeline.learning import gradient
-from pipeline.learning.gradient import Trained, train
+from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.recording import Named, Recorded, Recording, Step
 from pipeline.learning.replicas import Replicas
 from pipeline.systems import build_model
@@ -117,7 +117,8 @@ def test_a_training_by_replays_ends_where_a_plain_one_does(monkeypatch: pytest.M
     def trained() -> Trained:
         parts = data.part("train"), data.part("validation")
         values = training(epochs=3, gradient_clip=0.5)
-        return train(lambda: build_model(run, SIZE), values, run.augmentation, *parts, [3, 4], torch.device("cpu"))
+        task = Task(lambda: build_model(run, SIZE), values, run.augmentation, *parts)
+        return train(task, [3, 4], torch.device("cpu"))
 
     plain = trained()
     used = []

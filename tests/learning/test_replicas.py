@@ -12,7 +12,7 @@ from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 from torch import Tensor
 
 from pipeline.learning import gradient
-from pipeline.learning.gradient import Trained, group_replicas, train
+from pipeline.learning.gradient import Task, Trained, group_replicas, train
 from pipeline.learning.replicas import Replicas, clip, count_parameters, gradient_norms, load_replica
 from pipeline.learning.settings import AugmentationParams
 from pipeline.systems import build_model
@@ -31,7 +31,10 @@ def trained(variant: str, seeds: list[int], groups: list[list[int]], rotation: f
     augmentation = AugmentationParams(rotation=rotation, shift=1.0 if rotation else 0.0, whole_pixels=False)
     images, validation = data.part("train"), data.part("validation")
     return train(
-        lambda: build_model(run, size), training(epochs=3), augmentation, images, validation, seeds, CPU, groups
+        Task(lambda: build_model(run, size), training(epochs=3), augmentation, images, validation),
+        seeds,
+        CPU,
+        groups=groups,
     )
 
 
@@ -185,9 +188,13 @@ def continued(groups: list[list[int]], start: dict[str, Tensor] | None) -> Train
     run, data = small_run(), squares()
     images, validation = data.part("train"), data.part("validation")
     return train(
-        lambda: build_model(run, SIZE), training(epochs=2), STILL, images, validation,
-        [3, 4], CPU, groups, start=start, frozen=FROZEN,
-    )  # fmt: skip
+        Task(lambda: build_model(run, SIZE), training(epochs=2), STILL, images, validation),
+        [3, 4],
+        CPU,
+        groups=groups,
+        start=start,
+        frozen=FROZEN,
+    )
 
 
 @pytest.mark.parametrize("groups", [[[0], [1]], [[0, 1]]])

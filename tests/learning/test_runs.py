@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import Trained, train
+from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.runs import WEIGHTS, Setup, load_run, of_kind, save_run, train_run, trained_models
 from pipeline.learning.summary import outcome
 from pipeline.learning.tensors import CheckpointError
@@ -177,9 +177,20 @@ def test_a_training_with_frozen_parameters_goes_on_from_its_checkpoint(tmp_path:
         data = squares()
         checkpoint = Checkpoint(tmp_path / folder, "k", interval=0)
         return train(
-            lambda: build_model(run, SIZE), run.training, run.augmentation, data.part("train"),
-            data.part("validation"), [3], CPU, [[0]], [checkpoint], stop_after(last), frozen=["M"],
-        )  # fmt: skip
+            Task(
+                lambda: build_model(run, SIZE),
+                run.training,
+                run.augmentation,
+                data.part("train"),
+                data.part("validation"),
+            ),
+            [3],
+            CPU,
+            groups=[[0]],
+            checkpoints=[checkpoint],
+            on_epoch=stop_after(last),
+            frozen=["M"],
+        )
 
     def stop_after(epochs: int) -> Any:
         def told(rows: list[dict[str, float]]) -> None:

@@ -295,11 +295,11 @@ def test_a_posterior_study_cut_in_its_second_training_goes_on_in_the_same_run(
 
     whole, trainings = runs.train, []
 
-    def cut(*arguments: Any) -> Any:
+    def cut(*arguments: Any, **named: Any) -> Any:
         trainings.append(arguments)
         if len(trainings) == 2:
             raise RuntimeError("cut")
-        return whole(*arguments)
+        return whole(*arguments, **named)
 
     monkeypatch.setattr(runs, "train", cut)
     with pytest.raises(RuntimeError, match="cut"):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
-from pipeline.learning.gradient import train
+from pipeline.learning.gradient import Task, train
 from pipeline.systems.scae.model.scae import (
     SCAE,
     Attention,
@@ -265,9 +265,10 @@ def test_it_learns_where_the_squares_are(attention: str) -> None:
     data = squares(size=SCAE_SIZE)
     settings = training(epochs=12, batch_size=12)
     found = train(
-        lambda: SCAE(params, SCAE_SIZE), settings, STILL, data.part("train"), data.part("validation"), [0],
+        Task(lambda: SCAE(params, SCAE_SIZE), settings, STILL, data.part("train"), data.part("validation")),
+        [0],
         torch.device("cpu"),
-    ).history  # fmt: skip
+    ).history
     first, last = found.iloc[0], found.iloc[-1]
     assert last["validation_loss"] < first["validation_loss"] - 10
     assert last["validation_log_parts"] > first["validation_log_parts"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pipeline.errors import UserError
 from pipeline.layers.dynamic_routing import squash
-from pipeline.learning.gradient import train
+from pipeline.learning.gradient import Task, train
 from pipeline.systems.capsnet.model.capsnet import CapsNet, margin_loss, routing_updates
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
@@ -143,9 +143,16 @@ def test_it_learns_where_the_squares_are(iterations: int) -> None:
     data = squares()
     settings = training(epochs=15, batch_size=12)
     found = train(
-        lambda: CapsNet(params(iterations=iterations), SIZE), settings, STILL, data.part("train"),
-        data.part("validation"), [0], torch.device("cpu"),
-    ).history  # fmt: skip
+        Task(
+            lambda: CapsNet(params(iterations=iterations), SIZE),
+            settings,
+            STILL,
+            data.part("train"),
+            data.part("validation"),
+        ),
+        [0],
+        torch.device("cpu"),
+    ).history
     assert found["validation_accuracy"].iloc[-1] > 0.9
     assert np.diff(found["train_loss"]).mean() < 0
     assert found["validation_pixel_error"].iloc[-1] < found["validation_pixel_error"].iloc[0]
