@@ -89,7 +89,8 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
 
     def run(**tracking: Any) -> object:
         parts = [(each, np.zeros(len(each), np.int64)) for each in (pixels[:images], pixels[images:])]
-        return gradient.train(lambda: GenerativeModel(params, IMAGE), training, still, *parts, [0], device, **tracking)
+        task = gradient.Task(lambda: GenerativeModel(params, IMAGE), training, still, *parts)
+        return gradient.train(task, [0], device, **tracking)
 
     return run
 
