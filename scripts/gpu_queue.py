@@ -163,7 +163,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         *table_and_figure("matrix_capsules"),
         *(viewpoints(params, study) for study in params["viewpoint"]),
         *(attacks(params, study) for study in params["attack"]),
-        *(ablation(params, condition) for condition in params["ablation"]),
+        *(ablation(params, study) for study in params["ablation"]),
         *table_and_figure("capsnet"),
         *(iterative_inference(params, study) for study in params["infer"]),
         *table_and_figure("vae"),
@@ -223,15 +223,16 @@ def classifies(params: dict[str, Any], run: str) -> bool:
     return params["runs"][run]["variant"] in ("matrix_capsules", "cnn")
 
 
-def ablation(params: dict[str, Any], condition: str) -> Entry:
-    """One condition of document 004, Table 1."""
-    study = params["ablation"][condition]
+def ablation(params: dict[str, Any], study: str) -> Entry:
+    """Conditions of document 004, Table 1, one after another."""
+    settings = params["ablation"][study]
+    trainings = len(settings["conditions"]) * settings["replicas"]
     return Entry(
-        f"ablation-{condition}",
-        f"document 004, Table 1: {study['run']} with something changed",
-        [f"python3 -m stages.ablation {condition}"],
-        STARTING + study["replicas"] * steps(params, study["run"], study["epochs"]),
-        {f"ablation/{condition}.json": study["replicas"]},
+        f"ablation-{study}",
+        f"document 004, Table 1: {settings['run']} with something changed, {len(settings['conditions'])} conditions",
+        [f"python3 -m stages.ablation {study}"],
+        STARTING + trainings * steps(params, settings["run"], settings["epochs"]),
+        {f"ablation/{study}.json": settings["replicas"]},
     )
 
 

@@ -121,13 +121,13 @@ def cut(values: dict[str, Any]) -> None:
     convergence = values["regression"]["convergence-digits"] | {"size": 1, "iterations": 3}
     values["regression"] = {"convergence-digits": convergence}
     values["attention"] = {"toy": values["attention"]["toy"]}
-    values["ablation"] = {"vector": values["ablation"]["vector"] | {"epochs": 1}}
+    values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
     values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
-STUDIES = ["regression@convergence-digits", "attention@toy", "ablation@vector", "viewpoint@azimuth", "attack@toys"]
+STUDIES = ["regression@convergence-digits", "attention@toy", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
 STAGES = [
     "download@digits",
     "download@toys",

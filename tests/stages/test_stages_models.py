@@ -47,7 +47,7 @@ STAGES = {
     "sensitivity": ["pixel_sd"],
     "regression": ["grid"],
     "attention": ["toy"],
-    "ablation": ["vector"],
+    "ablation": ["matrix-squares"],
     "viewpoint": ["azimuth"],
     "attack": ["cnn-squares"],
     "figures": [],
@@ -100,8 +100,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             regression.main(study)
         for study in ATTENTION:
             attention.main(study)
-        for condition in ("unchanged", "vector"):
-            ablation.main(condition)
+        ablation.main("matrix-squares")
         for axis in ("azimuth", "elevation"):
             viewpoint.main(axis)
         attack.main("cnn-squares")
@@ -126,10 +125,11 @@ def test_classifiers_are_evaluated_by_their_errors(done: Path) -> None:
 
 
 def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
-    metrics = done / "reports/small/metrics/ablation"
-    plain, vector = read(metrics / "unchanged.json"), read(metrics / "vector.json")
+    record = read(done / "reports/small/results/ablation/matrix-squares.json")
+    assert record["study"] == "ablation"
+    assert record["condition"].keys() == {"unchanged", "vector"}
+    plain, vector = record["condition"]["unchanged"], record["condition"]["vector"]
     for numbers in (plain, vector):
-        assert numbers["study"] == "ablation"
         assert all(numbers[part]["accuracy"]["n"] == 2 for part in ("train", "validation"))
         assert numbers["test"]["centre"]["n"] == 2
         assert "crops" not in numbers["test"]
@@ -137,6 +137,12 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
     # positions and for 3 classes from 2.
     more = vector["parameters"] - plain["parameters"]
     assert more == (16 - 4) * (2 * 2 * 4 + 2 * 3)
+    table = pd.read_csv(done / "reports/small/results/ablation/matrix-squares.csv")
+    assert list(table.columns) == ["condition", "replica", "metric", "value"]
+    centre = table[table["metric"] == "centre"].groupby("condition")["value"].mean()
+    assert {name: pytest.approx(mean) for name, mean in centre.items()} == {
+        name: numbers["test"]["centre"]["mean"] for name, numbers in record["condition"].items()
+    }
 
 
 def test_novel_viewpoints_are_told_for_networks_that_match(done: Path) -> None:
