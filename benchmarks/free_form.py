@@ -23,6 +23,7 @@ from pipeline.data.datasets import load_dataset
 from pipeline.errors import UserError
 from pipeline.learning.runs import load_run
 from pipeline.params import load_params
+from pipeline.systems import build_model
 from pipeline.systems.generative.inference.analytic_bound import pack
 from pipeline.systems.generative.inference.engines import Climbed, climb
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
@@ -81,7 +82,7 @@ def _trained(root: Path, params: Path, name: str, device: torch.device, count: i
         if not isinstance(run, GenerativeRun):
             return None
         dataset = load_dataset(root / "data" / "processed" / f"{run.dataset}.npz")
-        model, *_ = load_run(root / "models" / name, name, run, dataset.images.shape[-1], device)
+        model, *_ = load_run(build_model, root / "models" / name, name, run, dataset.images.shape[-1], device)
     except UserError:  # not there, or of other parameters
         return None
     assert isinstance(model, GenerativeModel)

@@ -11,9 +11,9 @@ from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import Recorded, recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
-from pipeline.params import Params, Run, load_params
+from pipeline.params import Params, load_params
 from pipeline.profiles import Profiles
-from pipeline.systems import build_model
+from pipeline.systems import Run, build_model
 
 CLASSES = 10
 

@@ -27,12 +27,18 @@ import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpu_there import PIECE, PROFILE, SHIPPED, UNFINISHED, QueueError, code_hash, put, wheel_of
+import yaml
+from gpu_there import PIECE, PROFILE, RECORDS, SHIPPED, UNFINISHED, QueueError, code_hash, put, wheel_of
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from pipeline.dependencies import Graph  # noqa: E402
+
 PACK = ".gpu"
 """Where `pack` is expected, relative to the repository, unless another folder is named."""
 
@@ -68,8 +74,9 @@ class Entry:
     Attributes:
         commands: run one after another from the repository's folder.
         minutes: expected, a guess until it was run once.
-        results: the metrics files it makes, relative to reports/paper/metrics, and seeds each of them should hold.
-        needs: entries whose weights it starts from, on the same machine or packed.
+        results: the records it makes, and seeds each of them should hold.
+        needs: trainings that it depends on. Where it starts from their weights, these must be on the same machine or
+            packed.
         measures: what the rows begin with that it adds to reports/bench.json.
     """
 
@@ -84,8 +91,6 @@ class Entry:
 
 def paper_params() -> dict[str, Any]:
     """The parameters of the paper profile: params.yaml while it is the current one, else those in profiles/."""
-    import yaml
-
     for path in (ROOT / "params.yaml", ROOT / "profiles" / PROFILE / "params.yaml"):
         values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         if values["profile"] == PROFILE:
@@ -174,6 +179,31 @@ def queue(params: dict[str, Any]) -> list[Entry]:
     ]
 
 
+@lru_cache
+def stages() -> dict[str, Any]:
+    """The stages of dvc.yaml."""
+    values: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    return values
+
+
+def item(params: dict[str, Any], stage: str, name: str, about: str, minutes: float, seeds: int) -> Entry:
+    """One item of a stage: its command, records and what it needs are those of dvc.yaml.
+
+    Args:
+        minutes: beside those to start.
+        seeds: that its record should hold.
+    """
+    found = Graph(stages(), params).item(stage, name)
+    return Entry(
+        f"{stage}-{name}",
+        about,
+        [re.sub("^python ", "python3 ", found.command)],
+        STARTING + minutes,
+        {out: seeds for out in found.outs if out.startswith(RECORDS) and out.endswith(".json")},
+        tuple(f"train-{Path(dep).name}" for dep in found.deps if dep.startswith("models/")),
+    )
+
+
 def steps(params: dict[str, Any], run: str, epochs: float) -> float:
     """Minutes of training a run, all seeds at once."""
     settings = params["runs"][run]
@@ -189,7 +219,7 @@ def probes(params: dict[str, Any], run: str, tests: int, replicas: int) -> float
 
 def table_1(params: dict[str, Any], run: str) -> list[Entry]:
     """A run's training and its rows of Table 1."""
-    settings, item = params["runs"][run], f"{run}.json"
+    settings = params["runs"][run]
     replicas, tests = settings["replicas"], len(params["evaluate"]["angles"]) + 1
     about = "its rows of Table 1: probes on clean, rotated and affine images"
     if settings["variant"] == "generative":
@@ -199,22 +229,10 @@ def table_1(params: dict[str, Any], run: str) -> list[Entry]:
         about = "its test errors, from the middle of images and from 13 crops"
     if settings["variant"] == "capsnet":
         about = "its test accuracy, and probes on clean, rotated and affine images"
+    seeds = f"train {replicas} seeds, stacked" if replicas > 1 else "train one seed"
     return [
-        Entry(
-            f"train-{run}",
-            f"train {replicas} seeds, stacked" if replicas > 1 else "train one seed",
-            [f"python3 -m stages.train {run}"],
-            STARTING + steps(params, run, settings["training"]["epochs"]),
-            {f"train/{item}": replicas},
-        ),
-        Entry(
-            f"evaluate-{run}",
-            about,
-            [f"python3 -m stages.evaluate {run}"],
-            STARTING + minutes,
-            {f"evaluate/{item}": replicas},
-            (f"train-{run}",),
-        ),
+        item(params, "train", run, seeds, steps(params, run, settings["training"]["epochs"]), replicas),
+        item(params, "evaluate", run, about, minutes, replicas),
     ]
 
 
@@ -226,27 +244,18 @@ def classifies(params: dict[str, Any], run: str) -> bool:
 def ablation(params: dict[str, Any], study: str) -> Entry:
     """Conditions of document 004, Table 1, one after another."""
     settings = params["ablation"][study]
-    trainings = len(settings["conditions"]) * settings["replicas"]
-    return Entry(
-        f"ablation-{study}",
-        f"document 004, Table 1: {settings['run']} with something changed, {len(settings['conditions'])} conditions",
-        [f"python3 -m stages.ablation {study}"],
-        STARTING + trainings * steps(params, settings["run"], settings["epochs"]),
-        {f"ablation/{study}.json": settings["replicas"]},
-    )
+    conditions = len(settings["conditions"])
+    about = f"document 004, Table 1: {settings['run']} with something changed, {conditions} conditions"
+    minutes = conditions * settings["replicas"] * steps(params, settings["run"], settings["epochs"])
+    return item(params, "ablation", study, about, minutes, settings["replicas"])
 
 
 def viewpoints(params: dict[str, Any], study: str) -> Entry:
     """Both networks trained on a third of the images."""
     settings = params["viewpoint"][study]
     each = sum(steps(params, settings[network], settings["epochs"]) for network in ("capsules", "cnn"))
-    return Entry(
-        f"viewpoint-{study}",
-        "document 004, Table 2: novel viewpoints, matched on familiar ones",
-        [f"python3 -m stages.viewpoint {study}"],
-        STARTING + settings["replicas"] * each / 3,
-        {f"viewpoint/{study}.json": settings["replicas"]},
-    )
+    about = "document 004, Table 2: novel viewpoints, matched on familiar ones"
+    return item(params, "viewpoint", study, about, settings["replicas"] * each / 3, settings["replicas"])
 
 
 def attacks(params: dict[str, Any], study: str) -> Entry:
@@ -254,27 +263,18 @@ def attacks(params: dict[str, Any], study: str) -> Entry:
     settings = params["attack"][study]
     gradients = 5 * len(settings["epsilons"]) * (1 + settings["steps"]) * settings["images"]
     batches = gradients / params["runs"][settings["capsules"]]["training"]["batch_size"]
-    return Entry(
-        f"attack-{study}",
-        f"document 004, Figure 3: {settings['images']} images attacked",
-        [f"python3 -m stages.attack {study}"],
-        STARTING + batches * MS_PER_STEP["matrix_capsules"] / 60e3,
-        {f"attack/{study}.json": params["runs"][settings["capsules"]]["replicas"]},
-        (f"train-{settings['capsules']}", f"train-{settings['cnn']}"),
-    )
+    about = f"document 004, Figure 3: {settings['images']} images attacked"
+    replicas = params["runs"][settings["capsules"]]["replicas"]
+    return item(params, "attack", study, about, batches * MS_PER_STEP["matrix_capsules"] / 60e3, replicas)
 
 
 def figure_4(params: dict[str, Any], run: str, angle: float) -> Entry:
     """One range of rotation of the sweep."""
     sweep = params["sweep"]
     training = steps(params, run, params["runs"][run]["training"]["epochs"] * sweep["training_share"])
-    return Entry(
-        f"sweep-{run}-{angle:g}",
-        f"Figure 4: trained and tested on rotations within {angle:g} degrees",
-        [f"python3 -m stages.sweep {run} {angle:g}"],
-        STARTING + training + probes(params, run, 1, sweep["replicas"]),
-        {f"sweep/{run}-{angle:g}.json": sweep["replicas"]},
-    )
+    about = f"Figure 4: trained and tested on rotations within {angle} degrees"
+    minutes = training + probes(params, run, 1, sweep["replicas"])
+    return item(params, "sweep", f"{run}-{angle}", about, minutes, sweep["replicas"])
 
 
 def optimisation(params: dict[str, Any], study: str) -> Entry:
@@ -287,14 +287,8 @@ def optimisation(params: dict[str, Any], study: str) -> Entry:
     ]
     each = sum(costs) + costs[0] * math.ceil(settings["refit_images"] / REFIT_BATCH)
     minutes = replicas * len(settings["angles"]) * each + probes(params, settings["run"], 1, replicas)
-    return Entry(
-        f"optimise-{study}",
-        f"test-time optimisation of {settings['images']} images per range of rotation, {len(costs)} engines",
-        [f"python3 -m stages.optimise {study}"],
-        STARTING + minutes,
-        {f"optimise/{study}.json": replicas},
-        (f"train-{settings['run']}",),
-    )
+    about = f"test-time optimisation of {settings['images']} images per range of rotation, {len(costs)} engines"
+    return item(params, "optimise", study, about, minutes, replicas)
 
 
 def iterative_inference(params: dict[str, Any], study: str) -> Entry:
@@ -303,14 +297,9 @@ def iterative_inference(params: dict[str, Any], study: str) -> Entry:
     replicas = params["runs"][settings["run"]]["replicas"]
     conditions = len(settings["conditions"])
     evaluations = replicas * conditions * settings["steps"]
-    return Entry(
-        f"infer-{study}",
-        f"section 3.1: {settings['images']} images as one batch under {conditions} conditions",
-        [f"python3 -m stages.infer {study}"],
-        STARTING + evaluations * settings["images"] * MS_PER_INFERRED_IMAGE / 60e3,
-        {f"infer/{study}.json": replicas},
-        (f"train-{settings['run']}",),
-    )
+    about = f"section 3.1: {settings['images']} images as one batch under {conditions} conditions"
+    minutes = evaluations * settings["images"] * MS_PER_INFERRED_IMAGE / 60e3
+    return item(params, "infer", study, about, minutes, replicas)
 
 
 def full_posterior(params: dict[str, Any], study: str) -> Entry:
@@ -318,14 +307,8 @@ def full_posterior(params: dict[str, Any], study: str) -> Entry:
     settings = params["posterior"][study]
     run, replicas = settings["run"], settings["replicas"]
     training = steps(params, run, params["runs"][run]["training"]["epochs"] + 2 * settings["epochs"])
-    return Entry(
-        f"posterior-{study}",
-        "section 2.3: Gaussian poses, from the delta solution and from scratch",
-        [f"python3 -m stages.posterior {study}"],
-        STARTING + training + probes(params, run, 3, replicas),
-        {f"posterior/{study}.json": replicas},
-        (f"train-{run}",),
-    )
+    about = "section 2.3: Gaussian poses, from the delta solution and from scratch"
+    return item(params, "posterior", study, about, training + probes(params, run, 3, replicas), replicas)
 
 
 def varied_hyperparameter(params: dict[str, Any], name: str) -> Entry:
@@ -333,13 +316,8 @@ def varied_hyperparameter(params: dict[str, Any], name: str) -> Entry:
     study = params["sensitivity"]
     values = study["hyperparameters"][name]
     each = steps(params, study["run"], study["epochs"]) + probes(params, study["run"], 1, study["replicas"])
-    return Entry(
-        f"sensitivity-{name}",
-        f"appendix B: trained at {len(values)} values of it and the run's own",
-        [f"python3 -m stages.sensitivity {name}"],
-        STARTING + (len(values) + 1) * each,
-        {f"sensitivity/{name}.json": study["replicas"]},
-    )
+    about = f"appendix B: trained at {len(values)} values of it and the run's own"
+    return item(params, "sensitivity", name, about, (len(values) + 1) * each, study["replicas"])
 
 
 def gpu_tests() -> list[str]:
@@ -349,7 +327,7 @@ def gpu_tests() -> list[str]:
 
 
 def state(entry: Entry, root: Path = ROOT) -> str:
-    """ "done", or what is missing, by the metrics of the paper profile."""
+    """ "done", or what is missing, by the records of the paper profile."""
     if entry.measures:
         path = root / "reports" / "bench.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
@@ -358,7 +336,7 @@ def state(entry: Entry, root: Path = ROOT) -> str:
     if not entry.results:
         return "at will"
     for name, seeds in entry.results.items():
-        path = root / "reports" / PROFILE / "metrics" / name
+        path = root / name
         if not path.exists():
             return "missing"
         found = max(len(record["seeds"]) for record in json.loads(path.read_text(encoding="utf-8"))["provenance"])
@@ -451,7 +429,6 @@ def _download(folder: Path, wanted: list[str]) -> None:
 
 
 def _git_state() -> tuple[str, bool]:
-    sys.path.insert(0, str(ROOT))
     from stages.workspace import git_state
 
     return git_state(ROOT)
@@ -475,7 +452,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def collect(folder: Path, root: Path = ROOT) -> list[Path]:
-    """Take in what `ship` and the benchmark left in `folder`: metrics, weights, arrays, tracked runs, rows of speed.
+    """Take in what `ship` and the benchmark left in `folder`: numbers, weights, arrays, tracked runs, rows of speed.
 
     The copy over there had no Git, so the commit that was packed is put into every record that says "unknown".
     """
@@ -493,7 +470,7 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
             _unpack(whole, inside)
             for path in sorted(each for each in inside.rglob("*") if each.is_file()):
                 name = path.relative_to(inside)
-                if not name.is_relative_to(f"reports/{PROFILE}/metrics") and name.parts[0] not in SHIPPED:
+                if not any(name.is_relative_to(part) for part in SHIPPED):
                     raise QueueError(f"{name} does not belong among results")
                 if path.suffix in (".json", ".jsonl"):
                     _name_commit(path, about["commit"], about["dirty"])
@@ -503,8 +480,8 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
                 taken.append(name)
-                stage = name.parent.name
-                if stage in ("evaluate", "sweep") and path.suffix == ".json":  # DVC wants the folder, empty or not
+                if name.is_relative_to(RECORDS) and path.suffix == ".json":  # DVC wants the folder, empty or not
+                    stage = name.parent.name
                     (root / "results" / PROFILE / stage / path.stem).mkdir(parents=True, exist_ok=True)
     bench = folder / "bench.json"
     if bench.exists():
@@ -523,13 +500,14 @@ def collect(folder: Path, root: Path = ROOT) -> list[Path]:
 
 
 def _name_commit(path: Path, commit: str, dirty: bool) -> None:
-    """Write the commit into the provenance of a metrics file, or into the first event of a tracked run."""
+    """Write the commit into the provenance of a record, or into the first event of a tracked run."""
     if path.suffix == ".json":
         content = json.loads(path.read_text(encoding="utf-8"))
-        for record in content.get("provenance", []) if isinstance(content, dict) else []:
-            if record["commit"] == "unknown":
-                record |= {"commit": commit, "dirty": dirty}
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        unnamed = [each for each in content.get("provenance", []) if each["commit"] == "unknown"]
+        for each in unnamed:
+            each |= {"commit": commit, "dirty": dirty}
+        if unnamed:
+            path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         return
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     event = json.loads(lines[0])
@@ -543,16 +521,14 @@ def _name_commit(path: Path, commit: str, dirty: bool) -> None:
 def afterwards(taken: Sequence[Path]) -> str:
     """What makes the rest of the pipeline know of collected results."""
     found = {
-        f"{name.parts[-2]}@{name.stem}"
-        for name in taken
-        if name.is_relative_to(f"reports/{PROFILE}/metrics") and name.suffix == ".json"
+        f"{name.parts[-2]}@{name.stem}" for name in taken if name.is_relative_to(RECORDS) and name.suffix == ".json"
     }
-    stages = " ".join(sorted(found, key=lambda stage: (not stage.startswith("train"), stage)))
+    items = " ".join(sorted(found, key=lambda label: (not label.startswith("train"), label)))
     return f"""\
 to have MLflow, DVC and the page know of them:
     python -m pipeline sync-mlflow
     python -m pipeline profile switch {PROFILE}
-    dvc commit --force {stages}
+    dvc commit --force {items}
     dvc repro figures tables --single-item"""
 
 
@@ -593,7 +569,7 @@ For `{example}`:
 `unpack` installs what is missing beside the machine's own packages and lays out a tree to work in, with the parameters
 of the paper profile. `wait` runs the stages in sessions of their own and waits {minutes} minutes at most. If it ends
 with code {unfinished}, they are still at work: give the same command again before the machine goes back. `ship` puts
-metrics, weights, arrays and tracked runs into `$OUT`, as a tar file cut into pieces of {piece} MiB.
+records, metrics, weights, arrays and tracked runs into `$OUT`, as a tar file cut into pieces of {piece} MiB.
 
 ## Here, afterwards
 
@@ -654,7 +630,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case "collect":
             taken = collect(told.folder)
             print("\n".join(str(name) for name in taken))
-            if any(name.suffix == ".json" and "metrics" in name.parts for name in taken):
+            if any(name.is_relative_to(RECORDS) for name in taken):
                 print(afterwards(taken))
         case "page":
             (ROOT / "scripts" / "gpu_queue.md").write_text(page(queue(paper_params())), encoding="utf-8")

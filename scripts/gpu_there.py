@@ -30,7 +30,9 @@ WORK = Path(".cache") / "gpu"
 """What is kept from one call to the next."""
 TREE = WORK / "tree"
 """The copy that stages run in. A next call may send the working tree anew and take back what a stage has written."""
-SHIPPED = (f"reports/{PROFILE}/metrics", "models", "results", ".tracking")
+RECORDS = f"reports/{PROFILE}/results"
+"""Where stages leave what they measured: `<stage>/<item>.json` and `.csv`."""
+SHIPPED = (RECORDS, f"reports/{PROFILE}/metrics", "models", "results", ".tracking")
 PIECE = 15 << 20
 MOST_PIECES = 6  # beside pack.json and the benchmark's file, eight files at most
 UNFINISHED = 75  # EX_TEMPFAIL
@@ -190,11 +192,13 @@ def wheel_of(path: Path) -> tuple[str, str]:
 
 
 def code_hash(root: Path) -> str:
-    """A hash of the library and the stages: results are only worth their commit if this is the same over there."""
+    """A hash of the library, the stages and what they depend on: results are only worth their commit if this is the
+    same over there.
+    """
     digest = hashlib.sha256()
-    for folder in ("pipeline", "stages"):
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    code = [path for folder in ("pipeline", "stages") for path in sorted((root / folder).rglob("*.py"))]
+    for path in [root / "dvc.yaml", *code]:
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pipeline.dependencies import Graph
+from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
 from pipeline.params import Params, ParamsError, load_params
@@ -365,6 +365,8 @@ def _label(name: str, item: str | None) -> str:
 
 
 def _check_item(graph: Graph, name: str, item: str | None) -> None:
+    if name not in graph.items:
+        raise GraphError(f"dvc.yaml has no stage {name}")
     known = [each for each in graph.items[name] if each is not None]
     if item in graph.items[name]:
         return

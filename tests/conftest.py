@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pipeline.data.datasets import Dataset
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,3 +36,29 @@ def pyro_checks() -> Iterator[None]:
     yield
     if pyro is not None:
         pyro.enable_validation(True)
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    """Small images, enough of them to fit probes on."""
+    from small import squares
+
+    return squares(train=60, validation=24, test=25)
+
+
+@pytest.fixture
+def capsules() -> GenerativeModel:
+    """A small model, not trained; its features still tell the squares' places."""
+    import torch
+    from small import SIZE, small_run
+
+    from pipeline.systems import build_model
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+    torch.manual_seed(0)
+    model = build_model(small_run(), SIZE)
+    assert isinstance(model, GenerativeModel)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import yaml
 
 from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
-from pipeline.params import Run
 from pipeline.probes.settings import EvaluateParams
+from pipeline.systems import Run
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.cnn.settings import CNNRun
 from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.generative.studies.settings import FailureParams
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.scae.settings import SCAERun
-from pipeline.systems.vae.settings import VAERun  # fmt: skip
+from pipeline.systems.vae.settings import VAERun
+
+ROOT = Path(__file__).parents[1]
 
 SIZE = 12
 """Pixels a side of the small images."""
@@ -242,7 +245,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
         "infer": {name: {"run": name, **INFER} for name in capsnets},
         "sweep": {
-            "angles": [0.0, 45.0],
+            "angles": [0, 45],
             "runs": [name for name in chosen if name not in [*capsnets, *matrices, *cnns]],
             "replicas": 1,
             "training_share": 0.5,
@@ -271,8 +274,9 @@ def small_params(**runs: Run) -> dict[str, Any]:
 
 
 def write_root(folder: Path, values: dict[str, Any] | None = None, size: int = SIZE) -> Path:
-    """A repository's folder as stages need it: params.yaml, and the small data set as preprocess leaves it."""
+    """A repository's folder as stages need it: params.yaml, dvc.yaml, the small data set as preprocess leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "dvc.yaml", folder)
     (folder / "params.yaml").write_text(yaml.safe_dump(small_params() if values is None else values, sort_keys=False))
     save_dataset(folder / "data" / "processed" / "squares.npz", squares(size=size))
     return folder

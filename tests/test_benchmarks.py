@@ -32,6 +32,7 @@ from pipeline.learning.runs import save_run
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.systems import build_model
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 
 ROOT = Path(__file__).parents[1]
 ASKED = {"name", "value", "unit", "limit", "share_of_limit", "reference", "ratio"}
@@ -184,7 +185,7 @@ def test_free_form_inference_is_timed_on_a_trained_run_where_there_is_one(tmp_pa
     )
     models = Replicas(lambda: build_model(run, 8), range(run.replicas), cpu)
     trained = Trained(models.parameters, pd.DataFrame(), [1] * run.replicas, 0.0)
-    save_run(tmp_path / "models" / "capsules-digits", "capsules-digits", run, 8, "", trained)
+    save_run(tmp_path / "models" / "capsules-digits", "capsules-digits", run, 8, "", "", trained)
     found = subject(cpu, 3, tmp_path)
     assert found.what == "the first seed of capsules-digits on some digits"
     torch.testing.assert_close(found.images, torch.from_numpy(images[[2, 5, 1]]).float() / 255)
@@ -194,6 +195,7 @@ def test_traffic_of_votes_by_hand() -> None:
     """68,000 parameters: 9 x 8 children of 36 x 16 capsules, 9 x 16 of 16 x 16, and 256 of five classes."""
     model = build_model(matrix_capsules.small_run(2), 32)
     votes = 16 * (36 * 9 * 8 * 16 + 16 * 9 * 16 * 16 + 16 * 16 * 5)
+    assert isinstance(model, MatrixCapsules)
     assert matrix_capsules.vote_numbers(model) == votes
     # One iteration: written, read; again; read for assignments; gradient written and read. Votes and squares, 4 bytes.
     assert matrix_capsules.traffic(1, 1) == 2 * 4 * (2 + 2 + 1 + 2)

@@ -119,7 +119,9 @@ def cut(values: dict[str, Any]) -> None:
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
     convergence = values["regression"]["convergence-digits"] | {"size": 1, "iterations": 3}
-    values["regression"] = {"convergence-digits": convergence}
+    grid = values["regression"]["grid-digits"] | {"sizes": [1], "decisions": ["multiclass"]}
+    grid["baselines"] = ["nearest-neighbours"]
+    values["regression"] = {"convergence-digits": convergence, "grid-digits": grid}
     values["attention"] = {"toy": values["attention"]["toy"]}
     values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
@@ -127,7 +129,8 @@ def cut(values: dict[str, Any]) -> None:
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
-STUDIES = ["regression@convergence-digits", "attention@toy", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
+REGRESSIONS = ["regression@convergence-digits", "regression@grid-digits"]
+STUDIES = [*REGRESSIONS, "attention@toy", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
 STAGES = [
     "download@digits",
     "download@toys",
@@ -193,12 +196,15 @@ def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone)
         "index.html",
         "metrics",
         "previews",
+        "results",
         "scorecard.json",
         "tables",
     }
     kept = clone.run("git", "ls-files").splitlines()
     assert "dvc.lock" in kept
-    assert f"reports/quick/metrics/train/{VAE}.json" in kept
+    for folder in ("metrics", "results"):
+        assert f"reports/quick/{folder}/train/{VAE}.json" in kept
+    assert f"reports/quick/results/train/{VAE}.csv" in kept
     assert not [name for name in kept if name.startswith(OUTPUTS)]
     assert clone.run("git", "status", "--porcelain") == ""
 
@@ -229,7 +235,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
     # DVC takes any key of that name, however deep, for a file that it could not read.
     assert "failed to load" not in clone.run("dvc", "metrics", "show")
     accuracy = shown[f"{folder}/evaluate/{VAE}.json"]["data"]["probe"]["mu_sigma"]["refit"]["rotated_0"]
-    assert accuracy.keys() == {"mean", "sd", "n"}
+    assert 0 <= accuracy <= 1
 
 
 def test_plots_are_shown_without_an_error(clone: Clone) -> None:
@@ -237,8 +243,8 @@ def test_plots_are_shown_without_an_error(clone: Clone) -> None:
     assert not re.search("error|warning|failed", output, re.IGNORECASE), output
     page = (clone.folder.parent / "shown" / "index.html").read_text()
     for name in (
-        f"metrics/train/{VAE}.csv",
-        f"metrics/optimise/{CAPSULES}.csv",
+        f"results/train/{VAE}.csv",
+        f"results/optimise/{CAPSULES}.csv",
         f"figures/learning-{VAE}.svg",
         "digits.png",
     ):
@@ -288,7 +294,7 @@ def test_an_experiment_can_be_compared(experiment: Experiment) -> None:
     (differences,) = experiment.params.values()
     assert differences.keys() == {LEARNING_RATE}
     assert (differences[LEARNING_RATE]["old"], differences[LEARNING_RATE]["new"]) == (0.001, 0.002)
-    bound = experiment.metrics[f"reports/quick/metrics/train/{CAPSULES}.json"]["validation.bound.mean"]
+    bound = experiment.metrics[f"reports/quick/metrics/train/{CAPSULES}.json"]["validation.bound"]
     assert bound["diff"] == pytest.approx(bound["new"] - bound["old"])
     assert bound["diff"] != 0
     assert not [name for name in experiment.metrics if VAE in name]
@@ -308,7 +314,11 @@ def test_going_back_restores_from_the_cache_and_tracks_nothing_that_was_restored
     (new,) = clone.tracked() - before
     assert "-tables-" in new
     assert clone.json("status") == {}
-    same = [f"reports/quick/metrics/{stage}/{CAPSULES}.json" for stage in ("train", "evaluate", "optimise")]
+    same = [
+        f"reports/quick/{folder}/{stage}/{CAPSULES}.json"
+        for folder in ("metrics", "results")
+        for stage in ("train", "evaluate", "optimise")
+    ]
     assert clone.run("git", "status", "--porcelain", *same) == "", "to the byte what was committed"
 
 
@@ -329,22 +339,41 @@ def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
     assert clone.json("status") == {}
 
 
-def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone) -> None:
-    """`dvc status` tells what directly depends on a file. A sweep learns its variant late: it depends on all models."""
+TRAININGS = {f"train@{run}" for run in RUNS}
+CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "Where the encoder's reconstruction fails"
 
-    def touched(name: str) -> set[str]:
-        path = clone.folder / name
-        content = path.read_text()
-        path.write_text(content + "\n# changed\n")
-        try:
-            return set(clone.json("status"))
-        finally:
-            path.write_text(content)
 
-    vae = touched("pipeline/systems/vae/model.py")
-    assert vae == {f"train@{VAE}", f"evaluate@{VAE}", *(f"sweep@{run}-45" for run in (CAPSULES, SCAE, VAE))}
-    assert touched("pipeline/page/figures.py") == {"figures", "tables"}
-    assert touched("stages/train.py") == {f"train@{run}" for run in RUNS}
-    assert touched("pipeline/systems/generative/inference/free_form.py") == {f"optimise@{CAPSULES}"}
-    assert touched("pipeline/data/sources.py") == {"download@digits", "download@toys"}
-    assert touched("pipeline/tracking/run.py") == set(), "how runs are recorded changes no result"
+@pytest.mark.parametrize(
+    ("name", "stale"),
+    [
+        ("pipeline/systems/vae/model/vae.py", {f"train@{VAE}"}),
+        ("pipeline/systems/matrix_capsules/model/em_routing.py", {f"train@{MATRIX}"}),
+        ("pipeline/classification/adversarial.py", {"attack@toys"}),
+        ("pipeline/systems/generative/studies/posteriors.py", {f"posterior@{CAPSULES}"}),
+        ("pipeline/systems/generative/inference/free_form.py", {f"optimise@{CAPSULES}"}),
+        ("pipeline/systems/regression/studies/grid.py", {"regression@grid-digits"}),
+        ("pipeline/systems/regression/model/capsules.py", set(REGRESSIONS)),
+        (CAPTIONED, {"figures", "tables"}),
+        ("pipeline/page/page.html.j2", {"tables"}),
+        ("pipeline/learning/gradient.py", TRAININGS),
+        ("stages/train.py", TRAININGS),
+        ("pipeline/data/sources.py", {"download@digits", "download@toys"}),
+        ("pipeline/tracking/run.py", set()),
+        ("pipeline/learning/settings.py", set()),
+        ("pipeline/systems/vae/settings.py", set()),
+        ("stages/workspace.py", set()),
+    ],
+)
+def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone, name: str, stale: set[str]) -> None:
+    """`dvc status` tells what directly depends on a file. What works on a trained run depends on the run's folder, and
+    runs again once that has changed. Settings are declared in code, but their values are parameters; how runs are
+    recorded changes no result.
+    """
+    path = clone.folder / name
+    content = path.read_text()
+    path.write_text(f"{content}\n# changed\n" if name != CAPTIONED else content.replace(CAPTION, f"{CAPTION} often"))
+    try:
+        assert path.read_text() != content
+        assert set(clone.json("status")) == stale
+    finally:
+        path.write_text(content)

@@ -27,6 +27,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("pipeline", "stages"):
         (folder / name).mkdir(parents=True)
         (folder / name / "code.py").write_text("x = 1\n")
+    (folder / "dvc.yaml").write_text("stages: {}\n")
     for name in ("params.yaml", "profiles/paper/params.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         profile = "paper" if "paper" in name else "quick"
@@ -42,7 +43,9 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def results_of(tree: Path) -> None:
     """What a training leaves behind."""
     for name, content in {
-        "reports/paper/metrics/evaluate/a.json": json.dumps({"provenance": [RECORD]}),
+        "reports/paper/results/evaluate/a.json": json.dumps({"provenance": [RECORD]}),
+        "reports/paper/results/evaluate/a.csv": "test,accuracy\n",
+        "reports/paper/metrics/evaluate/a.json": json.dumps({"test": {"accuracy": 0.5}}),
         "models/a/weights.safetensors": "weights",
         ".tracking/run/events.jsonl": json.dumps({"event": "start", "tags": {"commit": "unknown"}}) + "\nrest\n",
     }.items():
@@ -76,6 +79,29 @@ def test_everything_that_is_heavy_is_queued_after_what_it_starts_from() -> None:
     for entry in gpu_queue.queue(params):
         for needed in entry.needs:
             assert names.index(needed) < names.index(entry.name)
+
+
+def test_commands_records_and_what_is_needed_are_those_of_the_pipeline() -> None:
+    entries = {entry.name: entry for entry in gpu_queue.queue(gpu_queue.paper_params())}
+    attack, sweep = entries["attack-smallnorb"], entries["sweep-vae-mnist-45"]
+    assert attack.commands == ["python3 -m stages.attack smallnorb"]
+    assert attack.needs == ("train-matrix-small-smallnorb", "train-cnn-smallnorb")
+    assert sweep.commands == ["python3 -m stages.sweep vae-mnist 45"]
+    assert sweep.results == {"reports/paper/results/sweep/vae-mnist-45.json": 5}
+    assert entries["train-vae-mnist"].needs == ()
+    stages = [entry for entry in entries.values() if entry.commands[0].startswith("python3 -m stages.")]
+    assert all(len(entry.results) == 1 for entry in stages)
+
+
+def test_what_does_not_belong_among_results_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "came"
+    folder.mkdir()
+    (folder / "pack.json").write_text(json.dumps({"commit": "abc", "dirty": False, "code": ""}))
+    (tmp_path / "x").write_text("x")
+    with tarfile.open(folder / "results.tar.gz.00", "w:gz") as archive:
+        archive.add(tmp_path / "x", "reports/paper/index.html")
+    with pytest.raises(gpu_queue.QueueError, match="does not belong among results"):
+        gpu_queue.collect(folder, tmp_path / "here")
 
 
 def test_the_queue_goes_from_the_capsules_to_what_they_are_compared_with_and_beyond() -> None:
@@ -115,8 +141,9 @@ def test_the_paper_parameters_are_taken_where_they_are_the_current_ones(copy: Pa
     assert "profile: paper" in (copy / gpu_there.TREE / "params.yaml").read_text()
 
 
-def test_code_other_than_what_was_packed_is_refused(copy: Path) -> None:
-    (copy / "stages" / "code.py").write_text("x = 2\n")
+@pytest.mark.parametrize("name", ["stages/code.py", "pipeline/code.py", "dvc.yaml"])
+def test_code_other_than_what_was_packed_is_refused(copy: Path, name: str) -> None:
+    (copy / name).write_text("x = 2\n")
     with pytest.raises(SystemExit, match="pack again"):
         gpu_there.unpack(Path(".gpu"))
 
@@ -135,9 +162,13 @@ def test_results_come_back_in_pieces_with_the_commit_that_was_packed(copy: Path,
         ".tracking/run/events.jsonl",
         "models/a/weights.safetensors",
         "reports/paper/metrics/evaluate/a.json",
+        "reports/paper/results/evaluate/a.csv",
+        "reports/paper/results/evaluate/a.json",
     ]
-    metrics = json.loads((here / "reports/paper/metrics/evaluate/a.json").read_text())
-    assert metrics["provenance"] == [{"commit": "abc", "dirty": False, "seeds": [0, 1]}]
+    record = json.loads((here / "reports/paper/results/evaluate/a.json").read_text())
+    assert record["provenance"] == [{"commit": "abc", "dirty": False, "seeds": [0, 1]}]
+    metrics = "reports/paper/metrics/evaluate/a.json"
+    assert (here / metrics).read_bytes() == (copy / gpu_there.TREE / metrics).read_bytes()
     first, rest = (here / ".tracking/run/events.jsonl").read_text().splitlines()
     assert json.loads(first)["tags"]["commit"] == "abc"
     assert rest == "rest"
@@ -158,11 +189,12 @@ def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path: Path) -> Non
 
 
 def test_an_entry_is_done_once_all_its_seeds_are_there(tmp_path: Path) -> None:
-    entry = gpu_queue.Entry("evaluate-a", "", ["true"], 1, {"evaluate/a.json": 5})
+    record = "reports/paper/results/evaluate/a.json"
+    entry = gpu_queue.Entry("evaluate-a", "", ["true"], 1, {record: 5})
     assert gpu_queue.state(entry, tmp_path) == "missing"
     results_of(tmp_path)
     assert gpu_queue.state(entry, tmp_path) == "2 of 5 seeds"
-    assert gpu_queue.state(gpu_queue.Entry("evaluate-a", "", ["true"], 1, {"evaluate/a.json": 2}), tmp_path) == "done"
+    assert gpu_queue.state(gpu_queue.Entry("evaluate-a", "", ["true"], 1, {record: 2}), tmp_path) == "done"
 
 
 def test_a_benchmark_is_done_once_its_rows_come_from_a_gpu(tmp_path: Path) -> None:

@@ -29,11 +29,17 @@ def features(
 
     Args:
         warp: gives the warps `[B, 2, 3]` of the next B images; None: the images as they are.
+
+    Raises:
+        TypeError: the model has nothing to probe.
     """
     collected: dict[str, list[Tensor]] = {}
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device)
         pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(len(batch)))
-        for name, value in model.features(pixels).items():
+        found = model.features(pixels)
+        if not found:
+            raise TypeError(f"no features are defined for {type(model).__name__}")
+        for name, value in found.items():
             collected.setdefault(name, []).append(value)
     return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.learning import checkpoints as resume
+from pipeline.learning import checkpoints
 from pipeline.learning.checkpoints import Checkpoint, code_fingerprint, fingerprint
 from pipeline.learning.tensors import CheckpointError
 
@@ -23,20 +23,34 @@ def test_a_fingerprint_depends_on_values_and_not_on_their_order() -> None:
     assert len(first) == 16
 
 
-def test_code_is_part_of_it_file_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resume, "__file__", str(tmp_path / "resume.py"))
+def test_code_is_part_of_it_file_by_file(tmp_path: Path) -> None:
     (tmp_path / "models" / "inner").mkdir(parents=True)
     (tmp_path / "reports").mkdir()
     (tmp_path / "models" / "a.py").write_text("1")
-    found = {code_fingerprint("models")}
+    (tmp_path / "compute.py").write_text("1")
+
+    def code() -> str:
+        return code_fingerprint(tmp_path, ["models", "compute.py"])
+
+    found = {code()}
     (tmp_path / "reports" / "b.py").write_text("2")
-    assert code_fingerprint("models") in found, "another package does not matter"
-    for change in ("models/a.py", "models/inner/c.py", "models/d.py"):
+    (tmp_path / "models" / "notes.md").write_text("2")
+    assert code() in found, "another package does not matter, nor what is no code"
+    assert code_fingerprint(tmp_path, ["compute.py", "models"]) in found
+    assert code_fingerprint(tmp_path, ["compute.py", "models", "models/inner", "models/a.py"]) in found
+    for change in ("models/a.py", "models/inner/c.py", "models/d.py", "compute.py"):
         (tmp_path / change).write_text("changed")
-        found.add(code_fingerprint("models"))
+        found.add(code())
     (tmp_path / "models" / "d.py").rename(tmp_path / "models" / "e.py")
-    found.add(code_fingerprint("models"))
-    assert len(found) == 5
+    found.add(code())
+    assert len(found) == 6
+
+
+def test_a_hash_of_code_is_the_same_wherever_the_repository_lies(tmp_path: Path) -> None:
+    for root in ("here", "there"):
+        (tmp_path / root / "models").mkdir(parents=True)
+        (tmp_path / root / "models" / "a.py").write_text("1")
+    assert code_fingerprint(tmp_path / "here", ["models"]) == code_fingerprint(tmp_path / "there", ["models"])
 
 
 def test_tensors_and_state_come_back_with_the_tracked_run(tmp_path: Path) -> None:
@@ -57,7 +71,7 @@ def test_tensors_and_state_come_back_with_the_tracked_run(tmp_path: Path) -> Non
 
 def test_saves_are_spaced_unless_they_are_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(resume.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
     checkpoint = Checkpoint(tmp_path, "abc", interval=10)
 
     def saved(value: float, at: float, force: bool = False) -> float:

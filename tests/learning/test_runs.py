@@ -18,11 +18,10 @@ from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import Trained, train
-from pipeline.learning.runs import WEIGHTS, load_run, of_kind, save_run, train_run
-from pipeline.learning.summary import summarise, write_history
+from pipeline.learning.runs import WEIGHTS, Setup, load_run, of_kind, save_run, train_run, trained_models
+from pipeline.learning.summary import outcome
 from pipeline.learning.tensors import CheckpointError
-from pipeline.params import Run
-from pipeline.systems import build_model
+from pipeline.systems import Run, build_model
 from pipeline.systems.vae.model.vae import VAE
 from pipeline.tracking import TrackedRun
 from stages import train as train_stage
@@ -31,19 +30,28 @@ ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 
 
-def trained(folder: Path, run: Run) -> Trained:
+def setup_in(folder: Path, code: str = "89ab") -> Setup:
+    """What trainings in a folder share. `code`: the hash of the code that trains."""
+    return Setup(build_model, CPU, folder / "resume", lambda variant: f"{variant} {code}")
+
+
+def trained(folder: Path, run: Run, digest: str = "0123", code: str = "89ab", **changes: Any) -> Trained:
     tracked = TrackedRun(folder / "tracking", experiment="e", name="n")
-    found = train_run(run, squares(), "0123", CPU, folder / "resume", tracked)
+    found = train_run(setup_in(folder, code), run, squares(), digest, tracked, **changes)
     tracked.finish()
     return found
+
+
+def checkpoints_in(folder: Path) -> set[str]:
+    return {path.parent.name for path in (folder / "resume").glob("*/checkpoint.safetensors")}
 
 
 @pytest.mark.parametrize("variant", ["generative", "vae"])
 def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, variant: str) -> None:
     run, data = small_run(variant), squares()
     found = trained(tmp_path, run)
-    save_run(tmp_path / "model", "mine", run, SIZE, "0123", found)
-    models = load_run(tmp_path / "model", "mine", run, SIZE, CPU)
+    save_run(tmp_path / "model", "mine", run, SIZE, "0123", "89ab", found)
+    models = load_run(build_model, tmp_path / "model", "mine", run, SIZE, CPU)
     assert len(models) == 2
     images = torch.from_numpy(data.part("validation")[0]).float() / 255
     for index, model in enumerate(models):
@@ -54,9 +62,22 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, varia
     assert summary["seeds"] == [3, 4]
     assert summary["best_epoch"] == found.best_epoch
     assert summary["variant"] == variant
+    assert summary["settings"] == run.model_dump(mode="json")
+    assert (summary["data_sha256"], summary["code"]) == ("0123", "89ab")
     assert {name: [2, *shape] for name, shape in summary["shapes"].items()} == {
         name: list(value.shape) for name, value in load_file(tmp_path / "model" / WEIGHTS).items()
     }
+
+
+def test_the_models_of_a_training_that_just_ended_are_those_that_come_back(tmp_path: Path) -> None:
+    run = small_run("vae")
+    found = trained(tmp_path, run)
+    models = trained_models(setup_in(tmp_path), run, SIZE, found)
+    assert len(models) == 2
+    for index, model in enumerate(models):
+        assert not model.training
+        for name, value in model.named_parameters():
+            assert torch.equal(value, found.parameters[name][index])
 
 
 def test_models_of_another_kind_are_a_defect() -> None:
@@ -72,12 +93,12 @@ class TestForeignWeights:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
         run = small_run("vae", training=training(epochs=1).model_dump())
-        save_run(tmp_path, "mine", run, SIZE, "0123", trained(tmp_path, run))
+        save_run(tmp_path, "mine", run, SIZE, "0123", "89ab", trained(tmp_path, run))
         return tmp_path
 
     def refused(self, folder: Path, name: str, run: Any, size: int = SIZE) -> str:
         with pytest.raises(CheckpointError) as caught:
-            load_run(folder, name, run, size, CPU)
+            load_run(build_model, folder, name, run, size, CPU)
         assert str(folder / WEIGHTS) in str(caught.value)
         return str(caught.value)
 
@@ -116,12 +137,10 @@ class TestForeignWeights:
         assert "train it again" in self.refused(folder, "mine", small_run("vae"))
 
 
-def test_a_changed_parameter_data_set_or_seed_finds_no_old_checkpoint(tmp_path: Path) -> None:
-    def checkpoints(run: Any, digest: str = "0123") -> set[str]:
-        tracked = TrackedRun(tmp_path / "tracking", experiment="e", name="n")
-        train_run(run, squares(), digest, CPU, tmp_path / "resume", tracked)
-        tracked.finish()
-        return {path.parent.name for path in (tmp_path / "resume").glob("*/checkpoint.safetensors")}
+def test_a_changed_parameter_data_set_code_or_seed_finds_no_old_checkpoint(tmp_path: Path) -> None:
+    def checkpoints(run: Any, digest: str = "0123", code: str = "89ab") -> set[str]:
+        trained(tmp_path, run, digest, code)
+        return checkpoints_in(tmp_path)
 
     short = training(epochs=1)
     run = small_run("vae", replicas=1, training=short.model_dump())
@@ -132,16 +151,15 @@ def test_a_changed_parameter_data_set_or_seed_finds_no_old_checkpoint(tmp_path: 
     assert len(checkpoints(run.model_copy(update={"seed": 4}))) == 4
     # One more replica goes on from what is there: seed 3 and seed 4 were trained alone.
     assert len(checkpoints(run.model_copy(update={"replicas": 2}))) == 4
+    assert len(checkpoints(run, code="cdef")) == 5
 
 
 def test_another_start_or_other_frozen_parameters_find_no_old_checkpoint(tmp_path: Path) -> None:
     run = small_run("vae", replicas=2, training=training(epochs=1).model_dump())
 
     def checkpoints(**changes: Any) -> int:
-        tracked = TrackedRun(tmp_path / "tracking", experiment="e", name="n")
-        train_run(run, squares(), "0123", CPU, tmp_path / "resume", tracked, **changes)
-        tracked.finish()
-        return len(list((tmp_path / "resume").glob("*/checkpoint.safetensors")))
+        trained(tmp_path, run, **changes)
+        return len(checkpoints_in(tmp_path))
 
     start = {"encoder.1.bias": torch.zeros(2, 8)}
     moved = {"encoder.1.bias": torch.tensor([[0.0] * 8, [0.1] * 8])}
@@ -178,19 +196,13 @@ def test_a_training_with_frozen_parameters_goes_on_from_its_checkpoint(tmp_path:
 
 
 def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path: Path) -> None:
-    def finished(run: Any) -> Trained:
-        tracked = TrackedRun(tmp_path / "tracking", experiment="e", name="n")
-        found = train_run(run, squares(), "0123", CPU, tmp_path / "resume", tracked)
-        tracked.finish()
-        return found
-
     run = small_run("vae", replicas=2, training=training(epochs=1).model_dump())
     moved = run.model_copy(update={"seed": run.seed + 1})
-    first, again = finished(run), finished(moved)
+    first, again = trained(tmp_path, run), trained(tmp_path, moved)
     assert again.history["replica"].tolist() == [0, 1]
     same = [name for name in again.history.columns if name.startswith("validation_")]
     assert again.history[same].iloc[0].tolist() == first.history[same].iloc[1].tolist()
-    assert summarise(again, moved, SIZE, {})["best_epoch"]["n"] == 2
+    assert outcome(again, build_model(moved, SIZE)).numbers["best_epoch"]["n"] == 2
     journals = [path.read_text().splitlines() for path in (tmp_path / "tracking").glob("*/events.jsonl")]
     counts = sorted(sum(json.loads(line)["event"] == "metrics" for line in lines) for lines in journals)
     assert counts == [2, 2], "each run holds the epochs of both its replicas"
@@ -221,7 +233,7 @@ def test_every_epoch_of_every_replica_is_tracked(tmp_path: Path) -> None:
         assert tracked[f"train_gradient_norm/{row['replica']:.0f}", row["epoch"]] == row["train_gradient_norm"]
 
 
-def test_the_summary_takes_each_replicas_best_epoch(tmp_path: Path) -> None:
+def test_the_summary_takes_each_replicas_best_epoch() -> None:
     columns = ["replica", "epoch", "train_loss", "validation_loss", "validation_bound", "images_per_second"]
     rows = [
         (0, 1, 5.0, 4.0, -4.0, 100.0),
@@ -231,16 +243,22 @@ def test_the_summary_takes_each_replicas_best_epoch(tmp_path: Path) -> None:
         (1, 2, 1.0, 7.0, -7.0, 100.0),
     ]
     result = Trained({}, pd.DataFrame(rows, columns=columns), [2, 1], 1.234)
-    summary = summarise(result, small_run("vae"), SIZE, {"stage": "train"})
+    found = outcome(result, build_model(small_run("vae"), SIZE))
+    summary = found.numbers
     assert summary["validation"]["bound"] == {"mean": -4.0, "sd": pytest.approx(8**0.5), "n": 2}
     assert summary["epochs"]["mean"] == 2.5
     assert summary["images_per_second"]["mean"] == 150.0
     assert summary["parameters"]["generative"] == 3 * 8 + 8 + 8 * 144 + 144
     assert summary["parameters"]["total"] == summary["parameters"]["generative"] + 144 * 8 + 8 + 8 * 6 + 6
-    assert summary["provenance"] == [{"stage": "train"}]
     json.dumps(summary, allow_nan=False)
-    write_history(tmp_path / "a.csv", result.history)
-    assert (tmp_path / "a.csv").read_text().splitlines()[:2] == [",".join(columns), "0,1,5,4,-4,100"]
+    assert found.headline == ("validation.loss", "validation.bound")
+    pd.testing.assert_frame_equal(found.table, result.history, check_exact=True)
+    shuffled = Trained({}, result.history[columns[::-1]].astype(float), [2, 1], 1.234)
+    table = outcome(shuffled, build_model(small_run("vae"), SIZE)).table
+    assert table.columns.tolist() == ["replica", "epoch", *columns[:1:-1]]
+    assert table.to_csv(index=False).splitlines()[1] == "0,1,100.0,-4.0,4.0,5.0", (
+        "replicas and epochs are whole numbers"
+    )
 
 
 # ---- kill -9
@@ -298,11 +316,11 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     train_stage.main("capsules")
 
     assert (cut / "models/capsules" / WEIGHTS).read_bytes() == (whole / "models/capsules" / WEIGHTS).read_bytes()
-    first, second = (pd.read_csv(root / "reports/small/metrics/train/capsules.csv") for root in (whole, cut))
+    first, second = (pd.read_csv(root / "reports/small/results/train/capsules.csv") for root in (whole, cut))
     measured = [column for column in first.columns if column != "images_per_second"]
     assert len(first) == 8
     pd.testing.assert_frame_equal(first[measured], second[measured], check_exact=True)
-    metrics = [json.loads((root / "reports/small/metrics/train/capsules.json").read_text()) for root in (whole, cut)]
+    metrics = [json.loads((root / "reports/small/results/train/capsules.json").read_text()) for root in (whole, cut)]
     for changing in ("seconds", "images_per_second", "provenance"):
         for each in metrics:
             del each[changing]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from small import SCAE_SIZE, SIZE, small_run, squares
-from torch import Tensor, nn
+from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.probes import features as module
-from pipeline.probes.features import encode, features, generative_features
+from pipeline.probes.features import features
 from pipeline.systems import build_model
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 def test_capsules_give_logits_poses_and_expected_children(capsules: GenerativeModel, dataset: Dataset) -> None:
     images = torch.from_numpy(dataset.images[:7]).float() / 255
     posterior = capsules.encode(images)
-    found = generative_features(capsules, posterior)
+    found = capsules.features_of(posterior)
     assert torch.equal(found["t0"], posterior.object_logits)
     assert found["t0_A0"].shape == (7, 3 + 3 * 6)
     assert torch.equal(found["t0_A0"][:, :3], posterior.object_logits)
@@ -43,13 +43,13 @@ def test_children_are_counted_with_presences_at_their_means(capsules: Generative
     layer = capsules.parts_given_objects(posterior.object_logits / temperature, posterior.object_poses)
     routing = layer.parent_posterior(join(posterior.part_logits / temperature, posterior.part_poses))
     expected = torch.stack([routing[:, :, 1 + i].sum(1) for i in range(3)], dim=1)
-    torch.testing.assert_close(generative_features(capsules, posterior)["children"], expected)
+    torch.testing.assert_close(capsules.features_of(posterior)["children"], expected)
 
 
 def test_the_vae_gives_mu_and_sigma(dataset: Dataset) -> None:
     model = build_model(small_run("vae"), SIZE)
     images = torch.from_numpy(dataset.images[:7]).float() / 255
-    found = encode(model, images)
+    found = model.features(images)
     assert found.keys() == {"mu_sigma"}
     mu, sigma = found["mu_sigma"].chunk(2, dim=1)
     assert mu.shape == sigma.shape == (7, 3)
@@ -60,7 +60,7 @@ def test_the_vae_gives_mu_and_sigma(dataset: Dataset) -> None:
 def test_capsnet_gives_its_class_capsules(dataset: Dataset) -> None:
     model = build_model(small_run("capsnet"), SIZE)
     images = torch.from_numpy(dataset.images[:7]).float() / 255
-    found = encode(model, images)
+    found = model.features(images)
     assert found.keys() == {"class_capsules"}
     assert torch.equal(found["class_capsules"].reshape(7, 3, 5), model.encode(images))  # type: ignore[operator]
 
@@ -69,19 +69,22 @@ def test_the_stacked_autoencoder_gives_prior_and_posterior_presences_without_noi
     torch.manual_seed(0)
     model = build_model(small_run("scae"), SCAE_SIZE)
     images = torch.from_numpy(squares(size=SCAE_SIZE).images[:7]).float() / 255
-    found = encode(model, images)
+    found = model.features(images)
     assert found.keys() == {"prior", "posterior"}
     assert found["prior"].shape == found["posterior"].shape == (7, 3)
     assert found["prior"].min() > 0
     assert found["prior"].max() < 1
     assert (found["posterior"] >= 0).all()
     assert (found["posterior"].sum(1) <= 4).all(), "four parts, each explained once"
-    assert all(torch.equal(again, found[name]) for name, again in encode(model, images).items())
+    assert all(torch.equal(again, found[name]) for name, again in model.features(images).items())
 
 
-def test_a_model_without_features_is_named() -> None:
-    with pytest.raises(TypeError, match="no features are defined for Linear"):
-        encode(nn.Linear(2, 2), torch.zeros(1, 1, 2, 2))  # type: ignore[arg-type]
+@pytest.mark.parametrize(("variant", "name"), [("matrix_capsules", "MatrixCapsules"), ("cnn", "CNN")])
+def test_a_model_without_features_is_named(variant: str, name: str) -> None:
+    model = build_model(small_run(variant), SIZE)
+    assert model.features(torch.zeros(2, 1, 10, 10)) == {}
+    with pytest.raises(TypeError, match=f"no features are defined for {name}"):
+        features(model, squares().images, CPU)
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -60,6 +60,12 @@ def test_headlines_that_were_not_measured_are_left_out() -> None:
     assert headlines(numbers, ()) == {}
 
 
+def test_keys_of_headlines_may_hold_dots() -> None:
+    numbers = {"value": {"0.05": {"t0": one(0.5)}, "0.1": {"t0": one(0.25)}, "0": {"t0": one(1.0)}}}
+    names = ("value.0.05.t0", "value.0.1.t0", "value.0.t0", "value.0.2.t0")
+    assert headlines(numbers, names) == {"value": {"0.05": {"t0": 0.5}, "0.1": {"t0": 0.25}, "0": {"t0": 1.0}}}
+
+
 def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path) -> None:
     arrays = {"images": np.arange(8.0).reshape(2, 2, 2)}
     settings = {"runs": {"a": {"training": {"epochs": 25}}}}

@@ -25,6 +25,7 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     folder.mkdir()
     shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
+    shutil.copy(ROOT / "dvc.yaml", folder)
     return folder
 
 

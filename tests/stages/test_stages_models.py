@@ -92,8 +92,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimise.main("capsules")
         posterior.main("capsules")
         infer.main("capsnet")
-        sweep.main("vae", 45.0)
-        sweep.main("capsules", 45.0)
+        sweep.main("vae", "45")
+        sweep.main("capsules", "45")
         sensitivity.main("temperature")
         sensitivity.main("pixel_sd")
         for study in REGRESSION:
@@ -111,8 +111,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_classifiers_are_evaluated_by_their_errors(done: Path) -> None:
-    metrics = done / "reports/small/metrics/evaluate"
-    matrix, cnn = read(metrics / "matrix.json"), read(metrics / "cnn.json")
+    results = done / "reports/small/results/evaluate"
+    matrix, cnn = read(results / "matrix.json"), read(results / "cnn.json")
     assert {"centre", "crops"} < matrix["test"].keys() == cnn["test"].keys()
     assert any(name.startswith("azimuth-") for name in matrix["test"])
     assert all(0 <= each["mean"] <= 1 and each["n"] == 2 for each in spreads(matrix["test"]))
@@ -145,10 +145,33 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
     }
 
 
+def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = small_params()
+    study = values["ablation"]["matrix-squares"]
+    monkeypatch.chdir(
+        write_root(tmp_path / "root", values | {"ablation": {"a": study | {"conditions": {"first": {}}}}})
+    )
+
+    def conducted() -> tuple[dict[str, Any], dict[Path, int]]:
+        ablation.main("a")
+        checkpoints = [path for path in Path(".cache/resume").rglob("*") if path.is_file()]
+        record = read(Path("reports/small/results/ablation/a.json"))
+        return record["condition"], {path: path.stat().st_mtime_ns for path in checkpoints}
+
+    before, trained = conducted()
+    conditions = {"second": {"pose": "vector"}, "first": {}}
+    Path("params.yaml").write_text(yaml.safe_dump(values | {"ablation": {"a": study | {"conditions": conditions}}}))
+    after, also_trained = conducted()
+    assert after.keys() == {"first", "second"}
+    assert after["first"] == before["first"]
+    assert trained
+    assert trained.items() < also_trained.items()
+
+
 def test_novel_viewpoints_are_told_for_networks_that_match(done: Path) -> None:
     for axis in ("azimuth", "elevation"):
-        numbers = read(done / f"reports/small/metrics/viewpoint/{axis}.json")
-        table = pd.read_csv(done / f"reports/small/metrics/viewpoint/{axis}.csv")
+        numbers = read(done / f"reports/small/results/viewpoint/{axis}.json")
+        table = pd.read_csv(done / f"reports/small/results/viewpoint/{axis}.csv")
         assert set(table.columns) == {"replica", "epoch", "familiar", "novel", "network"}
         assert len(table) == 4
         for network in ("capsules", "cnn"):
@@ -158,7 +181,7 @@ def test_novel_viewpoints_are_told_for_networks_that_match(done: Path) -> None:
 
 
 def test_attacks_leave_accuracies_of_both_networks(done: Path) -> None:
-    numbers = read(done / "reports/small/metrics/attack/cnn-squares.json")
+    numbers = read(done / "reports/small/results/attack/cnn-squares.json")
     for method in ("FGSM", "BIM"):
         assert numbers["value"][method].keys() == {"general", "targeted", "black-box"}
         for kind in ("general", "targeted", "black-box"):
@@ -180,13 +203,13 @@ def spreads(numbers: Any) -> list[Any]:
 
 
 def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
-    metrics = done / "reports/small/metrics/train"
-    numbers = read(metrics / "capsules.json")
+    results = done / "reports/small/results/train"
+    numbers = read(results / "capsules.json")
     assert numbers["validation"].keys() >= {"bound", "pixel_error", "loss"}
     assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in spreads(numbers["validation"]))
     assert numbers["epochs"] == {"mean": 2.0, "sd": 0.0, "n": 2}
     assert 0 < numbers["parameters"]["generative"] < numbers["parameters"]["total"]
-    table = pd.read_csv(metrics / "capsules.csv")
+    table = pd.read_csv(results / "capsules.csv")
     assert len(table) == 4
     assert {"replica", "epoch", "train_bound", "validation_bound", "train_pixel_error"} <= set(table.columns)
     assert {"train_log_pixels", "train_log_parts", "train_log_objects", "train_entropy"} <= set(table.columns)
@@ -194,8 +217,8 @@ def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
 
 
 def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
-    metrics = done / "reports/small/metrics/evaluate"
-    capsules, vae = read(metrics / "capsules.json"), read(metrics / "vae.json")
+    results = done / "reports/small/results/evaluate"
+    capsules, vae = read(results / "capsules.json"), read(results / "vae.json")
     assert capsules["probe"].keys() == {"t0", "t0_A0", "children"}
     assert vae["probe"].keys() == {"mu_sigma"}
     for numbers in (capsules, vae):
@@ -208,7 +231,7 @@ def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
             for tests in protocols.values():
                 assert tests.keys() == {"rotated_0", "rotated_90", "affine"}
                 assert all(0 <= each["mean"] <= 1 and each["n"] == 2 for each in tests.values())
-    table = pd.read_csv(metrics / "vae.csv")
+    table = pd.read_csv(results / "vae.csv")
     assert table.columns.tolist() == ["replica", "features", "protocol", "test", "strength", "accuracy"]
     assert len(table) == 2 * 2 * 3
     with np.load(done / "results/small/evaluate/capsules/examples.npz", allow_pickle=False) as arrays:
@@ -219,8 +242,8 @@ def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
 
 
 def test_evaluation_measures_the_failures_of_models_with_parts(done: Path) -> None:
-    metrics = done / "reports/small/metrics/evaluate"
-    capsules, vae = read(metrics / "capsules.json"), read(metrics / "vae.json")
+    results = done / "reports/small/results/evaluate"
+    capsules, vae = read(results / "capsules.json"), read(results / "vae.json")
     assert capsules["equivariance"].keys() == {"parts", "objects"}
     for by_angle in capsules["equivariance"].values():
         assert by_angle.keys() == {"90", "180"}
@@ -230,7 +253,7 @@ def test_evaluation_measures_the_failures_of_models_with_parts(done: Path) -> No
 
 
 def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
-    numbers = read(done / "reports/small/metrics/optimise/capsules.json")
+    numbers = read(done / "reports/small/results/optimise/capsules.json")
     assert numbers["images"] == 4
     assert list(numbers["engine"]) == ["gauss-newton", "l-bfgs", "adam"]
     for engine, angles in numbers["engine"].items():
@@ -242,7 +265,7 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
                 "seconds",
             }
             assert each["bound_after"]["mean"] >= each["bound_before"]["mean"]
-    curves = pd.read_csv(done / "reports/small/metrics/optimise/capsules.csv")
+    curves = pd.read_csv(done / "reports/small/results/optimise/capsules.csv")
     assert set(curves.columns) == {
         "replica", "engine", "angle", "round", "evaluations", "seconds", "bound", "pixel_error"
     }  # fmt: skip
@@ -251,7 +274,7 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
 
 
 def test_inference_leaves_sparsity_by_condition_and_energies(done: Path) -> None:
-    numbers = read(done / "reports/small/metrics/infer/capsnet.json")
+    numbers = read(done / "reports/small/results/infer/capsnet.json")
     assert numbers["images"] == 6
     found = numbers["condition"]
     assert len(found) == 2 + 12
@@ -260,26 +283,26 @@ def test_inference_leaves_sparsity_by_condition_and_energies(done: Path) -> None
         assert layers.keys() == {"class"}
         assert all(each.keys() == {"mean", "sd", "n"} for each in layers["class"].values())
     assert found["predicted-clamped-L1-1"]["class"]["falls"] == {"mean": 1.0, "sd": 0.0, "n": 2}
-    table = pd.read_csv(done / "reports/small/metrics/infer/capsnet.csv")
+    table = pd.read_csv(done / "reports/small/results/infer/capsnet.csv")
     assert len(table) == 2 * 14
     with np.load(done / "results/small/infer/capsnet/examples.npz", allow_pickle=False) as arrays:
         assert arrays["energies_free-clamped-L1-1"].shape == (6, 5)
         assert arrays["capsules_start"].shape == (6, 3, 5)
         assert (np.diff(arrays["energies_predicted-free-L2-1"].sum(1)) <= 1e-7).all()
-    evaluated = read(done / "reports/small/metrics/evaluate/capsnet.json")
+    evaluated = read(done / "reports/small/results/evaluate/capsnet.json")
     assert evaluated["probe"].keys() == {"class_capsules"}
     assert evaluated["test"].keys() >= {"accuracy", "margin_loss", "pixel_error"}
 
 
 def test_the_posterior_study_leaves_bounds_and_probes_of_three_guides(done: Path) -> None:
-    numbers = read(done / "reports/small/metrics/posterior/capsules.json")
+    numbers = read(done / "reports/small/results/posterior/capsules.json")
     assert numbers["guide"].keys() == {"delta", "refined", "scratch"}
     for each in numbers["guide"].values():
         assert each.keys() == {"elbo", "iwae", "pixel_error", "t0", "t0_A0", "children"}
         assert each["iwae"]["mean"] > each["elbo"]["mean"]
         assert each["elbo"]["n"] == 1
     assert {numbers["delta_sd"][name]["mean"] for name in ("parts", "objects")} <= {0.02, 0.1}
-    table = pd.read_csv(done / "reports/small/metrics/posterior/capsules.csv")
+    table = pd.read_csv(done / "reports/small/results/posterior/capsules.csv")
     assert set(table.columns) == {"replica", "guide", "metric", "value"}
     assert len(table) == 3 * 6
     (record,) = numbers["provenance"]
@@ -313,16 +336,16 @@ def test_a_posterior_study_cut_in_its_second_training_goes_on_in_the_same_run(
     monkeypatch.setattr(runs, "train", whole)
     posterior.main("capsules")
     (journal,) = (root / ".tracking").iterdir()
-    ours, theirs = (read(folder / "reports/small/metrics/posterior/capsules.json") for folder in (root, done))
+    ours, theirs = (read(folder / "reports/small/results/posterior/capsules.json") for folder in (root, done))
     assert ours["guide"] == theirs["guide"], "to the bit"
     assert ours["provenance"][0]["tracking_run"] == journal.name
 
 
 def test_the_sweep_leaves_probes_at_its_angle(done: Path) -> None:
-    numbers = read(done / "reports/small/metrics/sweep/vae-45.json")
+    numbers = read(done / "reports/small/results/sweep/vae-45.json")
     assert numbers["probe"]["mu_sigma"]["n"] == 1
     assert numbers["validation"]["bound"]["n"] == 1
-    table = pd.read_csv(done / "reports/small/metrics/sweep/vae-45.csv")
+    table = pd.read_csv(done / "reports/small/results/sweep/vae-45.csv")
     assert table.columns.tolist() == ["replica", "features", "strength", "accuracy"]
     assert list((done / "results/small/sweep/vae-45").iterdir()) == []
     assert "consistency" not in numbers
@@ -336,18 +359,18 @@ def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
     monkeypatch.setenv("CAPSULES_MLFLOW", "off")
     train.main("scae")
     evaluate.main("scae")
-    sweep.main("scae", 45.0)
-    metrics = root / "reports/small/metrics"
-    assert "bound" not in read(metrics / "train/scae.json")["validation"]
-    found = read(metrics / "evaluate/scae.json")
+    sweep.main("scae", "45")
+    results = root / "reports/small/results"
+    assert "bound" not in read(results / "train/scae.json")["validation"]
+    found = read(results / "evaluate/scae.json")
     assert found["probe"].keys() == found["kmeans"].keys() == {"prior", "posterior"}
-    swept = read(metrics / "sweep/scae-45.json")
+    swept = read(results / "sweep/scae-45.json")
     assert swept["validation"].keys() == {"loss"}
     assert swept["probe"].keys() == {"prior", "posterior"}
 
 
 def test_the_sweep_measures_part_use_of_models_with_parts(done: Path) -> None:
-    numbers = read(done / "reports/small/metrics/sweep/capsules-45.json")
+    numbers = read(done / "reports/small/results/sweep/capsules-45.json")
     assert numbers["consistency"]["n"] == numbers["overlap"]["n"] == 1
     assert numbers["duplicates"].keys() == {"pairs", "copied"}
     with np.load(done / "results/small/sweep/capsules-45/examples.npz", allow_pickle=False) as arrays:
@@ -356,24 +379,24 @@ def test_the_sweep_measures_part_use_of_models_with_parts(done: Path) -> None:
 
 @pytest.mark.parametrize("study", REGRESSION)
 def test_regression_leaves_numbers_and_a_table_of_every_study(done: Path, study: str) -> None:
-    metrics = done / "reports/small/metrics/regression"
-    numbers = read(metrics / f"{study}.json")
+    results = done / "reports/small/results/regression"
+    numbers = read(results / f"{study}.json")
     assert numbers["study"] == study
     (record,) = numbers["provenance"]
     assert (record["stage"], record["item"], record["dataset"]) == ("regression", study, "squares")
-    assert len(pd.read_csv(metrics / f"{study}.csv")) > 1
+    assert len(pd.read_csv(results / f"{study}.csv")) > 1
     arrays = done / "results/small/regression" / study / "examples.npz"
     assert arrays.exists() == (study in ("grid", "distorted"))
 
 
 @pytest.mark.parametrize("study", ATTENTION)
 def test_attention_leaves_numbers_and_a_table_of_every_study(done: Path, study: str) -> None:
-    metrics = done / "reports/small/metrics/attention"
-    numbers = read(metrics / f"{study}.json")
+    results = done / "reports/small/results/attention"
+    numbers = read(results / f"{study}.json")
     assert numbers["study"] == study
     (record,) = numbers["provenance"]
     assert (record["stage"], record["item"], record["data_sha256"]) == ("attention", study, None)
-    assert len(pd.read_csv(metrics / f"{study}.csv")) > 1
+    assert len(pd.read_csv(results / f"{study}.csv")) > 1
     assert (done / "results/small/attention" / study / "examples.npz").exists() == (study == "parsing")
 
 
@@ -388,8 +411,8 @@ def test_a_study_that_cannot_be_fit_ends_with_one_message(root: Path) -> None:
 
 
 def test_sensitivity_leaves_probes_at_every_value_and_the_runs_own(done: Path) -> None:
-    metrics = done / "reports/small/metrics/sensitivity"
-    pixel_sd, temperature = read(metrics / "pixel_sd.json"), read(metrics / "temperature.json")
+    results = done / "reports/small/results/sensitivity"
+    pixel_sd, temperature = read(results / "pixel_sd.json"), read(results / "temperature.json")
     assert pixel_sd["own"] == 0.2
     assert pixel_sd["value"].keys() == {"0.1", "0.2", "0.4"}
     for measured in pixel_sd["value"].values():
@@ -397,13 +420,13 @@ def test_sensitivity_leaves_probes_at_every_value_and_the_runs_own(done: Path) -
         assert all(each["n"] == 1 for each in measured.values())
     assert temperature["value"].keys() == {"0.8"}
     assert temperature["value"]["0.8"] == pixel_sd["value"]["0.2"], "the same model, trained once"
-    table = pd.read_csv(metrics / "pixel_sd.csv")
+    table = pd.read_csv(results / "pixel_sd.csv")
     assert table.columns.tolist() == ["replica", "metric", "measured", "value"]
     assert len(table) == 9
 
 
 def test_trainings_of_one_tracked_run_keep_their_epochs_apart(done: Path) -> None:
-    (record,) = read(done / "reports/small/metrics/sensitivity/pixel_sd.json")["provenance"]
+    (record,) = read(done / "reports/small/results/sensitivity/pixel_sd.json")["provenance"]
     events = (done / ".tracking" / record["tracking_run"] / "events.jsonl").read_text().splitlines()
     logged = [event["values"] for event in map(json.loads, events) if event["event"] == "metrics"]
     names = {name for values in logged for name in values if "validation_loss" in name}
@@ -415,7 +438,7 @@ def test_trainings_of_one_tracked_run_keep_their_epochs_apart(done: Path) -> Non
     ["train/vae", "evaluate/vae", "optimise/capsules", "posterior/capsules", "sweep/vae-45", "sensitivity/pixel_sd"],
 )
 def test_every_number_says_where_it_comes_from(done: Path, item: str) -> None:
-    (record,) = read(done / f"reports/small/metrics/{item}.json")["provenance"]
+    (record,) = read(done / f"reports/small/results/{item}.json")["provenance"]
     assert (record["stage"], record["item"]) == tuple(item.split("/"))
     assert record["dataset"] == "squares"
     assert record["data_sha256"] == sha256(done / "data/processed/squares.npz")
@@ -425,12 +448,109 @@ def test_every_number_says_where_it_comes_from(done: Path, item: str) -> None:
     assert (done / ".tracking" / record["tracking_run"]).is_dir()
 
 
-def test_what_is_printed_in_a_metrics_file_is_what_training_had(done: Path) -> None:
-    table = pd.read_csv(done / "reports/small/metrics/train/vae.csv")
+def test_what_is_printed_in_a_results_file_is_what_training_had(done: Path) -> None:
+    table = pd.read_csv(done / "reports/small/results/train/vae.csv")
     best = table.groupby("replica")["validation_loss"].min()
-    numbers = read(done / "reports/small/metrics/train/vae.json")["validation"]["loss"]
+    numbers = read(done / "reports/small/results/train/vae.json")["validation"]["loss"]
     assert numbers["mean"] == pytest.approx(best.mean(), rel=1e-6)
     assert numbers["sd"] == pytest.approx(best.std(), rel=1e-4)
+
+
+ITEMS = (
+    *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in ("capsules", "vae", "capsnet", "matrix", "cnn")),
+    *("optimise/capsules", "posterior/capsules", "infer/capsnet", "sweep/vae-45", "sweep/capsules-45"),
+    *("sensitivity/pixel_sd", "sensitivity/temperature"),
+    *(f"regression/{study}" for study in REGRESSION),
+    *(f"attention/{study}" for study in ATTENTION),
+    *("ablation/matrix-squares", "viewpoint/azimuth", "viewpoint/elevation", "attack/cnn-squares"),
+)
+"""All that the fixture `done` measures."""
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_headline_numbers_are_few_and_are_those_of_the_record(done: Path, item: str) -> None:
+    """Nested as in the record, means without spread, four digits."""
+    shown, record = (read(done / f"reports/small/{folder}/{item}.json") for folder in ("metrics", "results"))
+
+    def checked(shown: dict[str, Any], record: dict[str, Any]) -> int:
+        count = 0
+        for key, value in shown.items():
+            if isinstance(value, dict):
+                count += checked(value, record[key])
+            else:
+                mean = record[key]["mean"] if isinstance(record[key], dict) else record[key]
+                assert value == float(f"{mean:.4g}")
+                count += 1
+        return count
+
+    assert 1 <= checked(shown, record) <= 16
+    assert not {"provenance", "study", "seconds"} & shown.keys()
+
+
+def test_every_headline_that_a_study_names_was_measured(done: Path) -> None:
+    def headline(item: str) -> dict[str, Any]:
+        return read(done / f"reports/small/metrics/{item}.json")
+
+    assert headline("train/vae")["validation"].keys() >= {"loss", "bound", "pixel_error"}
+    assert headline("evaluate/capsules")["probe"]["t0"]["refit"].keys() == {"rotated_0", "rotated_90", "affine"}
+    assert headline("evaluate/matrix").keys() == {"test"}
+    assert headline("evaluate/matrix")["test"].keys() == {"centre", "crops"}
+    assert headline("sweep/vae-45").keys() == {"probe", "validation"}
+    assert headline("posterior/capsules")["guide"].keys() == {"delta", "refined", "scratch"}
+    assert headline("sensitivity/pixel_sd")["value"].keys() == {"0.1", "0.2", "0.4"}
+    assert headline("sensitivity/pixel_sd")["value"]["0.4"].keys() == {"t0", "pixel_error"}
+    attacked = headline("attack/cnn-squares")["value"]
+    assert attacked.keys() == {"FGSM", "BIM"}
+    assert attacked["FGSM"] == {
+        kind: {network: {"0.1": attacked["FGSM"][kind][network]["0.1"]} for network in ("capsules", "cnn")}
+        for kind in ("general", "black-box")
+    }
+
+
+def test_a_result_holds_the_settings_that_made_it(done: Path) -> None:
+    values = yaml.safe_load((done / "params.yaml").read_text())
+
+    def settings(item: str) -> dict[str, Any]:
+        return read(done / f"reports/small/results/{item}.json")["provenance"][-1]["settings"]
+
+    assert settings("train/vae") == {
+        "datasets": values["datasets"],
+        "runs": {"vae": values["runs"]["vae"]},
+    }
+    evaluated = settings("evaluate/vae")
+    assert evaluated == {
+        **settings("train/vae"),
+        "evaluate": values["evaluate"],
+        "failures": values["failures"],
+    }
+    assert settings("attention/toy") == {"attention": {"toy": values["attention"]["toy"]}}
+    attack = settings("attack/cnn-squares")
+    assert attack["runs"].keys() == {"matrix", "cnn"}
+    assert attack["attack"] == values["attack"]
+    assert settings("sweep/vae-45")["item"] == {"run": "vae", "angle": 45}
+
+
+def test_a_result_holds_the_runs_that_its_study_trained(done: Path) -> None:
+    def trained(item: str) -> dict[str, Any]:
+        return read(done / f"reports/small/results/{item}.json")["provenance"][-1]["trained"]
+
+    assert trained("train/vae") == trained("evaluate/vae") == trained("attack/cnn-squares") == {}
+    assert trained("sweep/vae-45")["run"]["augmentation"]["rotation"] == 45.0
+    assert trained("sweep/vae-45")["run"]["training"]["epochs"] == 1
+    conditions = trained("ablation/matrix-squares")
+    assert {name: run["model"]["pose"] for name, run in conditions.items()} == {
+        "unchanged": "matrix",
+        "vector": "vector",
+    }
+    assert trained("viewpoint/azimuth").keys() == {"capsules", "cnn"}
+    assert trained("viewpoint/azimuth")["cnn"]["replicas"] == 1
+    assert {value: run["model"]["pixel_sd"] for value, run in trained("sensitivity/pixel_sd").items()} == {
+        "0.1": 0.1,
+        "0.2": 0.2,
+        "0.4": 0.4,
+    }
+    assert trained("posterior/capsules").keys() == {"refined", "scratch"}
+    assert trained("posterior/capsules")["scratch"]["model"]["pose_posterior"] == "gaussian"
 
 
 # ---- what is refused
@@ -495,7 +615,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
         (evaluate, ["vae"]),
         (optimise, ["capsules"]),
         (posterior, ["capsules"]),
-        (sweep, ["vae", 0.0]),
+        (sweep, ["vae", "0"]),
         (sensitivity, ["pixel_sd"]),
     ],
 )
@@ -509,7 +629,7 @@ def test_a_missing_data_set_is_named(
 
 def test_a_sweep_at_an_angle_that_is_not_asked_for_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        sweep.main("vae", 30.0)
+        sweep.main("vae", "30")
     assert caught.value.code == 2
     assert "sweep has no 'vae-30'; params.yaml has: capsules-0, capsules-45, vae-0, vae-45" in capsys.readouterr().err
 

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
-from stages.workspace import find_root, git_state, items, parameters_of, params_hash, stage
+from stages.workspace import find_root, git_state, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
 RUN = "capsules-digits"
@@ -30,6 +31,7 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "a clone"
     folder.mkdir()
     shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
+    shutil.copy(ROOT / "dvc.yaml", folder)
     return folder
 
 
@@ -65,10 +67,12 @@ def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
     with stage("train", RUN, root) as workspace:
         workspace.run.log_metrics({"bound": 1.0}, 0)
         record = workspace.provenance(dataset_label="digits", data_sha256="ab", seeds=[0, 1], epochs=2)
-        assert workspace.metrics_path("train", RUN) == root / f"reports/quick/metrics/train/{RUN}.json"
-        assert workspace.metrics_path("tables", suffix=".csv") == root / "reports/quick/metrics/tables.csv"
+        assert workspace.places.record == root / f"reports/quick/results/train/{RUN}.json"
+        assert workspace.places.table == root / f"reports/quick/results/train/{RUN}.csv"
+        assert workspace.places.metrics == root / f"reports/quick/metrics/train/{RUN}.json"
+        assert workspace.places.arrays == root / f"results/quick/train/{RUN}"
         assert workspace.dataset_path("digits") == root / "data/processed/digits.npz"
-        assert workspace.resume_folder() == root / ".cache/resume"
+        assert workspace.checkpoint_folder() == root / ".cache/resume"
     assert {key: record[key] for key in ("stage", "item", "profile", "dataset", "seeds", "epochs", "commit")} == {
         "stage": "train",
         "item": RUN,
@@ -81,9 +85,16 @@ def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["created"])
     json.dumps(record, allow_nan=False)
     events = journal(root)
+    values = workspace.params.model_dump(mode="json")
+    assert record["settings"] == {
+        "datasets": {"digits": values["datasets"]["digits"]},
+        "runs": {RUN: values["runs"][RUN]},
+    }
     assert record["tracking_run"] == events[0]["id"]
     assert events[0]["experiment"] == "capsules/quick"
-    assert events[0]["params"]["run.model.objects"] == workspace.params.runs[RUN].model_dump()["model"]["objects"]
+    assert (
+        events[0]["params"][f"runs.{RUN}.model.objects"] == workspace.params.runs[RUN].model_dump()["model"]["objects"]
+    )
     assert events[0]["tags"]["params_hash"] == record["params_hash"]
     assert events[-1] == {**events[-1], "event": "end", "status": "FINISHED"}
 
@@ -94,7 +105,7 @@ def test_bad_parameters_stop_a_stage_before_any_work(root: Path, capsys: pytest.
         pytest.fail("no work may be done")
     assert caught.value.code == 2
     assert "device" in capsys.readouterr().err
-    assert [path.name for path in root.iterdir()] == ["params.yaml"]
+    assert {path.name for path in root.iterdir()} == {"params.yaml", "dvc.yaml"}
 
 
 @pytest.mark.parametrize("item", ["capsules-digit", None])
@@ -105,6 +116,22 @@ def test_an_unknown_item_is_answered_with_what_there_is(
         pytest.fail("no work may be done")
     assert caught.value.code == 2
     assert "capsules-digits, cnn-toys" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "dvc.yaml"), ("stages: {one: {cmd: a}}", "has no stage train")]
+)
+def test_without_its_entry_in_dvc_yaml_a_stage_does_no_work(
+    root: Path, content: str | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "dvc.yaml").unlink()
+    if content is not None:
+        (root / "dvc.yaml").write_text(content)
+    with pytest.raises(SystemExit) as caught, stage("train", RUN, root):
+        pytest.fail("no work may be done")
+    assert caught.value.code == 1
+    assert message in capsys.readouterr().err
+    assert not (root / ".tracking").exists()
 
 
 def test_outside_a_repository_a_stage_says_so(
@@ -213,13 +240,14 @@ def test_a_stage_does_not_outlive_the_reproduction(root: Path, shell: str, numbe
         "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
         f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
     )
-    command = f"'{sys.executable}' work.py"
-    (root / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"one": {"cmd": command}}}))
+    graph = yaml.safe_load((root / "dvc.yaml").read_text())
+    graph["stages"]["one"] = {"cmd": f"'{sys.executable}' work.py"}
+    (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": shell}
     git(root, "init", "-q")
     with (root / "log").open("w") as log:
         dvc = subprocess.Popen(
-            [sys.executable, "-m", "dvc", "repro"], cwd=root, env=environment, stdout=log, stderr=log
+            [sys.executable, "-m", "dvc", "repro", "one"], cwd=root, env=environment, stdout=log, stderr=log
         )
         wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 30)
         pid = int((root / "pid").read_text())
@@ -265,26 +293,29 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path) -> None:
     assert git_state(root) == (commit, True)
 
 
+def moved(before: Graph, after: Graph, root: Path, values: dict[str, Any]) -> set[tuple[str, str | None]]:
+    """The items whose settings, and so their hash, differ between `values` and what is in `root` now."""
+    now = load_params(root / "params.yaml").model_dump(mode="json")
+    return {
+        (name, item)
+        for name, items in before.items.items()
+        for item in items
+        if params_hash(before.settings(name, item, values)) != params_hash(after.settings(name, item, now))
+    }
+
+
 def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
-    before = load_params(root / "params.yaml")
+    before, old = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
     values = yaml.safe_load((root / "params.yaml").read_text())
     values["runs"]["vae-digits"]["training"] = {**values["runs"]["vae-digits"]["training"], "epochs": 77}
     values["device"] = "cpu"
+    assert old["device"] != "cpu"
     edit(root, **values)
-    after = load_params(root / "params.yaml")
-
-    def changed(name: str, item: str | None) -> bool:
-        return params_hash(parameters_of(before, name, item)) != params_hash(parameters_of(after, name, item))
-
-    moved = {
-        (name, item)
-        for name in ("download", "preprocess", "train", "evaluate", "optimise", "posterior", "sweep", "sensitivity")
-        for item in items(before, name) or []
-        if changed(name, item)
-    }
-    sweeps = {("sweep", item) for item in items(before, "sweep") or [] if item.startswith("vae-digits-")}
-    assert moved == {("train", "vae-digits"), ("evaluate", "vae-digits"), *sweeps}
-    assert changed("tables", None)
+    sweeps = {("sweep", item) for item in before.items["sweep"] if str(item).startswith("vae-digits-")}
+    assert len(sweeps) > 1
+    everything = {("figures", None), ("tables", None)}
+    found = moved(before, Graph.load(root), root, old)
+    assert found == {("train", "vae-digits"), ("evaluate", "vae-digits"), *sweeps, *everything}
 
 
 @pytest.mark.parametrize(
@@ -298,14 +329,6 @@ def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
 def test_items_depend_on_what_they_use_of_the_probes_settings(
     root: Path, key: str, value: int, stages: set[str]
 ) -> None:
-    before = load_params(root / "params.yaml")
-    values = yaml.safe_load((root / "params.yaml").read_text())
-    edit(root, evaluate={**values["evaluate"], key: value})
-    after = load_params(root / "params.yaml")
-    moved = {
-        name
-        for name in ("train", "evaluate", "optimise", "posterior", "sweep", "sensitivity")
-        for item in items(before, name) or []
-        if params_hash(parameters_of(before, name, item)) != params_hash(parameters_of(after, name, item))
-    }
-    assert moved == stages
+    graph, old = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
+    edit(root, evaluate={**yaml.safe_load((root / "params.yaml").read_text())["evaluate"], key: value})
+    assert {name for name, _ in moved(graph, graph, root, old)} == {*stages, "figures", "tables"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline.systems.attention.settings import ToyStudy
 from pipeline.systems.attention.studies.toy import INPUT, TARGET, infer, run
 
 
@@ -37,7 +38,8 @@ def test_the_energy_never_rises(reading: str, penalty: str) -> None:
 
 
 def test_the_study_tells_a_single_winner() -> None:
-    numbers = run([1.0, 1.6, 1.7, 6.9], 0.005, 8000).numbers["end"]
+    study = ToyStudy(study="toy", weights=[1.0, 1.6, 1.7, 6.9], rate=0.005, steps=8000)
+    numbers = run(study, "toy").numbers["end"]
     assert numbers["output"]["1"]["L1"]["effective_number"]["mean"] == pytest.approx(1, abs=0.05)
     assert numbers["output"]["1"]["L2"]["effective_number"]["mean"] == pytest.approx(3, abs=0.01)
     # With all errors from 5/3 on, until at 7 nothing is left.

@@ -1,55 +1,20 @@
-"""The bound on test images: means over images, whatever the batches; and the importance-weighted bound."""
+"""The importance-weighted bound on test images."""
 
 import math
 
 import pytest
 import torch
-from small import SCAE_SIZE, SIZE, SMALL, small_run, squares
+from small import SIZE, SMALL, squares
 from torch import Tensor
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems import build_model
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
 from pipeline.systems.generative.studies import bounds
-from pipeline.systems.generative.studies.bounds import bound_metrics, image_bounds, importance_weighted, log_weights
+from pipeline.systems.generative.studies.bounds import image_bounds, importance_weighted, log_weights
 from pipeline.systems.generative.studies.posteriors import with_gaussian_poses
 
 CPU = torch.device("cpu")
-
-
-def test_metrics_are_means_over_all_test_images(
-    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """25 images in batches of 10, 10 and 5: each counts alike, with its own noise."""
-    images = torch.from_numpy(dataset.part("test")[0]).float() / 255
-    monkeypatch.setattr(bounds, "BATCH", 10)
-    found = bound_metrics(capsules, dataset, 3, CPU).set_index("metric")["value"]
-    generator = torch.Generator().manual_seed(3)
-    noise = torch.cat([capsules.draw_noise((count,), generator, CPU) for count in (10, 10, 5)])
-    _, expected = capsules(images, noise, torch.tensor(1e9))
-    assert set(expected) - set(found.index) == {"most_children", "objects_in_use"} == capsules.batch_statistics
-    for name, value in expected.items():
-        if name in capsules.batch_statistics:
-            continue
-        assert found[name] == pytest.approx(value.item(), rel=1e-4), name
-    assert found["bound"] == pytest.approx(
-        found["log_pixels"] + found["log_parts"] + found["log_objects"] + found["entropy"], rel=1e-4
-    )
-
-
-def test_what_speaks_of_the_whole_batch_is_left_out() -> None:
-    model = build_model(small_run("scae"), SCAE_SIZE)
-    found = bound_metrics(model, squares(size=SCAE_SIZE), 0, CPU)["metric"].tolist()
-    assert found == ["log_pixels", "log_parts", "deformation", "pixel_error", "parts_on", "objects_on"]
-
-
-def test_a_seed_gives_the_same_numbers(dataset: Dataset) -> None:
-    model = build_model(small_run("vae"), SIZE)
-    first, again, other = (bound_metrics(model, dataset, seed, CPU) for seed in (0, 0, 1))
-    assert first.equals(again)
-    assert not first.equals(other)
-    assert first["metric"].tolist() == ["bound", "log_pixels", "log_latent", "entropy", "pixel_error"]
 
 
 def gaussian(capsules: GenerativeModel) -> GenerativeModel:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 import torch
-from small import EVALUATE
+from small import EVALUATE, small_params
 
 from pipeline.data.datasets import Dataset
+from pipeline.params import parse_params
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.sensitivity import ordered_values, outcome
+from pipeline.systems.generative.settings import SCHEDULE, GenerativeRun
+from pipeline.systems.generative.studies.sensitivity import measure, ordered_values, outcome, varied
 
 CPU = torch.device("cpu")
 
@@ -22,12 +25,36 @@ def test_each_value_is_trained_once_and_the_runs_own_last(values: list[float], o
     assert ordered_values(values, 0.2) == ordered
 
 
+def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> None:
+    params = parse_params(small_params())
+    run, study = params.runs["capsules"], params.sensitivity.model_copy(update={"epochs": 7, "replicas": 3})
+    assert isinstance(run, GenerativeRun)
+    changed = varied(run, "pixel_sd", 0.4, study)
+    assert (changed.replicas, changed.training.epochs, changed.model.pixel_sd) == (3, 7, 0.4)
+    same = {"replicas": run.replicas, "training": run.training, "model": run.model}
+    assert changed.model_copy(update=same) == run
+    times = {name: getattr(run.model, name) for name in SCHEDULE}
+    assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd, **times}) == run.model
+
+
 def test_probes_on_clean_images_and_the_pixel_error_are_compared_and_no_bound(
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
-    found = outcome(capsules, dataset, EVALUATE, CPU).set_index("metric")["measured"]
+    found = measure(capsules, dataset, EVALUATE, CPU).set_index("metric")["measured"]
     probes = rotation_probes(capsules, dataset, 0.0, EVALUATE, CPU).set_index("features")["accuracy"]
     assert found.index.tolist() == ["t0", "t0_A0", "pixel_error"]
     assert found["t0"] == probes["t0"]
     assert found["t0_A0"] == probes["t0_A0"]
     assert found["pixel_error"] > 0
+
+
+def test_what_was_measured_is_told_by_value_with_the_runs_trained() -> None:
+    def measured(t0: float) -> pd.DataFrame:
+        rows = [(replica, "t0", t0 + replica) for replica in (0, 1)]
+        return pd.DataFrame(rows, columns=["replica", "metric", "measured"])
+
+    found = outcome({0.05: measured(1.0), 0.2: measured(3.0)}, 0.2, {"0.05": {"seed": 3}})
+    assert found.numbers["own"] == 0.2
+    assert {value: each["t0"]["mean"] for value, each in found.numbers["value"].items()} == {"0.05": 1.5, "0.2": 3.5}
+    assert found.table["value"].tolist() == ["0.05", "0.05", "0.2", "0.2"]
+    assert found.trained == {"0.05": {"seed": 3}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.systems.regression import architectures
+from pipeline.systems.regression.model import architectures
 from pipeline.systems.regression.model.architectures import build_architecture, class_scores
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pipeline.systems.regression import expectation_maximisation as em
+from pipeline.systems.regression.model import expectation_maximisation as em
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.capsules import (
     class_probabilities,

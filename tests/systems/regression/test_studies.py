@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from planted import planted
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems.regression import fits
+from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.distortions import Strength, distort
 from pipeline.systems.regression.model.fits import checkpoints_in, fit_architecture
@@ -29,7 +29,17 @@ from pipeline.systems.regression.settings import (
     SizesStudy,
     StartsStudy,
 )
-from pipeline.systems.regression.studies import convergence, distorted, exactness, grid, online, ridge, sizes, starts
+from pipeline.systems.regression.studies import (
+    Extras,
+    convergence,
+    distorted,
+    exactness,
+    grid,
+    online,
+    ridge,
+    sizes,
+    starts,
+)
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
 BASE = {"dataset": "planted", "features": 5}
@@ -77,7 +87,7 @@ def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypa
     schedule = ScheduleParams.model_validate(SCHEDULE)
     architecture = build_architecture("one-vs-all", 2, 3)
     whole = fit_architecture(inputs, architecture, schedule)
-    keep_at = checkpoints_in(tmp_path, data="planted")
+    keep_at = checkpoints_in(tmp_path, "code", data="planted")
 
     class CutError(Exception):
         pass
@@ -107,7 +117,7 @@ def test_the_grid(inputs: Inputs, images: dict[str, NDArray[np.uint8]], monkeypa
         {**BASE, "study": "grid", "sizes": [2, 3], "decisions": ["multiclass", "all-vs-all"], "schedule": SCHEDULE}
         | {"baselines": ["logistic-regression", "nearest-neighbours"]}
     )
-    found = grid.run(inputs, images, study)
+    found = grid.run(inputs, study, Extras(images))
     assert found.table["model"].tolist() == ["multiclass"] * 2 + ["all-vs-all"] * 2 + study.baselines
     assert found.table["parameters"].tolist()[:4] == [30, 45, 60, 90]
     again = fit_architecture(inputs, build_architecture("all-vs-all", 3, 3), study.schedule)
@@ -141,7 +151,7 @@ def test_convergence_by_variant(inputs: Inputs) -> None:
     study = ConvergenceStudy.model_validate(
         {**BASE, "study": "convergence", "size": 2, "iterations": 12, "momentum": 0.5, "threshold": 0.5}
     )
-    found = convergence.run(inputs, study)
+    found = convergence.run(inputs, study, Extras())
     assert found.table.groupby("variant")["iteration"].max().to_dict() == dict.fromkeys(
         ("plain", "momentum", "threshold", "both"), 12
     )
@@ -155,12 +165,12 @@ def test_convergence_by_variant(inputs: Inputs) -> None:
 def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
     settings = {**BASE, "study": "starts", "size": 2, "iterations": 10, "momentum": 0.9, "threshold": 0.5, "seed": 0}
     study = StartsStudy.model_validate({**settings, "sds": [0.1, 1.0], "seeds": 3})
-    found = starts.run(inputs, study)
+    found = starts.run(inputs, study, Extras())
     assert found.table.groupby("start").size().to_dict() == {"0.1": 3, "1": 3, "subspace": 1}
     assert found.table[found.table["start"] != "subspace"]["error"].nunique() > 1
     assert found.numbers["best_random"]["mean"] == found.table[found.table["start"] != "subspace"]["error"].min()
     assert found.numbers["random"]["1"]["n"] == 3
-    fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}))
+    fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}), Extras())
     assert fewer.table["error"].tolist()[:3] == found.table["error"].tolist()[:3]
 
 
@@ -169,7 +179,7 @@ def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest
     study = ExactnessStudy.model_validate(
         {**BASE, "study": "exactness", "size": 2, "images": 4, "samples": 20_000, "seed": 0, "schedule": SCHEDULE}
     )
-    found = exactness.run(inputs, study)
+    found = exactness.run(inputs, study, Extras())
     assert found.numbers["probability"]["count"] == 4 * 3
     assert found.numbers["posterior_mean"]["count"] == 4 * 3 * 2
     for quantity in ("probability", "posterior_mean"):
@@ -177,14 +187,14 @@ def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest
         assert 0.3 < found.numbers[quantity]["mean_square"]["mean"] < 2
     real = exactness.posterior_means
     monkeypatch.setattr(exactness, "posterior_means", lambda *arguments: 1.05 * real(*arguments))
-    assert exactness.run(inputs, study).numbers["posterior_mean"]["largest"]["mean"] > 5
+    assert exactness.run(inputs, study, Extras()).numbers["posterior_mean"]["largest"]["mean"] > 5
 
 
 def test_online_methods_by_passes(inputs: Inputs) -> None:
     study = OnlineStudy.model_validate(
         {**BASE, "study": "online", "size": 2, "batches": 4, "passes": 12, "momentum": 0.5, "rate": 0.7, "seed": 0}
     )
-    found = online.run(inputs, study)
+    found = online.run(inputs, study, Extras())
     losses = found.table.pivot_table(index="passes", columns="method", values="log_loss")
     assert losses.shape == (12, 4)
     assert losses["batch"].is_monotonic_decreasing
@@ -199,11 +209,11 @@ def test_online_methods_by_passes(inputs: Inputs) -> None:
 def test_ridge_and_sizes(inputs: Inputs) -> None:
     settings = {**BASE, "size": 2, "schedule": SCHEDULE}
     study = {**settings, "study": "ridge", "decision": "multiclass", "penalties": [0.1, 0]}
-    found = ridge.run(inputs, RidgeStudy.model_validate(study))
+    found = ridge.run(inputs, RidgeStudy.model_validate(study), Extras())
     assert found.table["penalty"].tolist() == [0.0, 0.1]
     best = found.table.loc[found.table["validation"].idxmin()]
     assert found.numbers["chosen"]["test"]["mean"] == best["test"]
-    table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"})).table
+    table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"}), Extras()).table
     assert table["plan"].tolist() == ["equal", "by error", "against error"]
     assert [sum(map(int, plan.split())) for plan in table["sizes"]] == [6, 6, 6]
 
@@ -230,7 +240,7 @@ def test_training_on_distorted_copies(inputs: Inputs, images: dict[str, NDArray[
         {**BASE, "study": "distorted", "size": 2, "decision": "multiclass", "examples": 240, "seed": 0}
         | {"schedule": SCHEDULE, "strengths": [0.5, 2.0]}
     )
-    found = distorted.run(data, images["train"], study)
+    found = distorted.run(data, study, Extras(images))
     assert found.table["examples"].tolist() == [120, 240, 240]
     assert found.table["strength"].tolist() == [0.0, 0.5, 2.0]
     best = found.table.iloc[1 + found.table["validation"].iloc[1:].to_numpy().argmin()]

@@ -1,0 +1,91 @@
+"""Attacks: by hand, or on networks so simple that what must come out is known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from brightness import Brightness
+from torch import Tensor
+
+from pipeline.classification.adversarial import Attack, attacked, black_box, gradient, gradient_sizes, white_box
+from pipeline.classification.classifier import Classifier
+
+
+def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:
+    model = Brightness()
+    images, labels = torch.full((2, 1, 4, 4), 0.6), torch.tensor([1, 0])
+    for steps in (1, 4):
+        found = attacked(model, images, labels, 0.15, Attack(steps, targeted=False))
+        torch.testing.assert_close(found[0], images[0] - 0.15)  # bright, made darker
+        torch.testing.assert_close(found[1], images[1] + 0.15)
+        aimed = attacked(model, images, labels, 0.15, Attack(steps, targeted=True))
+        torch.testing.assert_close(aimed[0], images[0] + 0.15)
+    assert attacked(model, images, labels, 0.7, Attack(1, targeted=False)).aminmax() == (0.0, 1.0)
+    assert torch.equal(attacked(model, images, labels, 0.0, Attack(3, targeted=False)), images)
+
+
+class Sure(Brightness):
+    """Has a loss that ends where it is sure, as the spread loss does."""
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        own = scores.gather(1, labels[:, None])[:, 0]
+        return (0.1 - own).clamp_min(0)
+
+
+def test_a_loss_that_ends_protects_nobody() -> None:
+    """Its own gradient is 0 and moves no pixel; through cross-entropy of its logits the network falls all the same."""
+    model, images, labels = Sure(), torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
+    assert torch.equal(attacked(model, images, labels, 0.2, Attack(1, targeted=False)), images)
+    heard: list[int] = []
+    found = white_box(model, images, labels, [0.0, 0.2], 2, heard.append)
+    assert sum(heard) == len(found) == 8
+    table = found.set_index(["method", "kind", "epsilon"]).sort_index()
+    for method in ("FGSM", "BIM"):
+        assert table.loc[(method, "general", 0.2), ["value", "own_loss"]].tolist() == [0.0, 1.0]
+        assert table.loc[(method, "general", 0.0), ["value", "own_loss"]].tolist() == [1.0, 1.0]
+    assert gradient_sizes(model, images, labels)["without"] == 1.0
+    assert gradient_sizes(Brightness(), images, labels)["without"] == 0.0
+
+
+def test_gradients_are_those_of_each_image_alone() -> None:
+    model = Brightness()
+    images, labels = torch.rand(70, 1, 4, 4), torch.arange(70) % 2
+    found = gradient(model, images, labels)
+    i, step = 69, 1e-3
+    moved = images[i : i + 1].clone()
+    moved[0, 0, 2, 3] += step
+    losses = [model.losses(model.scores(x), labels[i : i + 1], torch.tensor(0.0)) for x in (images[i : i + 1], moved)]
+    assert found[i, 0, 2, 3].item() == pytest.approx((losses[1] - losses[0]).item() / step, rel=1e-2)
+
+
+def test_white_box_attacks_by_hand() -> None:
+    """Images 0.1 and 0.3 from the border between the classes fall in turn; targets are reached likewise."""
+    model = Brightness()
+    images = torch.stack([torch.full((1, 4, 4), 0.6), torch.full((1, 4, 4), 0.2)])
+    table = white_box(model, images, torch.tensor([1, 0]), [0.0, 0.2, 0.4], 3)
+    values = {key: each["value"].tolist() for key, each in table.groupby(["method", "kind"])}
+    for method in ("FGSM", "BIM"):
+        assert values[method, "general"] == [1.0, 0.5, 0.0]
+        assert values[method, "targeted"] == [0.0, 0.5, 1.0]
+
+
+def test_black_box_attacks_hurt_whoever_is_alike() -> None:
+    images, labels = torch.full((3, 1, 4, 4), 0.6), torch.tensor([1, 1, 1])
+    victims: dict[str, Classifier] = {"alike": Brightness(1.0), "contrary": Brightness(-1.0)}
+    table = black_box(Brightness(4.0), victims, images, labels, [0.2], 2)
+    values = table.set_index(["method", "victim"])["value"]
+    assert values["FGSM", "alike"] == values["BIM", "alike"] == 0.0
+    assert values["FGSM", "contrary"] == 1.0
+
+
+def test_sizes_of_gradients_tell_exact_zeros() -> None:
+    class Half(Brightness):
+        def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
+            return super().scores(images[..., :2])  # the right half does not matter
+
+    images, labels = torch.rand(5, 1, 4, 4), torch.ones(5, dtype=torch.long)
+    assert gradient_sizes(Half(), images, labels)["zeros"] == 0.5
+    whole = gradient_sizes(Brightness(), images, labels)
+    assert whole["zeros"] == 0.0
+    expected = gradient(Brightness(), images, labels).abs().median().item()
+    assert whole["median"] == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,46 @@
+"""Familiar and novel viewpoints, and networks matched on familiar ones."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from small import small_run, squares, training
+
+from pipeline.classification.settings import ViewpointParams
+from pipeline.classification.viewpoint_matching import errors, familiar_views, match, viewed
+
+
+@pytest.mark.parametrize("variant", ["matrix_capsules", "cnn"])
+def test_a_study_of_viewpoints_trains_to_its_end_on_its_own_data(variant: str) -> None:
+    run = small_run(variant, training=training(epochs=4, patience=2).model_dump())
+    study = ViewpointParams(axis="azimuth", dataset="other", capsules="a", cnn="b", epochs=6, replicas=3)
+    found = viewed(run, study)
+    assert (found.dataset, found.replicas, found.training.epochs, found.training.patience) == ("other", 3, 6, 6)
+    assert type(found) is type(run)
+    assert found.model.model_dump(exclude={"margin_epochs"}) == run.model.model_dump(exclude={"margin_epochs"})
+
+
+def test_only_familiar_viewpoints_are_learnt_from() -> None:
+    dataset = squares()
+    for axis, familiar in (("azimuth", {300, 320, 340, 0, 20, 40}), ("elevation", {30, 35, 40})):
+        views = familiar_views(dataset, axis)  # type: ignore[arg-type]
+        for part in ("train", "validation"):
+            chosen = views.dataset.split[part]
+            assert set(dataset.factors[axis][chosen]) <= familiar
+            assert 0 < len(chosen) < len(dataset.split[part])
+            assert set(chosen) <= set(dataset.split[part])
+        count = {name: len(labels) for name, (_, labels) in views.watched.items()}
+        assert sum(count.values()) == len(dataset.split["test"])
+        assert min(count.values()) > 0
+
+
+def test_networks_match_where_the_worse_is_at_its_best() -> None:
+    capsules = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.5, 0.3, 0.1], "novel": [0.6, 0.4, 0.2]})
+    cnn = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.6, 0.35, 0.4], "novel": [0.8, 0.7, 0.9]})
+    found = match(capsules, cnn).set_index("network")
+    assert found.loc["cnn", ["epoch", "familiar", "novel"]].tolist() == [2, 0.35, 0.7]
+    assert found.loc["capsules", ["epoch", "familiar", "novel"]].tolist() == [2, 0.3, 0.4]
+    history = pd.DataFrame(
+        {"replica": [0], "epoch": [1], "familiar_accuracy": [0.75], "novel_accuracy": [0.5], "train_loss": [1.0]}
+    )
+    assert errors(history).to_dict("records") == [{"replica": 0, "epoch": 1, "familiar": 0.25, "novel": 0.5}]
