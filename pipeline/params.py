@@ -136,13 +136,14 @@ class Params(Section):
         for name, ablation in self.ablation.items():
             run = known(f"ablation.{name}.run", ablation.run, "matrix_capsules")
             assert isinstance(run, MatrixCapsulesRun)
-            try:
-                run.model.changed(ablation.model)
-            except ValidationError as error:
-                wrong = error.errors()[0]
-                place = ("runs", ablation.run, run.variant, "model", *wrong["loc"])
-                where = ".".join(map(str, ("ablation", name, "model", *wrong["loc"])))
-                raise ValueError(f"{where}: {_message(wrong, place)}") from None
+            for condition, changes in ablation.conditions.items():
+                try:
+                    run.model.changed(changes)
+                except ValidationError as error:
+                    wrong = error.errors()[0]
+                    place = ("runs", ablation.run, run.variant, "model", *wrong["loc"])
+                    where = ".".join(map(str, ("ablation", name, "conditions", condition, *wrong["loc"])))
+                    raise ValueError(f"{where}: {_message(wrong, place)}") from None
         for name, viewpoint in self.viewpoint.items():
             known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
             known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")

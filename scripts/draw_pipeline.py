@@ -59,7 +59,7 @@ ITEMS = {
     "sensitivity.hyperparameters": "setting",
     "regression": "study",
     "attention": "study",
-    "ablation": "condition",
+    "ablation": "study",
     "viewpoint": "study",
     "attack": "study",
 }

@@ -168,7 +168,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         *table_and_figure("matrix_capsules"),
         *(viewpoints(params, study) for study in params["viewpoint"]),
         *(attacks(params, study) for study in params["attack"]),
-        *(ablation(params, condition) for condition in params["ablation"]),
+        *(ablation(params, study) for study in params["ablation"]),
         *table_and_figure("capsnet"),
         *(iterative_inference(params, study) for study in params["infer"]),
         *table_and_figure("vae"),
@@ -241,12 +241,13 @@ def classifies(params: dict[str, Any], run: str) -> bool:
     return params["runs"][run]["variant"] in ("matrix_capsules", "cnn")
 
 
-def ablation(params: dict[str, Any], condition: str) -> Entry:
-    """One condition of document 004, Table 1."""
-    study = params["ablation"][condition]
-    about = f"document 004, Table 1: {study['run']} with something changed"
-    minutes = study["replicas"] * steps(params, study["run"], study["epochs"])
-    return item(params, "ablation", condition, about, minutes, study["replicas"])
+def ablation(params: dict[str, Any], study: str) -> Entry:
+    """Conditions of document 004, Table 1, one after another."""
+    settings = params["ablation"][study]
+    conditions = len(settings["conditions"])
+    about = f"document 004, Table 1: {settings['run']} with something changed, {conditions} conditions"
+    minutes = conditions * settings["replicas"] * steps(params, settings["run"], settings["epochs"])
+    return item(params, "ablation", study, about, minutes, settings["replicas"])
 
 
 def viewpoints(params: dict[str, Any], study: str) -> Entry:

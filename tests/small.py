@@ -190,6 +190,9 @@ REGRESSION: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """One study of each kind of capsule regression."""
 
+CONDITIONS: dict[str, dict[str, Any]] = {"unchanged": {}, "vector": {"pose": "vector"}}
+"""Of an ablation."""
+
 _SCENES = {"scenes": 12, "parts": 10, "objects": 4, "dimensions": 4, "seed": 0}
 ATTENTION: dict[str, dict[str, Any]] = {
     "toy": {"study": "toy", "weights": [1.0, 2.0], "rate": 0.02, "steps": 2000},
@@ -257,9 +260,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "regression": {name: {"dataset": "squares", "features": 8, **study} for name, study in REGRESSION.items()},
         "attention": ATTENTION,
         "ablation": {
-            condition: {"run": name, "epochs": 1, "replicas": 2, "model": model}
-            for name in matrices
-            for condition, model in (("unchanged", {}), ("vector", {"pose": "vector"}))
+            f"{name}-squares": {"run": name, "epochs": 1, "replicas": 2, "conditions": CONDITIONS} for name in matrices
         },
         "viewpoint": {
             axis: {"axis": axis, "dataset": "squares", **pair, "epochs": 2, "replicas": 1}

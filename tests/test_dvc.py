@@ -123,14 +123,14 @@ def cut(values: dict[str, Any]) -> None:
     grid["baselines"] = ["nearest-neighbours"]
     values["regression"] = {"convergence-digits": convergence, "grid-digits": grid}
     values["attention"] = {"toy": values["attention"]["toy"]}
-    values["ablation"] = {"vector": values["ablation"]["vector"] | {"epochs": 1}}
+    values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
     values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
 REGRESSIONS = ["regression@convergence-digits", "regression@grid-digits"]
-STUDIES = [*REGRESSIONS, "attention@toy", "ablation@vector", "viewpoint@azimuth", "attack@toys"]
+STUDIES = [*REGRESSIONS, "attention@toy", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
 STAGES = [
     "download@digits",
     "download@toys",

@@ -108,7 +108,7 @@ def test_the_queue_goes_from_the_capsules_to_what_they_are_compared_with_and_bey
     names = [entry.name for entry in gpu_queue.queue(gpu_queue.paper_params())]
     order = [
         "gpu-tests", "benchmark", "evaluate-capsules-mnist", "sweep-capsules-mnist-0", "optimise-capsules-mnist",
-        "train-cnn-smallnorb", "train-matrix-smallnorb", "viewpoint-azimuth", "attack-smallnorb", "ablation-vector",
+        "train-cnn-smallnorb", "train-matrix-smallnorb", "viewpoint-azimuth", "attack-smallnorb", "ablation-smallnorb",
         "train-capsnet-unrouted-mnist", "infer-capsnet-unrouted-mnist",
         "train-vae-mnist", "sweep-vae-mnist-180", "train-scae-mnist", "sweep-scae-mnist-180",
         "posterior-capsules-mnist", "sensitivity-temperature", "train-capsules-mnist-slots",

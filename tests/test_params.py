@@ -284,6 +284,26 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "newton",
             "optimise.capsules-digits: chosen must be one of ['adam', 'adam-analytic', 'gauss-newton', 'l-bfgs']",
         ),
+        (
+            "ablation.toys.run",
+            "cnn-toys",
+            "ablation.toys.run: 'cnn-toys' is not one of ['matrix-digits', 'matrix-toys']",
+        ),
+        (
+            "ablation.toys.conditions.vector",
+            {"pose": "vector", "posse": 1},
+            "ablation.toys.conditions.vector.posse: Extra inputs are not permitted (found 1)",
+        ),
+        (
+            "ablation.toys.conditions.mixing.iterations",
+            0,
+            "ablation.toys.conditions.mixing.iterations: must be at least 1 and at most 100 (found 0)",
+        ),
+        (
+            "ablation.toys.conditions",
+            {},
+            "ablation.toys.conditions: Dictionary should have at least 1 item after validation, not 0",
+        ),
         ("posterior.capsules-digits.replicas", 2, "posterior.capsules-digits.replicas: 'capsules-digits' has 1"),
         (
             "sensitivity.run",

@@ -109,6 +109,13 @@ class Numbers:
             raise ResultError(f"{self.path}: {'.'.join(keys)} should be a number, found {value!r}")
         return float(value)
 
+    def part(self, *keys: str) -> Numbers:
+        """What is under nested `keys`, with the provenance of the whole. Raises `ResultError` where that is no dict."""
+        value = self.at(*keys)
+        if not isinstance(value, dict):
+            raise ResultError(f"{self.path}: {'.'.join(keys)} should hold numbers by name, found {value!r}")
+        return Numbers(self.path, {**value, "provenance": self.values.get("provenance")})
+
     @property
     def settings(self) -> Recorded:
         """The parameters that made this result, in the shape of `params.yaml`.

@@ -40,7 +40,8 @@ CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
     "mixing": ({"activation": "mixing"}, 0.28),
     "colder": ({"inverse_temperature": 0.02}, 0.19),
 }
-"""Changes of every ablation, and its made-up error."""
+"""Changes of every condition, and its made-up error."""
+ERRORS = {name: error for name, (_, error) in CONDITIONS.items()}
 EPSILONS = [0.0, 0.05, 0.1, 0.2, 0.4]
 GENERAL = {
     "FGSM": {"capsules": [0.80, 0.66, 0.55, 0.43, 0.30], "cnn": [0.88, 0.50, 0.30, 0.12, 0.06]},
@@ -72,7 +73,7 @@ def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str
 
 
 def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
-    """Parameters with a run of each network on toys, every ablation, both viewpoints and an attack.
+    """Parameters with a run of each network on toys, every condition, both viewpoints and an attack.
 
     Args:
         datasets: source of further data sets by their name, for runs that a test adds.
@@ -89,8 +90,12 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
         "runs": values["runs"]
         | {"matrix-toys": run("matrix_capsules", "toys", **QUICK), "cnn-toys": run("cnn", "toys", 3)},
         "ablation": {
-            name: {"run": "matrix-toys", "epochs": 10, "replicas": 2, "model": model}
-            for name, (model, _) in CONDITIONS.items()
+            "toys": {
+                "run": "matrix-toys",
+                "epochs": 10,
+                "replicas": 2,
+                "conditions": {name: changes for name, (changes, _) in CONDITIONS.items()},
+            }
         },
         "viewpoint": {
             axis: {"axis": axis, "dataset": "toys", **networks, "epochs": 30, "replicas": 2}
@@ -160,14 +165,17 @@ def trained(writer: Writer, name: str, settled: float) -> None:
     )  # fmt: skip
 
 
-def ablated(writer: Writer, name: str, error: float) -> None:
-    """What an ablation writes."""
+def ablated(writer: Writer, name: str, errors: dict[str, float]) -> None:
+    """What an ablation writes; `errors` by condition."""
     values = {
-        "study": "ablation", "test": {"centre": spread(error, 0.012)},
-        "validation": {"accuracy": spread(0.9, 0.01)}, "train": {"accuracy": spread(0.95, 0.01)},
-        "best_epoch": spread(9, 1), "parameters": 14_210, "seconds": 130.4,
+        condition: {
+            "test": {"centre": spread(error, 0.012)},
+            "validation": {"accuracy": spread(0.9, 0.01)}, "train": {"accuracy": spread(0.95, 0.01)},
+            "best_epoch": spread(9, 1), "parameters": 14_210, "seconds": 130.4,
+        }
+        for condition, error in errors.items()
     }  # fmt: skip
-    writer.numbers("ablation", name, values, dataset=DATASET)
+    writer.numbers("ablation", name, {"study": "ablation", "condition": values}, dataset=DATASET)
 
 
 def viewed(writer: Writer, name: str, novel: dict[str, float]) -> None:
@@ -251,11 +259,21 @@ def everything(writer: Writer) -> None:
     vote_examples(writer, "matrix-toys")
     trained(writer, "matrix-toys", 0.85)
     trained(writer, "cnn-toys", 0.9)
-    for name, (_, error) in CONDITIONS.items():
-        ablated(writer, name, error)
+    ablated(writer, "toys", ERRORS)
     viewed(writer, "azimuth", {"capsules": 0.20, "cnn": 0.26})
     viewed(writer, "elevation", {"capsules": 0.19, "cnn": 0.24})
     attacks(writer, "toys")
+
+
+def apart(writer: Writer, values: dict[str, Any], condition: str) -> dict[str, Any]:
+    """Results and parameters with one condition in an ablation of its own, called as the condition is."""
+    study = values["ablation"]["toys"]
+    changes = dict(study["conditions"])
+    own = {condition: changes.pop(condition)}
+    ablated(writer, "toys", {name: ERRORS[name] for name in changes})
+    ablated(writer, condition, {condition: ERRORS[condition]})
+    studies = {"toys": study | {"conditions": changes}, condition: study | {"conditions": own}}
+    return values | {"ablation": studies}
 
 
 def made_again(results: Results, params: Params, *items: str) -> Results:

@@ -49,7 +49,7 @@ def _trained(params: Params, stage: str, item: str) -> dict[str, Any]:
         study = params.ablation[item]
         run = params.runs[study.run]
         assert isinstance(run, MatrixCapsulesRun)
-        runs = {"run": ablated(run, study)}
+        runs = {condition: ablated(run, study, condition) for condition in study.conditions}
     elif stage == "viewpoint":
         views = params.viewpoint[item]
         runs = {name: viewed(params.runs[getattr(views, name)], views) for name in ("capsules", "cnn")}

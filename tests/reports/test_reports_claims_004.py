@@ -9,7 +9,7 @@ import made_up_matrix
 import pandas as pd
 import pytest
 from made_up import Writer, spread
-from made_up_matrix import CONDITIONS, KINDS, SMALL, VOTES, with_matrix
+from made_up_matrix import CONDITIONS, ERRORS, KINDS, SMALL, VOTES, with_matrix
 from recorded import recorded
 
 from pipeline.page.scorecard import build_scorecard, dataset_and_remarks
@@ -21,7 +21,9 @@ from pipeline.systems.matrix_capsules.report.claims import MEASURES, TABLE_1
 from pipeline.systems.matrix_capsules.report.runs import ablations, stands_for, trials
 
 ROWS = dict(zip(TABLE_1, CONDITIONS, strict=False))
-"""By claim of Table 1, the ablation that answers it."""
+"""By claim of Table 1, the condition that answers it."""
+WITHOUT_THE_UNCHANGED = {name: error for name, error in ERRORS.items() if name != "iterations-3"}
+"""Errors of the other conditions."""
 NUMBERS = ("t2.az.caps", "t2.az.cnn", "t2.el.caps", "t2.el.cnn")
 CHECKS = ("fig2", "fig3.fgsm", "fig3.bim", "fig3.target", "floor", "blackbox", "gradzeros")
 
@@ -67,10 +69,9 @@ def test_every_claim_of_the_document_has_a_measure_and_is_not_run_without_result
 def test_ablations_answer_table_1_in_percent(studied: Writer, values: dict[str, Any]) -> None:
     found = verdicts(studied, values)
     for claim, condition in ROWS.items():
-        error = CONDITIONS[condition][1]
-        assert found[claim]["ours"]["value"] == pytest.approx(100 * error), claim
+        assert found[claim]["ours"]["value"] == pytest.approx(100 * ERRORS[condition]), claim
         assert found[claim]["ours"]["sd"] == pytest.approx(1.2)
-        assert found[claim]["provenance"]["items"] == [f"ablation/{condition}"]
+        assert found[claim]["provenance"]["items"] == ["ablation/toys"]
     notes = found["004.t1.vec"]["notes"]
     assert notes == ["the unchanged network, trained alike: 20.0 %"]
     assert found["004.t1.r3"].get("notes", []) == []
@@ -108,8 +109,8 @@ def test_long_runs_of_the_papers_network_on_its_data_need_no_remark(studied: Wri
     assert found["004.t1.r1"]["ours"]["value"] == pytest.approx(30), "there is no other on these data"
 
 
-@pytest.mark.parametrize(("size", "item"), [({}, "evaluate/large"), (SMALL, "ablation/iterations-3")])
-def test_a_run_of_the_papers_size_answers_for_the_best_model_and_else_an_ablation_does(
+@pytest.mark.parametrize(("size", "item"), [({}, "evaluate/large"), (SMALL, "ablation/toys")])
+def test_a_run_of_the_papers_size_answers_for_the_best_model_and_else_a_condition_does(
     studied: Writer, values: dict[str, Any], size: dict[str, Any], item: str
 ) -> None:
     made_up_matrix.evaluated(studied, "large", 0.1, 0.09)
@@ -121,31 +122,30 @@ def test_a_run_of_the_papers_size_answers_for_the_best_model_and_else_an_ablatio
         assert not any("channels" in remark for remark in remarks(found["004.small"]))
 
 
-def test_the_run_itself_stands_for_the_unchanged_network_where_no_ablation_does(
+def test_the_run_itself_stands_for_the_unchanged_network_where_no_condition_does(
     studied: Writer, values: dict[str, Any]
 ) -> None:
-    (studied.results.records / "ablation" / "iterations-3.json").unlink()
+    made_up_matrix.ablated(studied, "toys", WITHOUT_THE_UNCHANGED)
     found = verdicts(studied, values)
     assert found["004.t1.r3"]["ours"]["value"] == pytest.approx(17)
     assert not any("unchanged" in note for note in found["004.t1.vec"].get("notes", [])), "the run was trained longer"
 
 
 def test_networks_are_compared_with_ones_trained_alike(studied: Writer, values: dict[str, Any]) -> None:
-    for study in values["ablation"].values():
-        study["epochs"] = values["runs"]["matrix-toys"]["training"]["epochs"]
+    values["ablation"]["toys"]["epochs"] = values["runs"]["matrix-toys"]["training"]["epochs"]
     found = verdicts(studied, values)
     assert not any("unchanged" in note for note in found["004.t1.r3"].get("notes", []))
-    (studied.results.records / "ablation" / "iterations-3.json").unlink()
+    made_up_matrix.ablated(studied, "toys", WITHOUT_THE_UNCHANGED)
     found = verdicts(studied, values)
     assert found["004.t1.vec"]["notes"][0] == "the unchanged network, trained alike: 17.0 %"
 
 
-def test_an_ablation_that_changes_anything_else_stands_for_no_row(studied: Writer, values: dict[str, Any]) -> None:
+def test_a_condition_that_changes_anything_else_stands_for_no_row(studied: Writer, values: dict[str, Any]) -> None:
     results = recorded(studied.results, parse_params(values))
-    rows = {trial.item: stands_for(trial, TABLE_1) for trial in ablations(results)}
+    rows = {trial.name: stands_for(trial, TABLE_1) for trial in ablations(results)}
     assert rows["colder"] is None
     assert rows["mixing"] == "004.mixing"
-    assert [trial.item for trial in trials(results, {})] == ["iterations-3", "matrix-toys"]
+    assert [trial.name for trial in trials(results, {})] == ["iterations-3", "matrix-toys"]
 
 
 def test_copies_of_the_papers_data_come_before_stand_ins(studied: Writer, values: dict[str, Any]) -> None:
@@ -352,8 +352,8 @@ def test_curves_cross_where_the_lead_changes() -> None:
     assert crossings(capsules, capsules + 1) == crossings(capsules, capsules) == []
 
 
-def test_an_ablation_without_an_error_gives_way_to_the_next(studied: Writer, values: dict[str, Any]) -> None:
-    studied.numbers("ablation", "iterations-3", {"test": {"crops": spread(0.1)}})
+def test_a_condition_without_an_error_gives_way_to_the_next(studied: Writer, values: dict[str, Any]) -> None:
+    studied.numbers("ablation", "toys", {"condition": {"iterations-3": {"test": {"crops": spread(0.1)}}}})
     assert verdicts(studied, values)["004.t1.r3"]["provenance"]["items"] == ["evaluate/matrix-toys"]
 
 
@@ -361,6 +361,7 @@ def test_a_result_is_described_by_its_own_settings_not_by_those_of_another(
     studied: Writer, values: dict[str, Any]
 ) -> None:
     """Parameters changed after some results were made."""
+    values = made_up_matrix.apart(studied, values, "iterations-1")
     verdicts(studied, values)
     for study in values["ablation"].values():
         study["epochs"] = 12
@@ -391,7 +392,8 @@ def test_a_result_is_described_by_its_own_settings_not_by_those_of_another(
 def test_a_network_on_other_data_of_the_same_name_was_not_trained_alike(
     studied: Writer, values: dict[str, Any]
 ) -> None:
-    verdicts(studied, values)
+    values = made_up_matrix.apart(studied, values, "iterations-3")
+    assert "unchanged" in verdicts(studied, values)["004.t1.vec"]["notes"][0]
     values["datasets"]["toys"] |= {"split_seed": 7}
     found = judged(made_up_matrix.made_again(studied.results, parse_params(values), "ablation/iterations-3"))
     assert not any("unchanged" in note for note in found["004.t1.vec"]["notes"])

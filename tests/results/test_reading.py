@@ -31,6 +31,20 @@ def test_numbers_are_found_by_their_keys(files: ResultFiles) -> None:
     assert numbers.records[-1]["item"] == "a"
 
 
+def test_a_part_of_a_result_is_read_like_one_and_has_the_provenance_of_the_whole(files: ResultFiles) -> None:
+    path = files.numbers("ablation", "a", {"condition": {"first": {"seconds": 2}, "second": 3}}, settings=SETTINGS)
+    numbers = files.results.numbers("ablation", "a")
+    assert numbers is not None
+    part = numbers.part("condition", "first")
+    assert part.number("seconds") == 2.0
+    assert part.records == numbers.records
+    assert part.settings == SETTINGS
+    for name in ("second", "third"):
+        with pytest.raises(ResultError, match=rf"condition\.{name} should hold numbers by name") as error:
+            numbers.part("condition", name)
+        assert str(path) in str(error.value)
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff\xfe", b"[1]", b'{"validation": NaN}', b'{"bound": Infinity}', b'"text"']
 )

@@ -47,7 +47,7 @@ STAGES = {
     "sensitivity": ["pixel_sd"],
     "regression": ["grid"],
     "attention": ["toy"],
-    "ablation": ["vector"],
+    "ablation": ["matrix-squares"],
     "viewpoint": ["azimuth"],
     "attack": ["cnn-squares"],
     "figures": [],
@@ -100,8 +100,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             regression.main(study)
         for study in ATTENTION:
             attention.main(study)
-        for condition in ("unchanged", "vector"):
-            ablation.main(condition)
+        ablation.main("matrix-squares")
         for axis in ("azimuth", "elevation"):
             viewpoint.main(axis)
         attack.main("cnn-squares")
@@ -126,10 +125,11 @@ def test_classifiers_are_evaluated_by_their_errors(done: Path) -> None:
 
 
 def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
-    results = done / "reports/small/results/ablation"
-    plain, vector = read(results / "unchanged.json"), read(results / "vector.json")
+    record = read(done / "reports/small/results/ablation/matrix-squares.json")
+    assert record["study"] == "ablation"
+    assert record["condition"].keys() == {"unchanged", "vector"}
+    plain, vector = record["condition"]["unchanged"], record["condition"]["vector"]
     for numbers in (plain, vector):
-        assert numbers["study"] == "ablation"
         assert all(numbers[part]["accuracy"]["n"] == 2 for part in ("train", "validation"))
         assert numbers["test"]["centre"]["n"] == 2
         assert "crops" not in numbers["test"]
@@ -137,6 +137,35 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
     # positions and for 3 classes from 2.
     more = vector["parameters"] - plain["parameters"]
     assert more == (16 - 4) * (2 * 2 * 4 + 2 * 3)
+    table = pd.read_csv(done / "reports/small/results/ablation/matrix-squares.csv")
+    assert list(table.columns) == ["condition", "replica", "metric", "value"]
+    centre = table[table["metric"] == "centre"].groupby("condition")["value"].mean()
+    assert {name: pytest.approx(mean) for name, mean in centre.items()} == {
+        name: numbers["test"]["centre"]["mean"] for name, numbers in record["condition"].items()
+    }
+
+
+def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = small_params()
+    study = values["ablation"]["matrix-squares"]
+    monkeypatch.chdir(
+        write_root(tmp_path / "root", values | {"ablation": {"a": study | {"conditions": {"first": {}}}}})
+    )
+
+    def conducted() -> tuple[dict[str, Any], dict[Path, int]]:
+        ablation.main("a")
+        checkpoints = [path for path in Path(".cache/resume").rglob("*") if path.is_file()]
+        record = read(Path("reports/small/results/ablation/a.json"))
+        return record["condition"], {path: path.stat().st_mtime_ns for path in checkpoints}
+
+    before, trained = conducted()
+    conditions = {"second": {"pose": "vector"}, "first": {}}
+    Path("params.yaml").write_text(yaml.safe_dump(values | {"ablation": {"a": study | {"conditions": conditions}}}))
+    after, also_trained = conducted()
+    assert after.keys() == {"first", "second"}
+    assert after["first"] == before["first"]
+    assert trained
+    assert trained.items() < also_trained.items()
 
 
 def test_novel_viewpoints_are_told_for_networks_that_match(done: Path) -> None:
@@ -433,7 +462,7 @@ ITEMS = (
     *("sensitivity/pixel_sd", "sensitivity/temperature"),
     *(f"regression/{study}" for study in REGRESSION),
     *(f"attention/{study}" for study in ATTENTION),
-    *("ablation/unchanged", "ablation/vector", "viewpoint/azimuth", "viewpoint/elevation", "attack/cnn-squares"),
+    *("ablation/matrix-squares", "viewpoint/azimuth", "viewpoint/elevation", "attack/cnn-squares"),
 )
 """All that the fixture `done` measures."""
 
@@ -508,7 +537,11 @@ def test_a_result_holds_the_runs_that_its_study_trained(done: Path) -> None:
     assert trained("train/vae") == trained("evaluate/vae") == trained("attack/cnn-squares") == {}
     assert trained("sweep/vae-45")["run"]["augmentation"]["rotation"] == 45.0
     assert trained("sweep/vae-45")["run"]["training"]["epochs"] == 1
-    assert trained("ablation/vector")["run"]["model"]["pose"] == "vector"
+    conditions = trained("ablation/matrix-squares")
+    assert {name: run["model"]["pose"] for name, run in conditions.items()} == {
+        "unchanged": "matrix",
+        "vector": "vector",
+    }
     assert trained("viewpoint/azimuth").keys() == {"capsules", "cnn"}
     assert trained("viewpoint/azimuth")["cnn"]["replicas"] == 1
     assert {value: run["model"]["pixel_sd"] for value, run in trained("sensitivity/pixel_sd").items()} == {

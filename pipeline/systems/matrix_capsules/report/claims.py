@@ -68,7 +68,9 @@ def in_percent(error: Measured) -> str:
 
 
 def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
-    """The executed ablations by the run that they change, in the order of Table 1; those that it does not have last."""
+    """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
+    have last. Where several ablations change a run, theirs stands before the name of a condition.
+    """
     rows = list(TABLE_1)
 
     def place(trial: Trial) -> int:
@@ -78,6 +80,9 @@ def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     found: dict[str, list[Trial]] = {}
     for trial in sorted(ablations(results), key=place):
         found.setdefault(trial.base, []).append(trial)
+    for base, of_run in found.items():
+        if len({trial.item for trial in of_run}) > 1:
+            found[base] = [trial._replace(name=f"{trial.item}: {trial.name}") for trial in of_run]
     return found
 
 
@@ -87,7 +92,7 @@ def paper_values() -> dict[str, float | None]:
 
 
 def paper_error(trial: Trial, values: Mapping[str, float | None]) -> float | None:
-    """The paper's error (percent) of the row that an ablation or the convolutional network stands for; None where it
+    """The paper's error (percent) of the row that a condition or the convolutional network stands for; None where it
     stands for none, or its data do not stand for the paper's.
 
     Args:

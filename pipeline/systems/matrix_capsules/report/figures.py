@@ -123,7 +123,7 @@ def _conditions(results: Results) -> Iterator[Drawing]:
 def _name(trial: Trial) -> str:
     """What the row of a condition, or of what stands beside them, is called."""
     if trial.stage == "ablation":
-        return trial.item
+        return trial.name
     return f"{trial.item} (CNN)" if trial.run.variant == "cnn" else f"{trial.item} ({trial.run.training.epochs} epochs)"
 
 

@@ -1,12 +1,12 @@
 """Which results stand for the claims of document 004.
 
-A trial is a trained network with its numbers: a run of `runs`, or an entry of `ablation`. One of matrix capsules stands
-for a row of Table 1 by what its model is: routing iterations, pose, coordinate addition, loss and activation. An
-ablation that changes anything else stands for none.
+A trial is a trained network with its numbers: a run of `runs`, or a condition of an entry of `ablation`. One of matrix
+capsules stands for a row of Table 1 by what its model is: routing iterations, pose, coordinate addition, loss and
+activation. A condition that changes anything else stands for none.
 
 Where several could answer, those on the paper's data come first, then those of the paper's sizes, then those with fewer
-settings that are not the paper's. Of trials of the paper's sizes runs then come before ablations, for they are trained
-longer; of smaller ones ablations do, for they are trained as the other rows are. More seeds, more epochs and the name
+settings that are not the paper's. Of trials of the paper's sizes runs then come before conditions, for they are trained
+longer; of smaller ones conditions do, for they are trained as the other rows are. More seeds, more epochs and the name
 settle the rest.
 """
 
@@ -33,13 +33,15 @@ class Trial(NamedTuple):
 
     Attributes:
         stage, item: that measured it.
+        name: of the run or of the condition.
         run, dataset: all settings of the network and of its data, as the result recorded them.
-        base: the run that it is or, of an ablation, that it changes.
+        base: the run that it is or, of a condition, that it changes.
         changes: settings of the base's model that are other, by name.
     """
 
     stage: str
     item: str
+    name: str
     numbers: Numbers
     run: Recorded
     dataset: Recorded
@@ -69,16 +71,18 @@ def runs(results: Results, stage: Literal["train", "evaluate"], variant: Variant
     for name, numbers in results.executed(stage):
         run = numbers.run(name)
         if run.variant == variant:
-            found.append(Trial(stage, name, numbers, run, numbers.dataset_of(name), name, {}))
+            found.append(Trial(stage, name, name, numbers, run, numbers.dataset_of(name), name, {}))
     return found
 
 
 def ablations(results: Results) -> Iterator[Trial]:
-    """All ablations that were executed, by name."""
-    for name, numbers in results.executed("ablation"):
-        settings, run = numbers.settings, numbers.trained.run
-        study = settings.ablation[name]
-        yield Trial("ablation", name, numbers, run, settings.datasets[run.dataset], study.run, study.model)
+    """The conditions of all ablations that were executed, by the ablation's name and then their own."""
+    for item, whole in results.executed("ablation"):
+        settings, trained = whole.settings, whole.trained
+        study = settings.ablation[item]
+        for name in sorted(whole.names("condition"), key=natural):
+            numbers, run, changes = whole.part("condition", name), trained[name], study.conditions[name]
+            yield Trial("ablation", item, name, numbers, run, settings.datasets[run.dataset], study.run, changes)
 
 
 def viewpoint_studies(results: Results) -> list[Compared]:
@@ -124,7 +128,7 @@ def trials(
         sources: only on data of these, the first before the others.
     """
     wanted = {**PAPER_CONDITION, **changes}
-    candidates = [*runs(results, "evaluate"), *(trial for trial in ablations(results) if _is_a_condition(trial))]
+    candidates = [*runs(results, "evaluate"), *(trial for trial in ablations(results) if _is_of_table_1(trial))]
     found = [
         trial
         for trial in candidates
@@ -148,7 +152,7 @@ def by_preference(
         other_sizes, others = distance(trial.run, sizes)
         later = (trial.stage == "ablation") != other_sizes  # why, says the head of this module
         place = preference(trial.dataset, sources)
-        return place, other_sizes, others, later, *_amount(trial.run), natural(trial.item)
+        return place, other_sizes, others, later, *_amount(trial.run), natural(trial.name), natural(trial.item)
 
     return sorted(found, key=rank)
 
@@ -171,22 +175,22 @@ def condition_of(run: Recorded) -> dict[str, object]:
     return {name: run.model[name] for name in PAPER_CONDITION}
 
 
-def _is_a_condition(ablation: Trial) -> bool:
-    return ablation.changes.keys() <= PAPER_CONDITION.keys() | PAPER_SIZES.keys()
+def _is_of_table_1(condition: Trial) -> bool:
+    return condition.changes.keys() <= PAPER_CONDITION.keys() | PAPER_SIZES.keys()
 
 
-def stands_for(ablation: Trial, rows: Mapping[str, Mapping[str, object]]) -> str | None:
-    """The row that an ablation stands for, of `rows` by what they change; None where it stands for none."""
-    if not _is_a_condition(ablation):
+def stands_for(condition: Trial, rows: Mapping[str, Mapping[str, object]]) -> str | None:
+    """The row that a condition stands for, of `rows` by what they change; None where it stands for none."""
+    if not _is_of_table_1(condition):
         return None
-    own = condition_of(ablation.run)
+    own = condition_of(condition.run)
     return next((row for row, changes in rows.items() if own == {**PAPER_CONDITION, **changes}), None)
 
 
 def first_tested(candidates: Iterable[Trial], error: Literal["centre", "crops"] = "centre") -> Trial | None:
     """The first of some trials whose test error is known, on the middle of images or by several crops.
 
-    Runs are tested both ways, ablations on the middle alone.
+    Runs are tested both ways, conditions on the middle alone.
     """
     return next((trial for trial in candidates if trial.numbers.measured("test", error) is not None), None)
 

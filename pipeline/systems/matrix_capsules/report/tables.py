@@ -77,7 +77,7 @@ def conditions(results: Results) -> list[Table]:
             beside = paper_error(trial, values)
             took = [_plain(trial.numbers, key) for key in ("parameters", "seconds")]
             epochs = trial.run.training.epochs
-            of_row: list[object] = [trial.item, changes(trial), epochs, "" if beside is None else beside, *took]
+            of_row: list[object] = [trial.name, changes(trial), epochs, "" if beside is None else beside, *took]
             found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
             found["validation"] = _percent(trial.numbers, "validation", "accuracy")
             rows.setdefault(base, []).append((of_row, found, trial.numbers))
@@ -98,7 +98,7 @@ def conditions(results: Results) -> list[Table]:
 
 
 def _unchanged(results: Results, trial: Trial) -> Row:
-    """The row of a run that ablations change."""
+    """The row of a run that conditions change."""
     trained = results.numbers("train", trial.item)
     took = [_plain(trained, "parameters", "total"), _plain(trained, "seconds")]
     found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}

@@ -1,8 +1,11 @@
-"""What a condition of document 004, Table 1, comes to."""
+"""What the conditions of document 004, Table 1, come to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import classification_errors
@@ -10,20 +13,35 @@ from pipeline.data.datasets import Dataset
 from pipeline.learning.gradient import Trained
 from pipeline.learning.replicas import count_parameters
 from pipeline.learning.summary import best_rows
-from pipeline.results.outcome import Outcome
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread, stack_replicas
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.settings import AblationParams
 
 
-def ablated(run: MatrixCapsulesRun, study: AblationParams) -> MatrixCapsulesRun:
-    """A run with the settings, replicas and epochs of an ablation."""
+class Measured(NamedTuple):
+    """What was measured of one condition.
+
+    Attributes:
+        run: settings of the networks trained.
+        table: test errors; columns replica, metric, value.
+        numbers: test errors by the middle crop, accuracies at the best epoch, sizes, and how long the training took.
+    """
+
+    run: MatrixCapsulesRun
+    table: pd.DataFrame
+    numbers: dict[str, Any]
+
+
+def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
+    """A run with the replicas and epochs of an ablation, and the settings of one of its conditions."""
     shorter = run.with_epochs(study.epochs)
-    return shorter.model_copy(update={"replicas": study.replicas, "model": shorter.model.changed(study.model)})
+    model = shorter.model.changed(study.conditions[condition])
+    return shorter.model_copy(update={"replicas": study.replicas, "model": model})
 
 
-def outcome(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Outcome:
-    """Test errors of all replicas by the middle crop, their best validation accuracies, and how long it took."""
+def measure(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
+    """Test errors of all replicas of a condition, their best validation accuracies, and how long it took."""
     errors = [classification_errors(model, dataset, run.augmentation, many_crops=False) for model in models]
     table = stack_replicas(errors)
     best = best_rows(trained)
@@ -35,5 +53,15 @@ def outcome(models: Sequence[Classifier], trained: Trained, dataset: Dataset, ru
         "parameters": count_parameters(models[0]),
         "seconds": round(trained.seconds, 2),
     }
-    headline = ("test.centre", "validation.accuracy", "train.accuracy")
-    return Outcome("ablation", table, numbers, headline, trained={"run": run.model_dump(mode="json")})
+    return Measured(run, table, numbers)
+
+
+def outcome(measured: Mapping[str, Measured]) -> Outcome:
+    """What was measured of every condition, by its name."""
+    table = pd.concat([each.table for each in measured.values()], ignore_index=True)
+    names = [name for name, each in measured.items() for _ in range(len(each.table))]
+    table.insert(0, "condition", names)
+    headline = tuple(f"condition.{name}.test.centre" for name in measured)[:MOST_HEADLINES]
+    numbers = {"condition": {name: each.numbers for name, each in measured.items()}}
+    trained = {name: each.run.model_dump(mode="json") for name, each in measured.items()}
+    return Outcome("ablation", table, numbers, headline, trained=trained)

@@ -8,11 +8,12 @@ from pipeline.settings import Name, Section
 
 
 class AblationParams(Section):
-    """One condition of document 004, Table 1: a run of matrix capsules with some settings changed."""
+    """Conditions of document 004, Table 1: a run of matrix capsules, trained with some settings changed in each."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
     replicas: int = Field(ge=1, le=1000, description="seeds trained")
-    model: dict[str, bool | int | float | str | list[int] | dict[str, float]] = Field(
-        description="settings of the run's model that are other, by name; none for the run as it is"
+    conditions: dict[Name, dict[str, bool | int | float | str | list[int] | dict[str, float]]] = Field(
+        min_length=1,
+        description="by condition, settings of the run's model that are other, by name; none for the run as it is",
     )
