@@ -188,10 +188,10 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
 
 def _recorded_training() -> tuple[str, float] | None:
     """The quick profile's capsule training on a CPU, if it was reproduced: its name and seconds."""
-    path = ROOT / "reports" / "quick" / "metrics" / "train" / "capsules-digits.json"
+    path = ROOT / "reports" / "quick" / "results" / "train" / "capsules-digits.json"
     if not path.exists():
         return None
-    return path.stem, float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+    return path.stem, float(json.loads(path.read_text(encoding="utf-8"))["record"][0]["seconds"])
 
 
 def commands(budget: Budget, quick: bool = False) -> tuple[list[Row], list[str]]:

@@ -339,7 +339,8 @@ def state(entry: Entry, root: Path = ROOT) -> str:
         path = root / name
         if not path.exists():
             return "missing"
-        found = max(len(record["seeds"]) for record in json.loads(path.read_text(encoding="utf-8"))["provenance"])
+        (result,) = json.loads(path.read_text(encoding="utf-8"))["record"]
+        found = max(len(record["seeds"]) for record in result["provenance"])
         if found < seeds:
             return f"{found} of {seeds} seeds"
     return "done"
@@ -503,7 +504,8 @@ def _name_commit(path: Path, commit: str, dirty: bool) -> None:
     """Write the commit into the provenance of a record, or into the first event of a tracked run."""
     if path.suffix == ".json":
         content = json.loads(path.read_text(encoding="utf-8"))
-        unnamed = [each for each in content.get("provenance", []) if each["commit"] == "unknown"]
+        records = [each for result in content.get("record", []) for each in result["provenance"]]
+        unnamed = [each for each in records if each["commit"] == "unknown"]
         for each in unnamed:
             each |= {"commit": commit, "dirty": dirty}
         if unnamed:
@@ -569,7 +571,7 @@ For `{example}`:
 `unpack` installs what is missing beside the machine's own packages and lays out a tree to work in, with the parameters
 of the paper profile. `wait` runs the stages in sessions of their own and waits {minutes} minutes at most. If it ends
 with code {unfinished}, they are still at work: give the same command again before the machine goes back. `ship` puts
-records, metrics, weights, arrays and tracked runs into `$OUT`, as a tar file cut into pieces of {piece} MiB.
+records, weights, arrays and tracked runs into `$OUT`, as a tar file cut into pieces of {piece} MiB.
 
 ## Here, afterwards
 

@@ -32,7 +32,7 @@ TREE = WORK / "tree"
 """The copy that stages run in. A next call may send the working tree anew and take back what a stage has written."""
 RECORDS = f"reports/{PROFILE}/results"
 """Where stages leave what they measured: `<stage>/<item>.json` and `.csv`."""
-SHIPPED = (RECORDS, f"reports/{PROFILE}/metrics", "models", "results", ".tracking")
+SHIPPED = (RECORDS, "models", "results", ".tracking")
 PIECE = 15 << 20
 MOST_PIECES = 6  # beside pack.json and the benchmark's file, eight files at most
 UNFINISHED = 75  # EX_TEMPFAIL

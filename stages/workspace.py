@@ -210,11 +210,11 @@ class Workspace:
 
         assert self.item is not None
         name = Path(self.name) / self.item
+        arrays = self.arrays_folder / name
         return Places(
             record=self.records_folder / f"{name}.json",
             table=self.records_folder / f"{name}.csv",
-            metrics=self.reports_folder / "metrics" / f"{name}.json",
-            arrays=self.arrays_folder / name,
+            arrays=arrays if str(arrays.relative_to(self.root)) in self.graph.item(self.name, self.item).outs else None,
         )
 
     def checkpoint_folder(self) -> Path:

@@ -193,8 +193,8 @@ def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone)
     reports = clone.folder / "reports/quick"
     assert {path.name for path in reports.iterdir()} == {
         "figures",
+        "figures.json",
         "index.html",
-        "metrics",
         "previews",
         "results",
         "scorecard.json",
@@ -202,8 +202,7 @@ def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone)
     }
     kept = clone.run("git", "ls-files").splitlines()
     assert "dvc.lock" in kept
-    for folder in ("metrics", "results"):
-        assert f"reports/quick/{folder}/train/{VAE}.json" in kept
+    assert f"reports/quick/results/train/{VAE}.json" in kept
     assert f"reports/quick/results/train/{VAE}.csv" in kept
     assert not [name for name in kept if name.startswith(OUTPUTS)]
     assert clone.run("git", "status", "--porcelain") == ""
@@ -219,7 +218,7 @@ def test_a_second_reproduction_runs_nothing_and_the_status_is_clean(clone: Clone
 
 def test_metrics_are_shown_by_item(clone: Clone) -> None:
     shown = clone.json("metrics", "show")[""]["data"]
-    folder = "reports/quick/metrics"
+    folder = "reports/quick/results"
     assert shown.keys() == {
         f"{folder}/{name}.json"
         for name in (
@@ -294,7 +293,7 @@ def test_an_experiment_can_be_compared(experiment: Experiment) -> None:
     (differences,) = experiment.params.values()
     assert differences.keys() == {LEARNING_RATE}
     assert (differences[LEARNING_RATE]["old"], differences[LEARNING_RATE]["new"]) == (0.001, 0.002)
-    bound = experiment.metrics[f"reports/quick/metrics/train/{CAPSULES}.json"]["validation.bound"]
+    bound = experiment.metrics[f"reports/quick/results/train/{CAPSULES}.json"]["validation.bound"]
     assert bound["diff"] == pytest.approx(bound["new"] - bound["old"])
     assert bound["diff"] != 0
     assert not [name for name in experiment.metrics if VAE in name]
@@ -305,20 +304,16 @@ def test_an_experiment_can_be_compared(experiment: Experiment) -> None:
 def test_going_back_restores_from_the_cache_and_tracks_nothing_that_was_restored(
     clone: Clone, experiment: Experiment
 ) -> None:
-    """Only `tables` runs again: what it writes is kept in Git, so that DVC has no copy to restore."""
+    """Only `figures` and `tables` run again: what they write is kept in Git, so that DVC has no copy to restore."""
     before = clone.tracked()
     clone.run("git", "checkout", "params.yaml")
     output = clone.run("dvc", "repro")
-    assert set(restored(output)) == CHANGED - {"tables"}
-    assert executed(output) == ["tables"]
-    (new,) = clone.tracked() - before
-    assert "-tables-" in new
+    assert set(restored(output)) == CHANGED - {"figures", "tables"}
+    assert executed(output) == ["figures", "tables"]
+    new = clone.tracked() - before
+    assert sorted(name.split("-")[2] for name in new) == ["figures", "tables"]
     assert clone.json("status") == {}
-    same = [
-        f"reports/quick/{folder}/{stage}/{CAPSULES}.json"
-        for folder in ("metrics", "results")
-        for stage in ("train", "evaluate", "optimise")
-    ]
+    same = [f"reports/quick/results/{stage}/{CAPSULES}.json" for stage in ("train", "evaluate", "optimise")]
     assert clone.run("git", "status", "--porcelain", *same) == "", "to the byte what was committed"
 
 

@@ -43,9 +43,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def results_of(tree: Path) -> None:
     """What a training leaves behind."""
     for name, content in {
-        "reports/paper/results/evaluate/a.json": json.dumps({"provenance": [RECORD]}),
+        "reports/paper/results/evaluate/a.json": json.dumps({"test": 0.5, "record": [{"provenance": [RECORD]}]}),
         "reports/paper/results/evaluate/a.csv": "test,accuracy\n",
-        "reports/paper/metrics/evaluate/a.json": json.dumps({"test": {"accuracy": 0.5}}),
         "models/a/weights.safetensors": "weights",
         ".tracking/run/events.jsonl": json.dumps({"event": "start", "tags": {"commit": "unknown"}}) + "\nrest\n",
     }.items():
@@ -161,14 +160,12 @@ def test_results_come_back_in_pieces_with_the_commit_that_was_packed(copy: Path,
     assert sorted(map(str, taken)) == [
         ".tracking/run/events.jsonl",
         "models/a/weights.safetensors",
-        "reports/paper/metrics/evaluate/a.json",
         "reports/paper/results/evaluate/a.csv",
         "reports/paper/results/evaluate/a.json",
     ]
-    record = json.loads((here / "reports/paper/results/evaluate/a.json").read_text())
-    assert record["provenance"] == [{"commit": "abc", "dirty": False, "seeds": [0, 1]}]
-    metrics = "reports/paper/metrics/evaluate/a.json"
-    assert (here / metrics).read_bytes() == (copy / gpu_there.TREE / metrics).read_bytes()
+    result = json.loads((here / "reports/paper/results/evaluate/a.json").read_text())
+    assert result["test"] == 0.5
+    assert result["record"][0]["provenance"] == [{"commit": "abc", "dirty": False, "seeds": [0, 1]}]
     first, rest = (here / ".tracking/run/events.jsonl").read_text().splitlines()
     assert json.loads(first)["tags"]["commit"] == "abc"
     assert rest == "rest"

@@ -17,6 +17,10 @@ from pipeline.files import write_arrays, write_json, write_text
 DIGITS = 4
 """Significant digits of a headline number: what is noise from one machine to the next does not show as a change."""
 MOST_HEADLINES = 12
+RECORD = "record"
+"""The key of all numbers and their provenance in a result's file, beside the headline numbers. The record stands in a
+list, because DVC compares no lists: `dvc metrics diff` shows headline numbers alone.
+"""
 
 
 class NotFiniteError(UserError):
@@ -46,12 +50,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the parts of a result lie."""
+    """Where the parts of a result lie; `arrays` is None for a stage that has none."""
 
     record: Path
     table: Path
-    metrics: Path
-    arrays: Path
+    arrays: Path | None
 
 
 def one(value: float) -> dict[str, float]:
@@ -101,9 +104,7 @@ def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, A
 
 
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
-    """Write the record with its provenance, the table, the headline numbers and the arrays, each file whole.
-
-    The provenance stands in a list, and so do the settings within it: DVC compares no lists.
+    """Write the headline numbers with the whole record, the table and the arrays, each file whole.
 
     Raises:
         FileWriteError: a file could not be written.
@@ -111,11 +112,11 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
     """
     record = {"study": outcome.kind, **outcome.numbers, "provenance": [{**provenance, "trained": outcome.trained}]}
     try:
-        write_json(places.record, record)
+        write_json(places.record, {**headlines(outcome.numbers, outcome.headline), RECORD: [record]})
     except ValueError as error:
         raise NotFiniteError(f"{outcome.kind}: {error}") from None
     write_text(places.table, outcome.table.to_csv(index=False, float_format="%.7g"))
-    write_json(places.metrics, headlines(outcome.numbers, outcome.headline))
-    places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for studies without arrays
-    if outcome.arrays:
-        write_arrays(places.arrays / "examples.npz", outcome.arrays)
+    if places.arrays is not None:
+        places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for studies without arrays
+        if outcome.arrays:
+            write_arrays(places.arrays / "examples.npz", outcome.arrays)

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.errors import UserError
+from pipeline.results.outcome import RECORD
 
 Record = dict[str, Any]
 """One provenance record, as a stage wrote it: stage, item, dataset, commit, device, seeds, tracking_run and others."""
@@ -192,9 +193,10 @@ class Results:
             return None
         except (ValueError, OSError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
             raise ResultError(f"{path} is corrupt: {error}") from None
-        if not isinstance(values, dict):
-            raise ResultError(f"{path} is corrupt: it should hold a JSON object")
-        return Numbers(path, values)
+        records = values.get(RECORD) if isinstance(values, dict) else None
+        if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
+            raise ResultError(f"{path} is corrupt: it should hold one '{RECORD}', a JSON object in a list")
+        return Numbers(path, records[0])
 
     def table(self, stage: str, item: str, columns: Iterable[str]) -> pd.DataFrame | None:
         """The long table of an item of a stage, or None where it was not executed.

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from records import load_record
 from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
@@ -331,7 +332,7 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     measured = [column for column in first.columns if column != "images_per_second"]
     assert len(first) == 8
     pd.testing.assert_frame_equal(first[measured], second[measured], check_exact=True)
-    metrics = [json.loads((root / "reports/small/results/train/capsules.json").read_text()) for root in (whole, cut)]
+    metrics = [load_record(root / "reports/small/results/train/capsules.json") for root in (whole, cut)]
     for changing in ("seconds", "images_per_second", "provenance"):
         for each in metrics:
             del each[changing]

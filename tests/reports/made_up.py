@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
+from records import dump_record
 from small import small_run
 
 from pipeline.results.reading import Results
@@ -160,7 +160,7 @@ class Writer:
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
         path = self.metrics / stage / f"{item}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values | {"provenance": [record(stage, item, **provenance)]}), encoding="utf-8")
+        dump_record(path, values | {"provenance": [record(stage, item, **provenance)]})
         return path
 
     def table(self, stage: str, item: str, table: pd.DataFrame) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from made_up import Writer
 from recorded import STAGES, recorded
+from records import dump_record, load_record
 
 from pipeline.dependencies import Graph
 from pipeline.drawing.drawings import Written
@@ -38,9 +38,9 @@ def executed(results: Results, params: Params) -> Results:
     for label, wanted in expected(params).items():
         path = results.records / f"{label}.json"
         if path.exists():
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = load_record(path)
             content["provenance"][-1]["params_hash"] = wanted
-            path.write_text(json.dumps(content), encoding="utf-8")
+            dump_record(path, content)
     return results
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import yaml
+from records import dump_record, load_record
 
 from pipeline.classification.viewpoint_matching import viewed
 from pipeline.dependencies import Graph, GraphError
@@ -29,14 +29,14 @@ def recorded(results: Results, params: Params) -> Results:
     names = {**values, "sweep": {**values["sweep"], "angles": [f"{angle:g}" for angle in params.sweep.angles]}}
     graph = Graph(STAGES, names)
     for path in results.records.glob("*/*.json"):
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = load_record(path)
         try:
             settings = graph.settings(path.parent.name, path.stem, values)
         except GraphError:
             continue
         last = content["provenance"][-1]
         last |= {"settings": settings, "trained": _trained(params, path.parent.name, path.stem)}
-        path.write_text(json.dumps(content), encoding="utf-8")
+        dump_record(path, content)
     return results
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 from made_up import Writer, spread
 from recorded import recorded
+from records import dump_record, load_record
 from small import INFER, small_run
 
 from pipeline.drawing.drawings import Written
@@ -114,9 +114,9 @@ def finding(writer: Writer, params: Params, claim: str) -> Finding:
 
 def record_again(path: Path, section: str, name: str, **changes: Any) -> None:
     """Change the settings of a run or a data set in what one result recorded."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = load_record(path)
     content["provenance"][-1]["settings"][section][name].update(changes)
-    path.write_text(json.dumps(content), encoding="utf-8")
+    dump_record(path, content)
 
 
 def test_figures(studied: Writer, params: Params) -> None:

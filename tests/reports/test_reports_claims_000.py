@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from made_up import Writer
 from recorded import recorded
+from records import dump_record
 
 from pipeline.params import parse_params
 from pipeline.systems.generative.report.claims import MEASURES
@@ -64,7 +64,7 @@ def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, 
     assert evaluated is not None
     values["runs"]["capsules-digits"]["model"]["objects"] = 16
     recorded(full.results, parse_params(values))
-    evaluated.path.write_text(json.dumps(evaluated.values))
+    dump_record(evaluated.path, evaluated.values)
     found = {name: MEASURES[name](full.results) for name in ("000.t1.t0.0", "000.params", "000.t1.vae.0")}
     accuracy, size, vae = found.values()
     assert accuracy is not None

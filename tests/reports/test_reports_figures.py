@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from typing import Any
 
@@ -16,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from recorded import recorded
+from records import dump_record, load_record
 from small import small_run
 
 from pipeline.drawing import pictures, style
@@ -167,9 +167,9 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(fu
     assert [each.name for each in on_disk(folder, results)] == order
     assert (folder / "templates-capsules-digits.png").read_bytes() == content
     path = results.records / "evaluate" / "capsules-digits.json"
-    record = json.loads(path.read_text())
+    record = load_record(path)
     record["provenance"][-1]["tracking_run"] = "another"
-    path.write_text(json.dumps(record))
+    dump_record(path, record)
     write_figures(folder, results)
     assert not (folder / "templates-capsules-digits.png").exists(), "it showed a result that was made anew since"
     assert (folder / "reconstructions-capsules-digits.png").exists()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 from made_up import Writer, spread
 from made_up_regression import STUDIES, convergence_numbers, grid_numbers, with_regression, write_regression
 from recorded import recorded
+from records import dump_record, load_record
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
@@ -158,11 +158,11 @@ def test_each_remark_is_about_the_settings_of_its_own_result(studied: tuple[Writ
     writer, params = studied
     recorded(writer.results, params)
     path = writer.results.records / "regression" / "grid-digits.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = load_record(path)
     settings = content["provenance"][-1]["settings"]
     settings["regression"]["grid-digits"]["features"] = 7
     settings["datasets"]["digits"]["source"] = "fashion-mnist"
-    path.write_text(json.dumps(content), encoding="utf-8")
+    dump_record(path, content)
     found = {name: MEASURES[name](writer.results) for name in ("002.d2.digits", "002.d2.fashion", "002.fig8")}
     assert found["002.d2.digits"] is None
     fashion, starts = found["002.d2.fashion"], found["002.fig8"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from made_up import DATASET, TESTS, Writer, copies, equivariance, spread, with_scae
 from recorded import recorded
+from records import dump_record, load_record
 
 from pipeline.page.scorecard import VERDICTS, Row, build_scorecard, count_verdicts, dataset_and_remarks
 from pipeline.params import Params, parse_params
@@ -316,10 +317,10 @@ def test_results_from_before_the_failure_analysis_answer_the_other_claims(full: 
         ("sweep", "capsules-digits-180"),
     ):
         path = full.metrics / stage / f"{name}.json"
-        values = json.loads(path.read_text())
+        values = load_record(path)
         for added in ("equivariance", "templates", "consistency"):
             values.pop(added, None)
-        path.write_text(json.dumps(values))
+        dump_record(path, values)
     rows = scorecard(full, params)
     assert {rows[f"000.fig{number}"]["verdict"] for number in (5, 6, 7)} == {"not run"}
     assert rows["000.t1.t0.0"]["verdict"] == "within"

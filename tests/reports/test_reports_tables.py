@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import Any
 
 import pandas as pd
 import pytest
 from made_up import Writer, spread
 from recorded import recorded
+from records import dump_record, load_record
 from small import small_run
 
 from pipeline.drawing.drawings import Written
@@ -132,12 +132,12 @@ def test_sensitivity_marks_the_runs_own_value(full: Writer, params: Params) -> N
 def test_every_row_says_what_its_own_result_was_made_with(full: Writer, values: dict[str, Any]) -> None:
     """One hyperparameter was varied, and one run evaluated, under other parameters than the rest."""
     recorded(full.results, parse_params(values))
-    changed = json.loads((full.metrics / "sensitivity" / "temperature.json").read_text())
+    changed = load_record(full.metrics / "sensitivity" / "temperature.json")
     changed["provenance"][-1]["settings"]["sensitivity"]["epochs"] = 4
-    (full.metrics / "sensitivity" / "temperature.json").write_text(json.dumps(changed))
-    evaluated = json.loads((full.metrics / "evaluate" / "capsules-digits.json").read_text())
+    dump_record(full.metrics / "sensitivity" / "temperature.json", changed)
+    evaluated = load_record(full.metrics / "evaluate" / "capsules-digits.json")
     evaluated["provenance"][-1]["settings"]["failures"]["threshold"] = 0.8
-    (full.metrics / "evaluate" / "capsules-digits.json").write_text(json.dumps(evaluated))
+    dump_record(full.metrics / "evaluate" / "capsules-digits.json", evaluated)
     found = {table.name: table for table in build_tables(full.results, Written())}
     assert found["sensitivity"].data["epochs"].tolist() == [8] * 6 + [4] * 3
     assert found["templates"].shown["correlation"].tolist() == ["0.8"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Results
 
 
@@ -21,7 +22,7 @@ class ResultFiles:
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
         """A record; `provenance` comes on top of stage and item."""
         content = values | {"provenance": [{"stage": stage, "item": item} | provenance]}
-        return self.text(stage, item, json.dumps(content))
+        return self.text(stage, item, json.dumps({RECORD: [content]}))
 
     def text(self, stage: str, item: str, content: str) -> Path:
         path = self.results.records / stage / f"{item}.json"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.results.outcome import NotFiniteError, Outcome, Places, headlines, one, write_outcome
+from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, headlines, one, write_outcome
 from pipeline.results.reading import Measured, Results
 
 NUMBERS = {
@@ -28,7 +28,6 @@ def places(tmp_path: Path) -> Places:
     return Places(
         record=tmp_path / "results" / "evaluate" / "a.json",
         table=tmp_path / "results" / "evaluate" / "a.csv",
-        metrics=tmp_path / "metrics" / "evaluate" / "a.json",
         arrays=tmp_path / "arrays" / "evaluate" / "a",
     )
 
@@ -87,9 +86,12 @@ def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path)
     np.testing.assert_array_equal(examples["images"], arrays["images"])
 
 
-def test_metrics_hold_the_headlines_alone(places: Places) -> None:
+def test_headlines_stand_beside_the_record(places: Places) -> None:
     write_outcome(places, outcome(headline=("bound", "missing.name")), {"stage": "evaluate"})
-    assert json.loads(places.metrics.read_text()) == {"bound": -1235.0}
+    content = json.loads(places.record.read_text())
+    (record,) = content.pop(RECORD)
+    assert content == {"bound": -1235.0}
+    assert record["bound"]["mean"] == -1234.5678
 
 
 def compared_by_dvc(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
@@ -99,12 +101,14 @@ def compared_by_dvc(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ..
     return set() if isinstance(value, list) else {path}
 
 
-def test_settings_stand_in_a_list_where_dvc_compares_nothing(places: Places) -> None:
+def test_dvc_compares_headlines_alone(places: Places) -> None:
     settings = {"runs": {"a": {"training": {"epochs": 25}}}}
-    write_outcome(places, outcome(trained={"run": {"seed": 3}}), {"stage": "evaluate", "settings": settings})
+    found = outcome(headline=("probe.t0.refit.rotated_0", "bound"), trained={"run": {"seed": 3}})
+    write_outcome(places, found, {"stage": "evaluate", "settings": settings})
     content = json.loads(places.record.read_text())
-    assert content["provenance"] == [{"stage": "evaluate", "settings": settings, "trained": {"run": {"seed": 3}}}]
-    assert {path[0] for path in compared_by_dvc(content)} == {"study", *NUMBERS}
+    (record,) = content[RECORD]
+    assert record["provenance"] == [{"stage": "evaluate", "settings": settings, "trained": {"run": {"seed": 3}}}]
+    assert compared_by_dvc(content) == {("probe", "t0", "refit", "rotated_0"), ("bound",)}
 
 
 def test_a_study_without_arrays_has_an_empty_folder(places: Places) -> None:

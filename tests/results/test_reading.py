@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from records import dump_record, load_record
 from result_files import ResultFiles
 
 from pipeline.errors import UserError
+from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Measured, Recorded, ResultError, merged_provenance
 
 
@@ -59,7 +61,7 @@ def test_corrupt_numbers_are_refused(files: ResultFiles, content: bytes) -> None
 
 @pytest.mark.parametrize("provenance", [None, [], {}, ["text"]])
 def test_numbers_without_provenance_are_refused(files: ResultFiles, provenance: object) -> None:
-    files.text("train", "a", json.dumps({"provenance": provenance}))
+    files.text("train", "a", json.dumps({RECORD: [{"provenance": provenance}]}))
     numbers = files.results.numbers("train", "a")
     assert numbers is not None
     with pytest.raises(ResultError, match="provenance"):
@@ -161,9 +163,9 @@ def test_a_corrupt_item_is_refused_among_those_executed(files: ResultFiles) -> N
 
 def test_settings_are_those_of_the_stages_own_record(files: ResultFiles) -> None:
     path = files.numbers("evaluate", "capsules", {}, settings=SETTINGS)
-    content = json.loads(path.read_text())
+    content = load_record(path)
     content["provenance"].insert(0, {"stage": "train", "settings": {"evaluate": {"angles": [90]}}})
-    path.write_text(json.dumps(content))
+    dump_record(path, content)
     numbers = files.results.numbers("evaluate", "capsules")
     assert numbers is not None
     assert numbers.settings == SETTINGS

@@ -16,9 +16,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from records import load_record
 from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
+from pipeline.results.outcome import RECORD
 from stages import (
     ablation,
     attack,
@@ -69,7 +71,15 @@ def command(root: Path, stage: str, *arguments: str) -> subprocess.CompletedProc
 
 
 def read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+    """The record that a stage wrote."""
+    return load_record(path)
+
+
+def headlines_of(path: Path) -> dict[str, Any]:
+    """The headline numbers beside it."""
+    content = json.loads(path.read_text())
+    del content[RECORD]
+    return content
 
 
 @pytest.fixture
@@ -470,7 +480,8 @@ ITEMS = (
 @pytest.mark.parametrize("item", ITEMS)
 def test_headline_numbers_are_few_and_are_those_of_the_record(done: Path, item: str) -> None:
     """Nested as in the record, means without spread, four digits."""
-    shown, record = (read(done / f"reports/small/{folder}/{item}.json") for folder in ("metrics", "results"))
+    path = done / f"reports/small/results/{item}.json"
+    shown, record = headlines_of(path), read(path)
 
     def checked(shown: dict[str, Any], record: dict[str, Any]) -> int:
         count = 0
@@ -489,7 +500,7 @@ def test_headline_numbers_are_few_and_are_those_of_the_record(done: Path, item: 
 
 def test_every_headline_that_a_study_names_was_measured(done: Path) -> None:
     def headline(item: str) -> dict[str, Any]:
-        return read(done / f"reports/small/metrics/{item}.json")
+        return headlines_of(done / f"reports/small/results/{item}.json")
 
     assert headline("train/vae")["validation"].keys() >= {"loss", "bound", "pixel_error"}
     assert headline("evaluate/capsules")["probe"]["t0"]["refit"].keys() == {"rotated_0", "rotated_90", "affine"}
