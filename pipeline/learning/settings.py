@@ -98,8 +98,8 @@ class RunSettings(Section):
         """
         if self.channels != channels:
             raise UserError(
-                f"runs of {self.variant}: the model takes images of {self.channels} channels, "
-                f"those of {self.dataset} have {channels}"
+                f"images of {self.dataset} have {channels} channels: a model of variant {self.variant} takes "
+                f"{self.channels} (model.views, if it has that setting)"
             )
         if self.augmentation.seen_size(size) > size:
             crop = self.augmentation.seen_size(size)
