@@ -243,12 +243,12 @@ def test_doctor_names_data_that_no_public_server_has(
     (line,) = (line for line in lines if line.split()[1:2] == ["downloads"])
     assert line.startswith("problem")
     assert "smallnorb48: not on any public server" in line
-    assert any("set CAPSULES_MIRROR to a folder or a URL that holds them" in line for line in lines)
+    assert any("set CAPSULES_MIRROR to a folder or URL that has the files" in line for line in lines)
     for file in SOURCES["smallnorb48"].files:
         path = root / "data" / "raw" / "smallnorb48" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert not any("not on any public server" in line for line in found()), "what is there already is asked of nobody"
+    assert not any("not on any public server" in line for line in found()), "existing files need no server"
 
 
 def test_help_answers_in_under_a_second() -> None:
