@@ -1,7 +1,7 @@
 """Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
 
-The images keep the order and the bytes they are published in; the split is made of indices into them, drawn from a
-seed. Of images that are rendered only those of the split are.
+Images keep their published order and bytes; the split consists of indices into them, drawn with a seed. Of rendered
+data sets only the images of the split are rendered.
 """
 
 from __future__ import annotations

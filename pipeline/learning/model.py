@@ -1,4 +1,4 @@
-"""What training and probing ask of a model."""
+"""The interface of models for training and probing."""
 
 from __future__ import annotations
 

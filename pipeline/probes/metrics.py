@@ -1,4 +1,4 @@
-"""The metrics of a training, measured on test images."""
+"""The metrics of training, measured on test images."""
 
 from __future__ import annotations
 
