@@ -60,7 +60,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
     """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes.
 
     Raises:
-        FileWriteError: the disk is full, the folder cannot be written, and the like.
+        FileWriteError: the file could not be written, for example because the disk is full.
     """
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(_FORMAT),

@@ -147,8 +147,8 @@ def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> 
             before all others.
 
     Raises:
-        DownloadError: a file could not be had anywhere with the right content.
-        FileWriteError: it could not be written: the disk is full, the folder is not writable, and the like.
+        DownloadError: no mirror has a file with the right content.
+        FileWriteError: a file could not be written, for example because the disk is full.
     """
     source = SOURCES[name]
     if not source.files:

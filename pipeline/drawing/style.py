@@ -1,6 +1,6 @@
 """The house style of every figure: one palette, one type size, and the same bytes for the same data.
 
-Colours are those of Okabe and Ito (2008), told apart with every common form of colour blindness; each set of features
+Colours are those of Okabe and Ito (2008), distinct for all common forms of colour blindness; each set of features
 keeps its colour, its marker and its name in all figures, so that colour is never the only difference.
 """
 

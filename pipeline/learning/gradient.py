@@ -98,7 +98,7 @@ def train(
         train_part, validation_part: images `[N, 1, S, S]` and their classes `[N]`.
         groups: places among the seeds that are trained stacked, one group after another; `group_replicas` where None.
         checkpoints: one per group; None: not resumable.
-        on_epoch: told of each epoch's metrics.
+        on_epoch: called with each epoch's metrics.
         title: shown beside the progress bar.
         start: values to begin at, one row per seed, in place of those of a fresh model; of any of the parameters.
         frozen: names of parameters that are not trained.
@@ -321,7 +321,7 @@ class _Loop:
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
         sums: dict[str, Tensor] = {}
-        # A loss may speak of its whole batch: only batches of the training's size give losses to compare with its own.
+        # A loss may depend on the whole batch, so only batches of the training's size give comparable losses.
         batch = self.training.batch_size
         for start in range(0, len(images), batch):
             part = slice(start, start + batch)
