@@ -1,4 +1,4 @@
-"""Capsule networks as probabilistic models: one library behind every stage of the pipeline."""
+"""Capsule networks as probabilistic models: the library used by all stages of the pipeline."""
 
 import os
 

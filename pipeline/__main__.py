@@ -1,4 +1,4 @@
-"""`python -m pipeline`: profiles, tracking, and a look at the machine."""
+"""`python -m pipeline`: profiles, tracking, and a check of the machine."""
 
 from pipeline.cli import main
 

@@ -12,7 +12,7 @@ from pipeline.errors import UserError
 if TYPE_CHECKING:
     from pipeline.profiles import Profiles
 
-_HELP = "Profiles of parameters, tracked runs, and a look at the machine. Stages: python -m stages.<name> --help."
+_HELP = "Manage parameter profiles, deliver tracked runs, check this machine. Stages: python -m stages.<name> --help."
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=_HELP)
 profile_app = typer.Typer(
@@ -23,7 +23,7 @@ app.add_typer(profile_app, name="profile")
 
 @profile_app.callback()
 def profile_list(context: typer.Context) -> None:
-    """List the profiles, the current one marked."""
+    """List the profiles and mark the current one."""
     if context.invoked_subcommand is not None:
         return
     profiles = _profiles()
@@ -42,7 +42,7 @@ def profile_current() -> None:
 
 @profile_app.command("diff")
 def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compare with")]) -> None:
-    """Parameters in which another profile differs from the current one."""
+    """Show the parameters that differ between another profile and the current one."""
     differences = _profiles().differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
     for key, here, there in differences:
@@ -53,14 +53,14 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
 
 @profile_app.command("switch")
 def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make current")]) -> None:
-    """Move the current params.yaml and dvc.lock, edits included, to profiles/ and those of another profile here."""
+    """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
     switched = _profiles().switch(name)
-    print(f"now at profile {name}: `dvc repro` reproduces it" if switched else f"already at profile {name}")
+    print(f"switched to profile {name}; run it with `dvc repro`" if switched else f"{name} is the current profile")
 
 
 @app.command()
 def sync_mlflow() -> None:
-    """Deliver to MLflow whatever an outage, or a machine without MLflow, left under .tracking."""
+    """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
     from pipeline.tracking import Delivery
     from stages.workspace import find_root, tracking_folder, tracking_store
 
@@ -73,12 +73,12 @@ def sync_mlflow() -> None:
         if delivered:
             runs += 1
             print(f"{run}: {delivered} events")
-    print(f"{runs} runs brought up to date at {store.shown}" if runs else f"nothing to deliver to {store.shown}")
+    print(f"{runs} runs updated at {store.shown}" if runs else f"nothing to send to {store.shown}")
 
 
 @app.command()
 def check() -> None:
-    """Check params.yaml, before DVC removes what a stage is about to write; exit code 2 where a value does not fit."""
+    """Check params.yaml before DVC removes the outputs of stages; exit code 2 if a value is not allowed."""
     from pipeline.params import load_params
     from stages.workspace import find_root
 
@@ -87,7 +87,7 @@ def check() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Look at this machine: one line for each thing, and what to do where something is wrong."""
+    """Check this machine: one line per check, with advice if something is wrong."""
     from pipeline.doctor import examine
     from stages.workspace import find_root, tracking_store
 
@@ -108,7 +108,7 @@ def _profiles() -> Profiles:
 
 
 def main() -> None:
-    """Run the command line; what a user can mend ends in one message and its exit code."""
+    """Run the command line; errors that a user can fix are shown as one message and set the exit code."""
     try:
         app()
     except UserError as error:

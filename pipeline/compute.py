@@ -13,17 +13,17 @@ from pipeline.errors import UserError
 
 
 class DeviceError(UserError):
-    """The device asked for is not there."""
+    """The requested device is not available."""
 
 
 def choose_device(wanted: str) -> torch.device:
-    """`auto`, `cpu` or `cuda` as a torch device; `auto` takes the GPU where there is one.
+    """The torch device for `auto`, `cpu` or `cuda`; `auto` uses a GPU if there is one.
 
     Raises:
-        DeviceError: `cuda` was asked for and torch sees none.
+        DeviceError: `cuda` was requested and torch finds no GPU.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("device: cuda, but torch sees no NVIDIA GPU here. Set device to auto or cpu in params.yaml.")
+        raise DeviceError("device: cuda, but torch finds no NVIDIA GPU. Set device to auto or cpu in params.yaml.")
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)
@@ -42,10 +42,10 @@ def prepare(device: torch.device) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc keep freed memory instead of returning it to the kernel.
+    """Make glibc keep freed memory instead of returning it to the kernel.
 
-    A training step frees and allocates the same few hundred megabytes again and again; by default each large block is
-    mapped anew and every page faults (a training step of the capsule model took 0.39 s so, 0.27 s with this).
+    A training step frees and allocates the same few hundred megabytes again and again. By default each large block is
+    mapped again, with a page fault for every page (a training step of the capsule model: 0.39 s, and 0.27 s with this).
     """
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         m_trim_threshold, m_top_pad, m_mmap_threshold = -1, -2, -3
@@ -56,7 +56,7 @@ def _keep_freed_memory() -> None:
 
 
 def describe(device: torch.device) -> str:
-    """The device in words, for provenance: the GPU's name, or the CPU's with the threads used."""
+    """A description of the device for provenance: the GPU's name, or the CPU's with the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()

@@ -1,8 +1,8 @@
-"""What each item of each stage depends on, read from `dvc.yaml`, which is the only list of it.
+"""The dependencies of each item of each stage, read from `dvc.yaml`.
 
-DVC expands the same templates when it reproduces. This module expands them for the library's own use: the settings
-that a result carries, and the code that a checkpoint belongs to. Importing DVC for that would cost every stage half a
-second; a test holds both expansions against each other.
+This module expands the templates of `dvc.yaml` as DVC does. The library needs them to record the settings of a result
+and to find the code that a checkpoint belongs to. Importing DVC instead would cost every stage half a second; a test
+compares both expansions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 
 NOT_A_SETTING = "device"
-"""A parameter that stages depend on and that is no setting of a result: provenance names the device that was used."""
+"""A parameter of stages that is not a setting of a result: provenance records the device actually used."""
 
 
 class GraphError(UserError):
@@ -28,7 +28,7 @@ class GraphError(UserError):
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a stage, its templates filled in.
+    """One item of a stage, with its templates filled in.
 
     Attributes:
         stage, name: as in `train@<name>`; `name` is None for a stage without items.
@@ -90,7 +90,7 @@ class Graph:
         """One item.
 
         Raises:
-            GraphError: there is none of that name.
+            GraphError: there is no item of that name.
         """
         try:
             return self.items[stage][name]
@@ -98,7 +98,7 @@ class Graph:
             raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}") from None
 
     def upstream(self, item: Item) -> Iterator[Item]:
-        """The item itself and all whose outputs it depends on, directly or not; each once."""
+        """The item and all items that it depends on, directly or indirectly; each once."""
         seen, waiting = {item.label}, [item]
         while waiting:
             yield (current := waiting.pop())
@@ -109,11 +109,11 @@ class Graph:
                         waiting.append(producer)
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of the parameters that an item depends on, directly or through what it reads.
+        """The part of the parameters that an item depends on, directly or through the items that it reads.
 
         Args:
-            values: all parameters; the part has their shape. What names an item of a matrix (the run and the angle of
-                a sweep) is there as `item`.
+            values: all parameters; the result has the same structure. The key `item` holds the variables of an item of
+                a matrix (the run and the angle of a sweep).
         """
         names = {param for item in self.upstream(self.item(stage, name)) for param in item.params}
         part: dict[str, Any] = {}
@@ -124,12 +124,12 @@ class Graph:
             target, source = part, values
             for key in path:
                 target, source = target.setdefault(key, {}), source[key]
-            if not isinstance(target.get(last), dict):  # a section stays whole where a part of it was named, too
+            if not isinstance(target.get(last), dict):  # keep a whole section if a part of it is named, too
                 target[last] = source[last]
         return part
 
     def training_code(self, variant: str) -> tuple[str, ...]:
-        """The library's files that train a run of a variant, as `train` depends on them."""
+        """The library's files among the dependencies of `train` for a run of a variant."""
         _, definition, scope = next(entry for entry in self._expand("train") if entry[2]["item"]["variant"] == variant)
         return self._item("train", None, definition, scope).code
 
@@ -181,6 +181,6 @@ class Graph:
         value: Any = {**self._values, **scope}
         for key in dotted.split("."):
             if not isinstance(value, Mapping) or key not in value:
-                raise GraphError(f"dvc.yaml names ${{{dotted}}}, which params.yaml does not have")
+                raise GraphError(f"dvc.yaml uses ${{{dotted}}}, which is not in params.yaml")
             value = value[key]
         return value

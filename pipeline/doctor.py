@@ -1,4 +1,4 @@
-"""A look at the machine: what is there, what is missing, and what to do about it."""
+"""Checks of the machine: what is installed and reachable, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NETWORK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; `advice` says what to do where something is wrong."""
+    """One line of the report; `advice` says what to do if the check fails."""
 
     what: str
     ok: bool
@@ -35,8 +35,8 @@ class Finding:
 
 
 def examine(root: Path, store: Store | None) -> Iterator[Finding]:
-    """Look at everything in turn; each look has its own time limit and none raises."""
-    looks: dict[str, Callable[[], Finding]] = {
+    """Run all checks, one after another; each has its own time limit, and none raises an error."""
+    checks: dict[str, Callable[[], Finding]] = {
         "python": _python,
         "torch": _torch,
         "parameters": lambda: _parameters(root),
@@ -46,10 +46,10 @@ def examine(root: Path, store: Store | None) -> Iterator[Finding]:
         "dvc": lambda: _dvc(root),
         "git": lambda: _git(root),
     }
-    for what, look in looks.items():
+    for what, check in checks.items():
         try:
-            yield look()
-        except Exception as error:  # a look that fails is a finding
+            yield check()
+        except Exception as error:  # a check that raises is reported as a problem
             yield Finding(what, False, " ".join(f"{type(error).__name__}: {error}".split())[:200])
 
 
@@ -89,29 +89,29 @@ def _downloads(root: Path) -> Finding:
     mirror = os.environ.get("CAPSULES_MIRROR")
     if mirror and "://" not in mirror:
         there = Path(mirror).is_dir()
-        return Finding("downloads", there, f"mirror {mirror}", "CAPSULES_MIRROR names a folder that is not there")
+        return Finding("downloads", there, f"mirror {mirror}", "CAPSULES_MIRROR names a folder that does not exist")
     address = mirror
     if address is None:
         wanted = _wanted(root)
         unserved = [name for name, source in wanted.items() if source.files and not source.mirrors]
         if unserved:
-            found = f"{', '.join(unserved)}: on no public server"
-            return Finding("downloads", False, found, "set CAPSULES_MIRROR to a folder or a URL that holds them")
+            found = f"{', '.join(unserved)}: not on any public server"
+            return Finding("downloads", False, found, "set CAPSULES_MIRROR to a folder or URL that has the files")
         address = _first_address(wanted.values())
     if address is None:
-        return Finding("downloads", True, "nothing comes over the network")
+        return Finding("downloads", True, "nothing to download")
     import requests
 
     try:
         requests.head(address, timeout=NETWORK_SECONDS, allow_redirects=True)
     except requests.RequestException:
-        advice = "only the digits can be had without a network; CAPSULES_MIRROR may name a local folder or another URL"
+        advice = "without a network only the digits work; set CAPSULES_MIRROR to a local folder or another URL"
         return Finding("downloads", False, f"no answer from {address}", advice)
     return Finding("downloads", True, f"{address} answers")
 
 
 def _wanted(root: Path) -> dict[str, Source]:
-    """Where those of the current profile's data come from that are not there yet, by name."""
+    """The sources of the current profile whose files have not been downloaded yet, by name."""
     from pipeline.data.sources import SOURCES
     from pipeline.params import load_params
 
@@ -122,7 +122,7 @@ def _wanted(root: Path) -> dict[str, Source]:
 
 
 def _first_address(sources: Iterable[Source]) -> str | None:
-    """A server that serves some of them; None where nothing comes over the network."""
+    """The first mirror on the network of any source; None if there is none."""
     mirrors = [mirror for source in sources for mirror in source.mirrors]
     return next((mirror for mirror in mirrors if mirror.startswith(("http://", "https://"))), None)
 
@@ -141,7 +141,7 @@ def _mlflow(store: Store | None) -> Finding:
             advice = "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later"
             return Finding("mlflow", False, f"{version('mlflow')}: {error}", advice)
     elif not Path(store.uri.removeprefix(SQLITE)).exists():
-        found += " (made at its first use)"
+        found += " (will be created at its first use)"
     return Finding("mlflow", True, found)
 
 
@@ -157,7 +157,7 @@ def _dvc(root: Path) -> Finding:
 
 
 def _git(root: Path) -> Finding:
-    advice = "results will not name the commit they come from"
+    advice = "results will not record their commit"
     try:
         result = subprocess.run(
             ["git", "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10

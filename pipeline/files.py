@@ -1,6 +1,6 @@
-"""Files are written whole or not at all: to a temporary name beside the target, flushed, then renamed.
+"""Atomic writing of files (to a temporary name in the same folder, flushed, then renamed), and reading of YAML files.
 
-A YAML file that cannot be read is refused with one message that names it.
+A YAML file that cannot be read gives an error that names it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FileWriteError(UserError):
-    """A file could not be written. Whatever stood at its path before still stands there."""
+    """A file could not be written. A file that was at its path before is unchanged."""
 
 
 class FileReadError(UserError):
@@ -33,10 +33,10 @@ class FileReadError(UserError):
 
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader where PyYAML has it: five to ten times as fast."""
+"""libyaml's loader if PyYAML was built with it; it is five to ten times as fast."""
 
 DEEPEST = 50
-"""Levels in a YAML file. With very many more, libyaml's loader ends the process instead of raising an error."""
+"""Most levels of nesting in a YAML file. With very many, libyaml's loader crashes the process."""
 
 _CAUSES = {
     errno.ENOSPC: "the disk is full",
@@ -55,7 +55,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error.
 
     Raises:
-        FileWriteError: naming the cause and the path; `path` keeps its earlier content.
+        FileWriteError: with the cause and the path; `path` keeps its earlier content.
     """
     temporary: Path | None = None
     try:
@@ -101,13 +101,13 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; None where it is empty.
+    """The content of a YAML file; None if it is empty.
 
-    Sections may be merged (`<<: *name`). What they share is one object: copy it before changing it.
+    Sections may be merged (`<<: *name`) and then share objects: copy them before changing them.
 
     Raises:
         FileReadError: the file is missing, a folder, unreadable, not UTF-8, not YAML, nested more than `DEEPEST` levels
-            deep, or has a key twice in one section. Of two equal keys PyYAML would take the last without a word.
+            deep, or has a key twice in one section (PyYAML would silently take the last one).
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -127,7 +127,7 @@ def read_yaml(path: Path) -> Any:
 
 @dataclass
 class _Level:
-    """A section or list of a YAML file, while it is read: `lines` has the keys of a section and where they stand."""
+    """A section or list of a YAML file while it is read; `lines` maps the keys of a section to their line numbers."""
 
     lines: dict[str, int] | None
     key: str | None = None
@@ -135,7 +135,7 @@ class _Level:
 
 
 def _check_structure(text: str, path: Path) -> None:
-    """Refuse keys that stand twice, and too many levels, before anything is built from `text`."""
+    """Raise an error for duplicate keys and too many levels, before anything is built from `text`."""
     levels: list[_Level] = []
     for event in yaml.parse(text, Loader=_LOADER):
         section = levels[-1] if levels and levels[-1].lines is not None else None
@@ -157,7 +157,7 @@ def _check_key(section: _Level, event: yaml.ScalarEvent, levels: list[_Level], p
     section.key, line = event.value, event.start_mark.line + 1
     if event.value in section.lines:
         where = ".".join(level.key for level in levels if level.key is not None)
-        raise FileReadError(f"{path}: {where} stands twice, in lines {section.lines[event.value]} and {line}")
+        raise FileReadError(f"{path}: {where} occurs twice, in lines {section.lines[event.value]} and {line}")
     section.lines[event.value] = line
 
 

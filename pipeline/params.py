@@ -1,7 +1,7 @@
-"""The typed form of `params.yaml`: every knob, its unit and its range.
+"""The typed form of `params.yaml`: every parameter with its unit and range.
 
-Unknown keys are refused, nothing is coerced, and every error names the field and what it allows. `params.yaml` holds
-all values, with no defaults hidden here, so that `dvc params diff` shows everything that can change a result.
+Unknown keys are errors, types are not converted, and every error names the field and the allowed values. There are no
+defaults here: all values are in `params.yaml`, so that `dvc params diff` shows everything that can change a result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pipeline.systems.regression.settings import RegressionStudy
 
 
 class ParamsError(UserError):
-    """A parameter is unknown, missing or out of range. The message names each field and what it allows."""
+    """A parameter is unknown, missing or out of range. The message names each field and its allowed values."""
 
     exit_code = 2
 
@@ -41,7 +41,7 @@ class Params(Section):
     """Everything in `params.yaml`."""
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
-    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: the GPU where there is one")
+    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
     sources: list[
         Literal[
             "digits",
@@ -90,7 +90,7 @@ class Params(Section):
         for name, posterior in self.posterior.items():
             start = self.runs.get(posterior.run)
             if start is None or start.variant != "generative" or start.model.pose_posterior != "delta":
-                raise ValueError(f"posterior.{name}.run: '{posterior.run}' is no generative run with delta poses")
+                raise ValueError(f"posterior.{name}.run: '{posterior.run}' is not a generative run with delta poses")
             if posterior.replicas > start.replicas:
                 raise ValueError(f"posterior.{name}.replicas: '{posterior.run}' has {start.replicas}")
         for name, inference in self.infer.items():
@@ -118,13 +118,13 @@ class Params(Section):
                 except ValidationError as error:
                     wrong = error.errors()[0]
                     raise ValueError(
-                        f"sensitivity.hyperparameters.{name}: {value:g} makes no model "
+                        f"sensitivity.hyperparameters.{name}: {value:g} does not give a valid model "
                         f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
                     ) from None
         return self
 
     def _check_classifiers(self) -> None:
-        """The studies of document 004 name runs of the right kind, and changes that make a model."""
+        """Check that the studies of document 004 name runs of the right kind, and changes that give a valid model."""
 
         def known(where: str, name: str, variant: str) -> Run:
             run = self.runs.get(name)
@@ -160,7 +160,7 @@ _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mo
 
 
 def _range(place: tuple[str | int, ...]) -> str:
-    """What the number at `place` (pydantic's `loc`) allows, such as "at least 1 and at most 256"."""
+    """The allowed range of the number at `place` (pydantic's `loc`), such as "at least 1 and at most 256"."""
     schema = Params.model_json_schema()
     node = schema
     for part in place:
@@ -172,7 +172,7 @@ def _range(place: tuple[str | int, ...]) -> str:
             (node,) = node["patternProperties"].values()
         else:
             node = node["items"] if "items" in node else node["properties"][part]
-    if "anyOf" in node:  # or null, which allows nothing about numbers
+    if "anyOf" in node:  # a number or null
         node = next(form for form in node["anyOf"] if form.get("type") != "null")
     return " and ".join(f"{words} {node[bound]:g}" for bound, words in _BOUNDS.items() if bound in node)
 
@@ -180,7 +180,7 @@ def _range(place: tuple[str | int, ...]) -> str:
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
     place = error["loc"]
-    # pydantic puts what decides the form behind a name: runs, <name>, generative, training, ...
+    # pydantic's location contains the discriminator's value: runs, <name>, generative, training, ...
     tag = {"runs": 2, "optimise": 4, "regression": 2, "attention": 2}.get(str(place[0]) if place else "", len(place))
     written = (*place[:tag], *place[tag + 1 :])
     where = ".".join(str(part) for part in written) or "params.yaml"
@@ -192,7 +192,7 @@ def _describe(error: Any) -> str:
 
 
 def _message(error: Any, place: tuple[int | str, ...]) -> str:
-    """What is wrong with a value, what is allowed at its `place` in the schema, and what was found."""
+    """What is wrong with a value, what is allowed at its `place` in the schema, and the value found."""
     message = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         message = f"must be {_range(place)}"

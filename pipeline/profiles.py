@@ -1,8 +1,8 @@
 """Profiles: complete sets of parameters, each with the `dvc.lock` that belongs to it.
 
-The current profile's `params.yaml` and `dvc.lock` lie at the top of the repository, where DVC and everything else read
-them; `profiles/<name>/` holds those of every other profile. No profile is kept twice: switching moves files, byte for
-byte, so that edits and comments go along.
+The current profile's `params.yaml` and `dvc.lock` are at the top of the repository, where DVC and everything else read
+them; `profiles/<name>/` has those of every other profile. Each profile exists once: switching moves its files
+unchanged, including edits and comments.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pipeline.tracking.journal import flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
-"""The parameters come last: they say which profile is the current one."""
+"""`params.yaml` comes last because it determines the current profile."""
 
 
 class ProfileError(UserError):
-    """A profile is missing, or not what its name says."""
+    """A profile is missing, or its files do not match its name."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Profiles:
         """The profile that `params.yaml` belongs to.
 
         Raises:
-            ProfileError: the file does not say.
+            ProfileError: the file does not name a profile.
         """
         name = _load(self.root / PARAMS).get("profile")
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it names a folder
@@ -70,16 +70,17 @@ class Profiles:
         """
         folders = self._folders()
         if name not in folders:
-            raise ProfileError(f"there is no profile '{name}'; there are: {', '.join(folders)}")
+            raise ProfileError(f"there is no profile '{name}'; choose one of: {', '.join(folders)}")
         return folders[name] / PARAMS
 
     def switch(self, name: str) -> bool:
-        """Make `name` the current profile; False where it already is.
+        """Make `name` the current profile; returns False if it already is.
 
-        The current files are stored first and removed nowhere before everything is written; what fails is undone.
+        The current files are stored first, and nothing is removed before everything is written. If a step fails, all
+        steps are undone.
 
         Raises:
-            ProfileError: there is no such profile, or a folder of the current one holds something else.
+            ProfileError: there is no such profile, or the current one has a stored copy that differs.
             FileWriteError: a file cannot be written.
         """
         source, current = self.params_path(name).parent, self.current
@@ -104,7 +105,7 @@ class Profiles:
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters in which profile `name` differs from `params.yaml`: (dotted name, here, there); None is absent.
+        """Parameters that differ between `params.yaml` and profile `name`: (dotted name, here, there); None if missing.
 
         Raises:
             ProfileError: there is no such profile.
@@ -114,7 +115,7 @@ class Profiles:
         return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
 
     def _folders(self) -> dict[str, Path]:
-        """Where each profile's files lie, by name."""
+        """The folder of each profile's files, by name."""
         others = {path.parent.name: path.parent for path in self.root.glob(f"profiles/*/{PARAMS}")}
         return dict(sorted({**others, self.current: self.root}.items()))
 
@@ -132,9 +133,9 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write_all(contents: Mapping[Path, bytes | None]) -> None:
-    """Write files in the order given, None removing one; undone in the opposite order if it cannot be finished.
+    """Write files in the given order (None removes a file); if a step fails, undo the steps in reverse order.
 
-    Going back, a file is restored before the copy that was made of it is removed: if that fails too, both are there.
+    Undoing restores a file before it removes the copy made of it: if undoing fails too, both still exist.
     """
     before = {path: _read(path) for path in contents}
     try:
@@ -147,7 +148,7 @@ def _write_all(contents: Mapping[Path, bytes | None]) -> None:
 
 
 def _put(path: Path, content: bytes | None) -> None:
-    """Write a file where its content is another, or remove it, and its folder with it if that was all."""
+    """Write a file if its content changes; or remove it, and its folder too if that is then empty."""
     if content is None:
         path.unlink(missing_ok=True)
         if path.parent.is_dir() and not any(path.parent.iterdir()):

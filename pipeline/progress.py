@@ -1,12 +1,12 @@
-"""How long work says how far it is."""
+"""Progress reports of long computations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int], object]
-"""Called with the number of steps just done, such as a progress bar's `update`."""
+"""A function called with the number of steps just done, such as a progress bar's `update`."""
 
 
 def no_progress(steps: int) -> None:
-    """For work that nobody watches."""
+    """Reports nothing."""

@@ -1,4 +1,4 @@
-"""What every settings module is made of."""
+"""Base class and common types of all settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotatio
 
 
 class Section(BaseModel):
-    """A part of `params.yaml`: strict, immutable, unknown keys refused."""
+    """A section of `params.yaml`: strict types, immutable, unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())

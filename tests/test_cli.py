@@ -107,7 +107,7 @@ def test_parameters_are_found_wherever_a_profile_lies(root: Path) -> None:
 
 def test_a_profile_that_is_not_there_or_not_itself(root: Path) -> None:
     for ask in (Profiles(root).switch, Profiles(root).differences, Profiles(root).params_path):
-        with pytest.raises(ProfileError, match="no profile 'big'; there are: paper, quick"):
+        with pytest.raises(ProfileError, match="no profile 'big'; choose one of: paper, quick"):
             ask("big")
     (root / "profiles" / "paper" / "params.yaml").write_text(QUICK)
     before = files(root)
@@ -221,7 +221,7 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert list(found) == ["python", "torch", "parameters", "disk", "downloads", "mlflow", "dvc", "git"]
     assert [found[what] for what in ("python", "torch", "mlflow")] == ["ok"] * 3
     assert [found[what] for what in ("parameters", "downloads", "dvc")] == ["problem"] * 3
-    assert any("CAPSULES_MIRROR names a folder that is not there" in line for line in lines)
+    assert any("CAPSULES_MIRROR names a folder that does not exist" in line for line in lines)
 
 
 def test_doctor_names_data_that_no_public_server_has(
@@ -242,13 +242,13 @@ def test_doctor_names_data_that_no_public_server_has(
     lines = found()
     (line,) = (line for line in lines if line.split()[1:2] == ["downloads"])
     assert line.startswith("problem")
-    assert "smallnorb48: on no public server" in line
-    assert any("set CAPSULES_MIRROR to a folder or a URL that holds them" in line for line in lines)
+    assert "smallnorb48: not on any public server" in line
+    assert any("set CAPSULES_MIRROR to a folder or URL that has the files" in line for line in lines)
     for file in SOURCES["smallnorb48"].files:
         path = root / "data" / "raw" / "smallnorb48" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert not any("on no public server" in line for line in found()), "what is there already is asked of nobody"
+    assert not any("not on any public server" in line for line in found()), "existing files need no server"
 
 
 def test_help_answers_in_under_a_second() -> None:

@@ -67,7 +67,7 @@ def test_an_unknown_item_or_parameter_is_named() -> None:
     graph, _ = graph_of(ROOT / "params.yaml")
     with pytest.raises(GraphError, match="no stage train@nobody"):
         graph.item("train", "nobody")
-    with pytest.raises(GraphError, match=r"names \$\{runs\}, which params.yaml does not have"):
+    with pytest.raises(GraphError, match=r"uses \$\{runs\}, which is not in params.yaml"):
         _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
 
 

@@ -261,18 +261,18 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "infer.capsnet-routed-digits.conditions",
             [{"output": "free", "label": "free", "penalty": "L1", "weight": 0.0}],
-            "infer.capsnet-routed-digits.conditions.0: weight must be 0 where penalty is none, and nowhere else",
+            "infer.capsnet-routed-digits.conditions.0: weight must be 0 if penalty is none, and above 0 otherwise",
         ),
         (
             f"{CAPSNET}.augmentation",
             {"rotation": 0.0, "shift": 1.5, "whole_pixels": True},
-            "runs.capsnet-routed-digits.augmentation: where whole_pixels is true, shift must be a whole number and "
+            "runs.capsnet-routed-digits.augmentation: if whole_pixels is true, shift must be a whole number and "
             "rotation 0",
         ),
         (
             "posterior.capsules-digits.run",
             "vae-digits",
-            "posterior.capsules-digits.run: 'vae-digits' is no generative run with delta poses",
+            "posterior.capsules-digits.run: 'vae-digits' is not a generative run with delta poses",
         ),
         (
             f"{RUN}.model.pose_posterior",
@@ -339,7 +339,7 @@ def test_a_hyperparameters_value_must_make_a_model(values: dict[str, Any]) -> No
     """The start moves along with the floor: in range itself, a floor can carry the start out of it."""
     line = put(values, "sensitivity.hyperparameters.pose_sd_floor", [0.2, 8.0])
     assert refused(line) == [
-        "sensitivity.hyperparameters.pose_sd_floor: 8 makes no model "
+        "sensitivity.hyperparameters.pose_sd_floor: 8 does not give a valid model "
         "(pose_sd_start: Input should be less than or equal to 10)"
     ]
 
@@ -415,12 +415,12 @@ def test_a_folder_and_a_file_that_the_system_does_not_open_are_named(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("runs:\n  a: {seed: 0}\n  b: {seed: 1}\n  a: {seed: 2}\n", "runs.a stands twice, in lines 2 and 4"),
-        ("runs: {a: {seed: 0, seed: 0}}", "runs.a.seed stands twice, in lines 1 and 1"),
-        ("profile: quick\n'profile': paper\n", "profile stands twice, in lines 1 and 2"),
-        ("a: [{b: 1, c: {d: 1}, b: 2}]", "a.b stands twice, in lines 1 and 1"),
-        ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "b.<< stands twice, in lines 3 and 4"),
-        ("a: &a {x: 1}\nb:\n  <<: *a\n  x: 2\n  x: 3\n", "b.x stands twice, in lines 4 and 5"),
+        ("runs:\n  a: {seed: 0}\n  b: {seed: 1}\n  a: {seed: 2}\n", "runs.a occurs twice, in lines 2 and 4"),
+        ("runs: {a: {seed: 0, seed: 0}}", "runs.a.seed occurs twice, in lines 1 and 1"),
+        ("profile: quick\n'profile': paper\n", "profile occurs twice, in lines 1 and 2"),
+        ("a: [{b: 1, c: {d: 1}, b: 2}]", "a.b occurs twice, in lines 1 and 1"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "b.<< occurs twice, in lines 3 and 4"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n  x: 2\n  x: 3\n", "b.x occurs twice, in lines 4 and 5"),
     ],
 )
 def test_a_key_that_stands_twice_is_named(tmp_path: Path, content: str, message: str) -> None:

@@ -1,1 +1,1 @@
-"""Classifiers, and what is asked of every one of them."""
+"""Classifiers, and the measurements common to all of them."""

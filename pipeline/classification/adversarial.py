@@ -1,12 +1,12 @@
-"""Attacks on classifiers: images changed a little so that they are taken for something else (document 004, section 6).
+"""Adversarial attacks on classifiers: small changes of images that change the answer (document 004, section 6).
 
 The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss, or, targeted,
 lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
 [0, 1]; epsilons are in these units.
 
-Every model is attacked through its own loss, and through cross-entropy of its logits: the spread loss is exactly 0, and
-has no gradient, where a network is sure enough. An image withstands an attack if it withstands both, and falls to a
-targeted one if it falls to either.
+Every model is attacked through its own loss and through the cross-entropy of its logits, because the spread loss is
+exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it withstands both. A
+targeted attack succeeds if either does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What networks that only classify have in common, beside how they are built."""
+"""The base class of networks that only classify."""
 
 from __future__ import annotations
 

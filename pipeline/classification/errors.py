@@ -1,4 +1,4 @@
-"""Test errors of classifiers: from the middle of an image, and from many crops of it (document 004, section 5)."""
+"""Test errors of classifiers, with the central crop of an image and with many crops (document 004, section 5)."""
 
 from __future__ import annotations
 

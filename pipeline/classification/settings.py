@@ -1,4 +1,4 @@
-"""Settings of what is asked of classifiers: attacks and novel viewpoints."""
+"""Settings of the studies of classifiers: adversarial attacks and novel viewpoints."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pipeline.settings import Name, Section
 
 
 class ClassifierModelParams(Protocol):
-    """What the settings of every classifier's model name."""
+    """The settings that every classifier's model has."""
 
     @property
     def classes(self) -> int:
-        """Outputs."""
+        """Number of outputs."""
         ...
 
 
@@ -24,7 +24,7 @@ class ClassifierRun(RunSettings):
     """A run of a classifier: a network that learns from labels."""
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """As `RunSettings.check_fits`; the network has an output for every class, too."""
+        """As `RunSettings.check_fits`; the network must also have an output for every class."""
         super().check_fits(channels, size, classes)
         outputs = cast("ClassifierModelParams", self.model).classes
         if outputs < classes:
@@ -32,9 +32,9 @@ class ClassifierRun(RunSettings):
 
 
 class ViewpointParams(Section):
-    """Novel viewpoints with the matched protocol, document 004, section 5.1, Table 2."""
+    """Novel viewpoints, compared at matched errors on familiar ones: document 004, section 5.1, Table 2."""
 
-    axis: Literal["azimuth", "elevation"] = Field(description="along which viewpoints are familiar or novel")
+    axis: Literal["azimuth", "elevation"] = Field(description="the angle that separates familiar and novel viewpoints")
     dataset: Name = Field(description="a key of `datasets` whose viewpoints are known")
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     cnn: Name = Field(description="a key of `runs` whose variant is cnn")
@@ -46,9 +46,9 @@ class AttackParams(Section):
     """Adversarial images, document 004, section 6."""
 
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
-    cnn: Name = Field(description="a key of `runs` whose variant is cnn, with two replicas at least")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
     images: int = Field(ge=1, description="test images attacked (the first ones)")
     epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        min_length=1, description="most that a pixel changes, images in [0, 1]"
+        min_length=1, description="largest change of a pixel, images in [0, 1]"
     )
-    steps: int = Field(ge=2, le=1000, description="of the basic iterative method")
+    steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")

@@ -1,8 +1,8 @@
-"""Generalisation to novel viewpoints, of networks that are alike on familiar ones (document 004, section 5.1, Table 2).
+"""Generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
-Both networks learn from images of familiar viewpoints alone. One that is better on all viewpoints would seem to
-generalise better: so each is read where it first is as good on the familiar test images as the worse of the two becomes
-at its best. In the document that is the convolutional network, and the capsules stop early.
+Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
+to generalise better. So each is evaluated at the first epoch at which its error on familiar test images is as low as
+the lowest error of the worse network. In the document that is the convolutional network, so the capsules stop early.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Data: where it comes from, how it is read, how it is warped."""
+"""Data: sources, readers and warps."""

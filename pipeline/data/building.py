@@ -1,4 +1,4 @@
-"""Data sets made from downloaded files: read, checked, centred on their canvas and split."""
+"""Builds data sets from downloaded files: reads and checks them, centres images on the canvas, and splits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32x32 pixels, read without running what its files may ask for.
+"""CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32x32 pixels, read without running code from its files.
 
-They are pickles, and a pickle is a program: it can call whatever it names. Here it can name three things only, those
-that numpy's arrays are made of, and even these are stand-ins that do nothing but keep what they are given. So what
-comes out is plain numbers, strings, lists and bytes, in which the images are then looked for.
+The files are pickles, and unpickling can call any function that a pickle names. Here only the three names that numpy
+arrays need are allowed, and even these are replaced by classes that just store their arguments. The result consists of
+plain numbers, strings, lists and bytes, from which the images are taken.
 """
 
 from __future__ import annotations

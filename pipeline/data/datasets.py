@@ -1,7 +1,7 @@
 """Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
 
-The images keep the order and the bytes they are published in; the split is made of indices into them, drawn from a
-seed. Of images that are rendered only those of the split are.
+Images keep their published order and bytes; the split consists of indices into them, drawn with a seed. Of rendered
+data sets only the images of the split are rendered.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
     """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes.
 
     Raises:
-        FileWriteError: the disk is full, the folder cannot be written, and the like.
+        FileWriteError: the file could not be written, for example because the disk is full.
     """
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(_FORMAT),

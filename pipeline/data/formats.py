@@ -1,4 +1,4 @@
-"""Readers of the formats that data sets are published in. Whatever is not exactly as it should be is refused."""
+"""Readers of the formats that data sets are published in. Any deviation from the format is an error."""
 
 from __future__ import annotations
 

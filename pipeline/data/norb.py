@@ -1,7 +1,7 @@
-"""smallNORB: stereo pairs of fifty toys from all around, as its authors publish it and as a smaller copy of it.
+"""smallNORB: stereo pairs of fifty toys from many viewpoints, as published and as a smaller copy.
 
-Five categories of ten instances each, five of these for training and five for the test, on a turntable (18 azimuths)
-under cameras at 9 elevations in 6 lightings: 24,300 pairs of 96x96 pixels in either part (LeCun, Huang & Bottou 2004).
+There are five categories of ten instances each, five instances for training and five for the test, at 18 azimuths, 9
+elevations and 6 lightings: 24,300 pairs of 96x96 pixels in either part (LeCun, Huang & Bottou 2004).
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ class DatasetParams(Section):
     canvas: int = Field(
         ge=28,
         le=256,
-        description="pixels: side of the black canvas the images are centred on; at least that of the images, which "
-        "is 28, of CIFAR-10 32, of smallNORB and the toys 48",
+        description="pixels: side of the black canvas that images are centred on; at least the side of the images (28; "
+        "CIFAR-10 32; smallNORB and the toys 48)",
     )
-    validation: int = Field(ge=1, description="images held out of the official training part for model choices")
+    validation: int = Field(ge=1, description="images of the official training part held out for validation")
     test: int = Field(ge=1, description="test images kept (the first ones of the test part)")
     split_seed: int | None = Field(
         ge=0,
-        description="seed of the fixed train/validation/test shuffle; null: none, the last of the published training "
-        "images validate",
+        description="seed of the fixed train/validation/test shuffle; null: no shuffle, the last published training "
+        "images are for validation",
     )

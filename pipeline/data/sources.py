@@ -1,7 +1,7 @@
-"""Where raw data comes from: every file with its SHA-256 and the places that serve it.
+"""Sources of raw data: every file with its SHA-256 and its mirrors.
 
-A file is taken from the first place that serves the right bytes. What a broken connection left behind is kept and
-continued, from any mirror: the hash decides in the end whether the whole is right.
+A file is taken from the first mirror that serves the right bytes. An interrupted download is kept and continued from
+any mirror; the hash of the complete file decides whether it is right.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> 
             before all others.
 
     Raises:
-        DownloadError: a file could not be had anywhere with the right content.
-        FileWriteError: it could not be written: the disk is full, the folder is not writable, and the like.
+        DownloadError: no mirror has a file with the right content.
+        FileWriteError: a file could not be written, for example because the disk is full.
     """
     source = SOURCES[name]
     if not source.files:

@@ -1,6 +1,6 @@
 """Familiar and novel viewpoints: document 004, section 5.1.
 
-A model is trained on some azimuths or elevations, and tested on these and on all others.
+A model is trained on some azimuths or elevations (familiar), and tested on these and on all others (novel).
 """
 
 from __future__ import annotations

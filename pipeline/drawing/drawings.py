@@ -1,4 +1,4 @@
-"""A figure with its words, and what a stage wrote."""
+"""A figure with its title and caption, and what a stage wrote."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pipeline.results.reading import Record
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and its words. It is drawn when asked.
+    """A figure with its title and caption. It is drawn when `figure` is called.
 
     Attributes:
         name: file name without its ending.
-        caption: one sentence that says what to look for.
+        caption: what to look for, in one to three short sentences.
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
     """
@@ -38,7 +38,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure on disk and its words; attributes as of `Drawing`."""
+    """A figure on disk with its title and caption; attributes as those of `Drawing`."""
 
     name: str
     kind: Kind
@@ -54,12 +54,12 @@ class Picture:
 
 @dataclass
 class Written:
-    """What a stage wrote: its files, and the items that were not executed and so are not shown."""
+    """What a stage wrote: its files, and the items that are not shown because something is missing."""
 
     files: list[Path] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     def miss(self, item: str) -> None:
-        """Note an item that was not executed, once."""
+        """Record a missing item, once."""
         if item not in self.missing:
             self.missing.append(item)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pipeline.drawing.style import WIDTH, in_house_style
 
 MOST_COLUMNS = 16
-_LABEL_WIDTH = 0.95  # inches kept for the words at the left of the rows
+_LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 
 
 def mosaic(rows: Sequence[np.ndarray], gap: int = 2) -> np.ndarray:
@@ -52,7 +52,7 @@ def image_rows(
     cell_width = max(row.shape[2] for row in images) + gap
     count = max(len(row) for row in images)
 
-    # Few columns: cells no wider than this, so that an image does not fill half a page.
+    # With few columns cells are limited in width, so that one image does not fill half a page.
     drawn = min(WIDTH - _LABEL_WIDTH, 0.75 * count)
     height = drawn * picture.shape[0] / picture.shape[1]
     figure = Figure(figsize=(drawn + _LABEL_WIDTH, height + (0.45 if columns else 0.1)))
@@ -72,12 +72,12 @@ def image_rows(
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """Indices of at most `most` of `count` things, evenly spread, the first and the last among them."""
+    """Indices of at most `most` of `count` items, evenly spaced, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], most: int = 13) -> Figure:
-    """One digit turned: a column per angle, a row per view of it.
+    """One digit rotated step by step: a column per angle, a row per kind of image.
 
     Args:
         angles: `[N]` degrees.

@@ -1,6 +1,6 @@
 """The house style of every figure: one palette, one type size, and the same bytes for the same data.
 
-Colours are those of Okabe and Ito (2008), told apart with every common form of colour blindness; each set of features
+Colours are those of Okabe and Ito (2008), distinct for all common forms of colour blindness; each set of features
 keeps its colour, its marker and its name in all figures, so that colour is never the only difference.
 """
 
@@ -58,11 +58,11 @@ TRAIN, VALIDATION = BLUE, VERMILLION
 
 
 def look(features: str) -> Look:
-    """The look of a set of features; one that has none yet is drawn in ink under its own name."""
+    """The look of a set of features; unknown features are drawn in `INK` under their own name."""
     return FEATURES.get(features, Look(features, features, INK, "v"))
 
 
-RC: Any = {  # matplotlib types the keys one by one
+RC: Any = {  # Any: matplotlib's stubs list every allowed key
     "figure.dpi": DPI,
     "figure.facecolor": "white",
     "figure.constrained_layout.use": True,
@@ -102,7 +102,7 @@ RC: Any = {  # matplotlib types the keys one by one
 
 
 def in_house_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Run `draw` with the house's settings and put the caller's back afterwards."""
+    """Run `draw` with this module's matplotlib settings and restore the caller's settings afterwards."""
 
     @functools.wraps(draw)
     def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
@@ -113,14 +113,14 @@ def in_house_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Fig
 
 
 def panels(columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `columns` plots side by side, in inches. No pyplot: nothing outlives the figure."""
+    """A figure of `columns` plots side by side; sizes in inches. Without pyplot, so that no global state remains."""
     figure = Figure(figsize=(width, height))
     axes = figure.subplots(1, columns, squeeze=False, **options)
     return figure, list(axes[0])
 
 
 def to_bytes(figure: Figure, kind: Kind) -> bytes:
-    """The figure as a file's content: the same bytes for the same data (no date, no random ids)."""
+    """The figure as bytes of a file, the same for the same data (no date, no random ids)."""
     buffer = io.BytesIO()
     named = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
     metadata: dict[str, Any] = dict.fromkeys(named)
@@ -130,7 +130,7 @@ def to_bytes(figure: Figure, kind: Kind) -> bytes:
 
 
 def _with_a_palette(png: io.BytesIO) -> bytes:
-    """The picture in its 256 commonest colours: less than half as large, and nothing that can be seen is lost."""
+    """The picture reduced to 256 colours: less than half as large, without a visible difference."""
     from PIL import Image
 
     smaller = io.BytesIO()

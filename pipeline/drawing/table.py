@@ -1,4 +1,4 @@
-"""A table in two forms, and how its cells are written."""
+"""A table in two forms, and the format of its cells."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Table:
 
 
 def sources(records: Sequence[Record]) -> str:
-    """The items a table or figure rests on, their data sets, tracked runs and commits, in one line."""
+    """One line on the items behind a table or figure: their data sets, tracked runs and commits."""
     merged = merged_provenance(records)
     parts = [", ".join(merged["items"]), dataset_label(records)]
     if merged["tracking_runs"]:
@@ -56,7 +56,7 @@ def _markdown_row(values: Iterable[object]) -> str:
 
 
 def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str:
-    """A mean with its sd, such as "93.1 ± 0.4"; without the sd where only one replica was measured."""
+    """A mean with its sd, such as "93.1 ± 0.4"; without the sd if only one replica was measured."""
     alone = n is not None and n < 2
     return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
 
@@ -66,13 +66,13 @@ def tracked(records: Sequence[Record]) -> str:
 
 
 Row = tuple[list[object], dict[str, Measured | None], Numbers]
-"""The keys of a row, what was measured by column, and where."""
+"""One row: its keys, its measurements by column, and the result that they come from."""
 
 
 def measured_table(
     name: str, title: str, caption: str, keys: Sequence[str], heads: dict[str, tuple[str, int]], rows: Iterable[Row]
 ) -> list[Table]:
-    """A table of `rows`, none where there are none.
+    """A list with one table of `rows`, or an empty list if there are no rows.
 
     Args:
         keys: names of the key columns.

@@ -1,1 +1,1 @@
-"""What models are made of."""
+"""Layers and functions shared by models."""

@@ -1,6 +1,6 @@
-"""What a classifier made of capsules is trained to: losses of activations, one for each class.
+"""Classification losses on the activations or lengths of class capsules.
 
-Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`; each loss is that of every image, `[B]`.
+Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`; each function returns the loss of every image `[B]`.
 """
 
 from __future__ import annotations

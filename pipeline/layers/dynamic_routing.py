@@ -3,9 +3,9 @@
 Shapes: B images, m capsules of d numbers, n capsules of D numbers above; transformations `[m, d, n, D]`, votes
 `[B, n, m, D]`, logits and weights `[B, n, m]`.
 
-Routing is bound by memory: every iteration reads all votes twice. `route` therefore works on a few images at a time,
-whose votes stay near the processor, keeps none of them for the way back, where it casts them anew, and there writes
-their gradient once, as a product: each iteration adds weights times capsules to it.
+Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on a few images
+at a time, whose votes fit in the cache. It does not store votes for the backward pass but computes them again, and
+writes their gradient once, as a product: each iteration adds weights times capsules to it.
 """
 
 from __future__ import annotations

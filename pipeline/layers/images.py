@@ -1,4 +1,4 @@
-"""What networks do first with images `[B, C, S, S]`."""
+"""First operations of networks on images `[B, C, S, S]`."""
 
 from __future__ import annotations
 

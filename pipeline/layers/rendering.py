@@ -1,4 +1,4 @@
-"""Templates drawn at their poses and laid over each other (document 000, section 2.1, "alpha compositing")."""
+"""Rendering of templates at their poses by alpha compositing (document 000, section 2.1)."""
 
 from __future__ import annotations
 

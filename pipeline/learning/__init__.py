@@ -1,1 +1,1 @@
-"""How models are trained."""
+"""Training of models."""

@@ -1,7 +1,7 @@
-"""Checkpoints in mid-training, found again by what they depend on.
+"""Checkpoints during training, identified by everything that they depend on.
 
-A training's fingerprint is a hash of its parameters, its data and the code. Its checkpoint lies in a folder of that
-name, so a changed parameter never meets an old checkpoint, and changing it back finds the old one again.
+A training's fingerprint is a hash of its parameters, data and code. Its checkpoint is in a folder with that name. So
+training with a changed parameter never uses an old checkpoint, and changing it back finds the old one again.
 """
 
 from __future__ import annotations

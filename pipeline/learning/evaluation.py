@@ -1,4 +1,4 @@
-"""What the evaluation of a trained run is given."""
+"""The inputs of the evaluation of a trained run."""
 
 from __future__ import annotations
 

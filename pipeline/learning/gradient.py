@@ -1,8 +1,9 @@
-"""The one loop for everything trained by gradient: any number of seeds, resumable, never blocking per step.
+"""The training loop for all models trained by gradient descent: any number of seeds, resumable, without waiting for the
+device after each step.
 
-One epoch: draw order, warps and noise from (seed, epoch) alone; step through the batches with all results left on the
-device; read them once; validate; keep the best parameters of each replica; save a checkpoint. A training cut at any
-moment and run again therefore ends in the same weights, to the bit on the CPU.
+In each epoch: draw order, warps and noise from (seed, epoch) only; train on all batches, keeping the results on the
+device; read them once; validate; keep the best parameters of each replica; save a checkpoint. If training is
+interrupted at any time and run again, it therefore gives the same weights (bit by bit on the CPU).
 """
 
 from __future__ import annotations
@@ -329,7 +330,7 @@ class _Loop:
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
         sums: dict[str, Tensor] = {}
-        # A loss may speak of its whole batch: only batches of the training's size give losses to compare with its own.
+        # A loss may depend on the whole batch, so only batches of the training's size give comparable losses.
         batch = self.training.batch_size
         for start in range(0, len(images), batch):
             part = slice(start, start + batch)

@@ -1,4 +1,4 @@
-"""What training and probing ask of a model."""
+"""The interface of models for training and probing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Model(nn.Module):
     """Whether several seeds can step as one, under `vmap`. A model that fills the device by itself gains nothing."""
 
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
-    """Metrics that speak of the whole batch: no means over images, they compare between batches of one size only."""
+    """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
 
     @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:

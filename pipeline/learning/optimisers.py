@@ -1,4 +1,4 @@
-"""Optimisers by the names that params.yaml gives them. Stacked parameters are ordinary tensors to them."""
+"""Optimisers by their names in params.yaml. They treat stacked parameters as ordinary tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A training step as one launch: on a GPU the kernels of a function are recorded once, as a CUDA graph, and replayed.
+"""CUDA graphs: on a GPU the kernels of a training step are recorded once and replayed with a single launch.
 
-A step of these models is hundreds of short kernels. Launched one by one from Python they take longer to start than to
-run, and the device waits; replayed, they follow one another without the CPU.
+A step of these models consists of hundreds of short kernels. If Python launches each of them, starting takes longer
+than running, and the device waits. In a replay they run one after another without the CPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several seeds of one model, their parameters stacked, as one thing to take steps with."""
+"""Several seeds of one model with stacked parameters, trained together."""
 
 from __future__ import annotations
 

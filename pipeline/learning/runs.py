@@ -1,4 +1,4 @@
-"""A run from its settings to trained weights, and back from the weights to models."""
+"""Training of a run from its settings, and loading of models from trained weights."""
 
 from __future__ import annotations
 

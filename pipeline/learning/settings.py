@@ -11,27 +11,27 @@ from pipeline.settings import Angle, Name, Section
 
 
 class AugmentationParams(Section):
-    """Warps drawn afresh for every training image in every epoch."""
+    """Random warps, drawn again for every training image in every epoch."""
 
     rotation: Angle
     shift: float = Field(ge=0, le=14, description="pixels: translation uniform in [-shift, +shift] on each axis")
-    whole_pixels: bool = Field(description="shifts by whole numbers of pixels, which leave an image as sharp as it was")
+    whole_pixels: bool = Field(description="shift by whole numbers of pixels, without interpolation")
 
     @model_validator(mode="after")
     def _consistent(self) -> AugmentationParams:
         if self.whole_pixels and (self.shift % 1 or self.rotation):
-            raise ValueError("where whole_pixels is true, shift must be a whole number and rotation 0")
+            raise ValueError("if whole_pixels is true, shift must be a whole number and rotation 0")
         return self
 
     def seen_size(self, image_size: int) -> int:
-        """Pixels a side of what a model sees of images of `image_size` pixels a side."""
+        """Side (pixels) of a model's input for images with sides of `image_size` pixels."""
         return image_size
 
 
 class CropParams(Section):
-    """What classifiers see of images: squares cut out of them, with changes of light, drawn afresh in every epoch.
+    """Random crops with random brightness and contrast, drawn again in every epoch.
 
-    Validation and tests take the middle, in the light it was taken in.
+    Validation and tests use the unchanged central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
@@ -42,41 +42,41 @@ class CropParams(Section):
 
     @property
     def rotation(self) -> float:
-        """Degrees: crops turn nothing."""
+        """Degrees: crops do not rotate images."""
         return 0.0
 
     @property
     def shift(self) -> float:
-        """Pixels: crops leave no canvas to shift images on."""
+        """Pixels: crops do not shift images on a canvas."""
         return 0.0
 
     def seen_size(self, image_size: int) -> int:
-        """Pixels a side of what a model sees of images of `image_size` pixels a side."""
+        """Side (pixels) of a model's input for images with sides of `image_size` pixels."""
         return self.crop
 
 
 class TrainingParams(Section):
-    """The gradient loop."""
+    """Training by gradient descent."""
 
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
     batch_size: int = Field(ge=1, le=65_536, description="images per step")
     optimiser: Literal["adam", "rmsprop"] = Field(
-        description="adam, or rmsprop as TensorFlow 1 has it, with momentum: what SCAE was published with"
+        description="adam, or rmsprop with momentum as in TensorFlow 1 (used by SCAE's authors)"
     )
     learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
     gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
-    patience: int = Field(ge=1, description="epochs without a better validation loss before a replica stops")
+    patience: int = Field(ge=1, description="epochs without a better validation loss after which a replica stops")
 
 
 class RunSettings(Section):
-    """One entry of `runs`, as far as all systems agree. A system's own class narrows `variant` and `model`."""
+    """One entry of `runs`: the settings common to all systems. Each system's class narrows `variant` and `model`."""
 
     variant: str
     dataset: Name = Field(description="a key of `datasets`")
     replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
     seed: int = Field(ge=0, description="seed of the first replica")
-    augmentation: AugmentationParams | CropParams = Field(description="what is done to images before training")
+    augmentation: AugmentationParams | CropParams = Field(description="random changes of training images")
     training: TrainingParams
     model: Section
 
@@ -91,10 +91,10 @@ class RunSettings(Section):
         return 1
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """Check that the model can learn from images `[N, channels, size, size]` of so many classes.
+        """Check that the model fits images `[N, channels, size, size]` with this number of classes.
 
         Raises:
-            UserError: it cannot; the message names the setting.
+            UserError: it does not; the message names the setting.
         """
         if self.channels != channels:
             raise UserError(
@@ -106,9 +106,9 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
     def with_epochs(self, epochs: int) -> Self:
-        """The run trained for `epochs`, its model's schedule shortened or stretched in proportion.
+        """The run trained for `epochs`, with the model's schedule shortened or extended in proportion.
 
-        A schedule left as it was would end after a short training: the model would never have been coupled in full.
+        Otherwise a short training would end before the schedule does, and the model would never be fully coupled.
         """
         return self.model_copy(
             update={
@@ -118,5 +118,5 @@ class RunSettings(Section):
         )
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
-        """The model's settings that count epochs, for a training of so many."""
+        """The model's settings that are counted in epochs, for a training of `epochs`."""
         return {}

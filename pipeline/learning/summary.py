@@ -1,4 +1,4 @@
-"""What a training came to, in numbers."""
+"""The summary numbers of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named tensors with a JSON header in one safetensors file: trained weights and checkpoints in mid-training."""
+"""Named tensors with a JSON header in one safetensors file: trained weights and checkpoints during training."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The figures of a profile: those of every system, then those of every run; and the words that belong to each.
+"""The figures of a profile with their titles and captions: those of every system, then those of every run.
 
-The words lie beside the folder of figures, in `figures.json`. A picture that was drawn from arrays stays when it cannot
-be drawn again because its arrays are not here (only pictures and numbers are in Git), as long as the results that it
-was drawn from are still the same.
+Titles and captions are in `figures.json`, next to the folder of figures. A picture whose arrays are missing cannot be
+drawn again (Git holds pictures and numbers, but no arrays). It is kept as long as the results that it was drawn from
+are the same.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
 _SOURCE = ("stage", "item", "tracking_run")
-"""What a provenance record is found again by."""
+"""The fields that identify a provenance record."""
 
 
 def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure that the results of a profile give, one at a time.
 
     Args:
-        written: gets the names of items whose arrays or tables are missing.
+        written: collects the names of items whose arrays or tables are missing.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -39,7 +39,7 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def write_figures(folder: Path, results: Results) -> Written:
-    """Draw every figure into `folder` and write the words beside it; figures that no result stands behind are removed.
+    """Draw every figure into `folder` and write titles and captions next to it; remove figures without a result.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -62,10 +62,10 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 
 def on_disk(folder: Path, results: Results) -> list[Picture]:
-    """The figures on disk whose results are still those that they were drawn from, with their words.
+    """The figures on disk whose results have not changed since they were drawn, with their titles and captions.
 
     Raises:
-        ResultError: the file of words, or a result, is corrupt.
+        ResultError: `figures.json`, or a result, is corrupt.
     """
     found = []
     for entry in _read(folder).get("figures", []):
@@ -82,7 +82,7 @@ def without_arrays(folder: Path) -> list[str]:
 
 
 def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Drawing | Picture]:
-    """What was drawn, and what was not but is still there, after what it stood behind before."""
+    """The figures just drawn, and those kept from before, each placed after the figure that it followed before."""
     shown: list[Drawing | Picture] = list(drawn)
     names = [each.name for each in shown]
     for place, picture in enumerate(before):
@@ -111,7 +111,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _record(results: Results, source: dict[str, Any]) -> Record | None:
-    """The provenance record that a source names; None where that result is gone or was made anew."""
+    """The provenance record that a source names; None if that result is gone or was made again."""
     numbers = results.numbers(str(source["stage"]), str(source["item"]))
     records = numbers.records if numbers else []
     return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)

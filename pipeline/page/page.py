@@ -1,8 +1,7 @@
 """The page: one self-contained HTML file with the scorecard, the figures and the tables of a profile.
 
-It holds everything it shows and asks nothing of a network or a server: figures are data URIs, the style sheet is
-inline, the filter of the scorecard is style sheet alone, and a content security policy has the browser refuse anything
-else.
+It contains everything it shows and needs no network and no server: figures are data URIs, the style sheet is inline,
+the scorecard's filter is plain CSS, and a content security policy makes the browser block everything else.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
 }
-"""Each verdict's mark and tone: the shape tells them apart without colour, the word beside it without either."""
+"""Each verdict's mark and tone. The mark's shape and the word next to it make the verdict clear without colour."""
 
 NOTICES = {
     CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
     GONE: ("result is", "results are", "no longer in this profile"),
 }
-"""How the page counts results that are not the profile's: one, several, and what about them."""
+"""The page's words for results that do not belong to the profile: singular, plural, and what is wrong with them."""
 
 _FEW = 12
-"""Items that a notice lists openly; longer lists open on a click."""
-_SHORT = 10  # letters of a unit that fits beside its number
-_PIXELS_PER_INCH = 96  # what a CSS pixel means
+"""Most items that a notice shows at once; longer lists open on a click."""
+_SHORT = 10  # most letters of a unit that fits next to its number
+_PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure as the page holds it: what was drawn, its bytes as a data URI, its width in CSS pixels."""
+    """A figure on the page: what was drawn, the image as a data URI, its width in CSS pixels."""
 
     drawing: Drawing | Picture
     uri: str
@@ -60,7 +59,7 @@ class Shown:
 
 
 def load_figures(folder: Path, drawings: Iterable[Drawing | Picture]) -> list[Shown]:
-    """The files in `folder` of the figures that there are.
+    """Load the image files of the figures from `folder`.
 
     Raises:
         ResultError: a file is missing or corrupt; it is named.
@@ -81,7 +80,7 @@ def _load_figure(path: Path, drawing: Drawing | Picture) -> Shown:
     else:
         points = re.search(rb'<svg[^>]* width="([\d.]+)pt"', content)
         if points is None:
-            raise ResultError(f"{path} is corrupt: not an SVG image of a known width. Draw the figures again.")
+            raise ResultError(f"{path} is corrupt: not an SVG image with a known width. Draw the figures again.")
         width = float(points[1]) / 72 * _PIXELS_PER_INCH
         media = "svg+xml"
     return Shown(drawing, f"data:image/{media};base64,{base64.b64encode(content).decode()}", round(width))
@@ -103,9 +102,9 @@ def build_page(
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
         missing: `<stage>/<item>` of the profile's items that were not executed.
-        others: `<stage>/<item>` of results that are not the profile's as it is now, with the reason in words
-            (`freshness.compare`). What rests on one is marked.
-        without_arrays: executed items whose arrays were not here when the figures were drawn.
+        others: `<stage>/<item>` of results that do not belong to the profile as it is now, with the reason in words
+            (`freshness.compare`). Figures, tables and claims that use one are marked.
+        without_arrays: executed items whose arrays were missing when the figures were drawn.
     """
     records = [record for table in tables for record in table.records]
     created = sorted(str(each["created"]) for each in records if each.get("created"))
@@ -172,11 +171,11 @@ def build_page(
 
 
 def _notices(missing: Sequence[str], others: Mapping[str, str], without_arrays: Sequence[str]) -> list[dict[str, Any]]:
-    """What a reader must know of the results as a whole: a sentence, its items, and whether they are listed openly."""
+    """Notices about the results as a whole: a sentence, the items it is about, and whether they are shown at once."""
     groups = [
         (list(missing), "item of this profile was", "items of this profile were", "not executed"),
         *(([label for label, reason in others.items() if reason == why], *words) for why, words in NOTICES.items()),
-        (list(without_arrays), "result is", "results are", "here without arrays, so not all of it is shown"),
+        (list(without_arrays), "result has", "results have", "no arrays here, so some figures are not shown"),
     ]
     return [
         {
@@ -194,7 +193,7 @@ def _differing(records: Sequence[Record], others: Mapping[str, str]) -> list[tup
 
 
 def _by_reason(items: Iterable[str], others: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The reason why results are not the profile's, and which of `items` it applies to."""
+    """Each reason why results do not belong to the profile, with those of `items` that it applies to."""
     reasons: dict[str, list[str]] = {}
     for item in items:
         if item in others:
@@ -233,7 +232,7 @@ def _card(row: Row, claim: Claim, others: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """A number with the digits of the claim's own figure, at least one; whole where it is a count."""
+    """A number with as many decimals as the claim's own number, at least one; none from 1,000 on."""
     digits = 0 if abs(value) >= 1000 else max(1, _digits(claim.value), _digits(claim.sd))
     text = f"{value:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
     return text.replace("-", "\N{MINUS SIGN}")
@@ -245,7 +244,7 @@ def _digits(value: float | None) -> int:
 
 
 def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is known of where a number came from, as names and texts."""
+    """What is known about the origin of a number, as names and texts."""
     seconds, epochs = provenance["seconds"], provenance["epochs"]
     found = {
         "source": ", ".join(provenance["items"]),

@@ -1,4 +1,4 @@
-"""What is shown of every run, whatever its system: learning curves, clusters without labels, what training took."""
+"""Figures and tables of every run, of any system: learning curves, unsupervised clusters, training times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.results.reading import Results, dataset_label
 from pipeline.systems import CLASSIFIERS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
-"""What training improves, by the name of its metric; a loss where it bounds nothing."""
+"""The axis label of the training objective, by the name of its metric; "loss" if the model has no bound."""
 PIXEL_ERROR = "pixel error (per image)"
 
 
@@ -28,7 +28,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """The learning curves of every run that learned without labels.
 
     Args:
-        written: gets the names of items whose tables are missing.
+        written: collects the names of items whose tables are missing.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -50,8 +50,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             partial(learning_curves, table, objective),
             f"Learning curves of {run}",
-            f"{aim} until both settle, with validation close to training; the vertical axis leaves out the steep start "
-            "where it would flatten the rest.",
+            f"{aim} until both level off, with validation close to training. The vertical axis leaves out the steep "
+            "start, which would flatten the rest.",
             f"Two line plots over epochs: {objective} and pixel error of {run}, training and validation, one line per "
             "seed.",
             numbers.records,
@@ -59,12 +59,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> list[Table]:
-    """The tables of every run. Raises `ResultError` where a result file is corrupt."""
+    """The tables of every run. Raises `ResultError` if a result file is corrupt."""
     return [*clusters(results), *training(results)]
 
 
 def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str, dashes: Any = "-") -> None:
-    """Each replica of `table` as a thin line, and their mean as a thick one as far as all of them go."""
+    """Plot each replica of `table` as a thin line, and their mean as a thick one, up to where the first one ends."""
     lines = table.pivot_table(index=x, columns="replica", values=y)
     if lines.shape[1] > 1:
         for replica in lines:
@@ -74,7 +74,7 @@ def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str,
 
 
 def _frame(axes: Axes, table: pd.DataFrame, x: str, columns: Sequence[str]) -> None:
-    """Limit `y` to the values after the start: the first steps lie far off and would flatten the rest."""
+    """Limit `y` to the values after the first few steps, which are far from the rest and would flatten it."""
     settled = table[table[x] >= table[x].min() + 0.05 * (table[x].max() - table[x].min())]
     values = settled[list(columns)].to_numpy(dtype=float)
     low, high = np.nanmin(values), np.nanmax(values)
@@ -111,7 +111,7 @@ def learning_curves(table: pd.DataFrame, objective: str) -> Figure:
 
 
 def clusters(results: Results) -> list[Table]:
-    """Unsupervised classification: k-means on the features of the test images."""
+    """Unsupervised classification: k-means clustering of the test images' features."""
     rows: list[Row] = []
     for run, numbers in results.executed("evaluate"):
         if numbers.run(run).variant in CLASSIFIERS:
@@ -120,8 +120,8 @@ def clusters(results: Results) -> list[Table]:
             found = numbers.measured("kmeans", features)
             rows.append(([run, look(features).name], {"accuracy": found.scaled(100) if found else None}, numbers))
     caption = (
-        "k-means in ten clusters on the features of the clean test images, without labels; accuracy (%) under the best "
-        "one-to-one matching of clusters to classes."
+        "k-means with ten clusters on the features of the clean test images, without labels. Accuracy (%) under the "
+        "best one-to-one matching of clusters to classes."
     )
     heads = {"accuracy": ("accuracy (%)", 1)}
     return measured_table("clusters", "Clusters without labels", caption, ["run", "features"], heads, rows)
@@ -132,7 +132,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def training(results: Results) -> list[Table]:
-    """What each training run took and reached."""
+    """Time, speed and final validation numbers of each training run."""
     rows, shown, records = [], [], []
     for run, numbers in results.executed("train"):
         records += numbers.records
@@ -179,7 +179,7 @@ def training(results: Results) -> list[Table]:
     head = ["run", "data", "device", "seeds", "epochs", "seconds", "generative parameters", "all parameters"]
     head += ["images/s", "validation bound", "validation pixel error"]
     caption = (
-        "What each training run took and reached: wall-clock seconds for all seeds together, images per second "
-        "of training, bound in nats per image, pixel error squared and summed per image: mean ± sd over seeds."
+        "Each training run: wall-clock seconds for all seeds together, training images per second, bound in nats per "
+        "image, and squared pixel error summed over an image (mean ± sd over seeds)."
     )
     return [Table("training", "Training runs", caption, pd.DataFrame(rows), pd.DataFrame(shown, columns=head), records)]

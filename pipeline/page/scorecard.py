@@ -1,19 +1,19 @@
-"""The scorecard: every claim with our number beside the document's, and what to make of the two.
+"""The scorecard: every claim with the document's number, our number and a verdict.
 
 The rules of the verdict, all of them:
 
-- A claim without a figure "holds" or "fails", as its check says.
-- A claim with a figure is "within" when our mean lies within a tolerance of it. The tolerance is two of the document's
-  standard deviations where it gives one. Where it gives none, the claim's own `tolerance` in claims.yaml if it has one;
-  otherwise twice the binomial standard error of the document's figure on 10,000 test images (MNIST's number), the least
-  by which the same model would differ on another draw of test images.
+- A claim without a number "holds" or "fails", as its check finds.
+- A claim with a number is "within" when our mean lies within a tolerance of it. The tolerance is two of the document's
+  standard deviations if it gives one; else the claim's own `tolerance` in claims.yaml if it has one; else twice the
+  binomial standard error of the document's number on 10,000 test images (as many as MNIST has): the same model would
+  vary at least that much with another sample of test images.
 - Outside the tolerance it is "better" on the good side (`better` in claims.yaml: accuracies higher, errors lower) and
   "worse" on the other.
 - A claim without a measurement is "not run".
 
-A verdict on other data or smaller settings than the document's says nothing about the document. Such a row is judged
-like any other, its `dataset` says in what it differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it is
-counted apart (`count_verdicts`).
+A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
+judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
+is counted separately (`count_verdicts`).
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class Row(TypedDict):
 
 
 def all_measures() -> dict[str, Measure]:
-    """How each claim is answered, by its id: what the reports of all systems measure.
+    """The measure of each claim, by its id, from the reports of all systems.
 
     Raises:
-        ValueError: two systems answer the same claim.
+        ValueError: two systems have a measure for the same claim.
     """
     measures: dict[str, Measure] = {}
     for system in REPORTS:
         added: Mapping[str, Measure] = import_module(f"pipeline.systems.{system}.report.claims").MEASURES
         if twice := sorted(measures.keys() & added.keys()):
-            raise ValueError(f"{system} answers {', '.join(twice)}, which another system answers already")
+            raise ValueError(f"{system} has a measure for {', '.join(twice)}, and so has another system")
         measures |= added
     return measures
 
 
 def tolerance(claim: Claim) -> float:
-    """How far from a claim's figure, in its unit, our mean may lie and count as within. See the rules above."""
+    """How far our mean may lie from a claim's number, in its unit, to count as "within". See the rules above."""
     if claim.value is None:
-        raise ValueError(f"{claim.id} has no figure")
+        raise ValueError(f"{claim.id} has no number")
     if claim.sd is not None:
         return TOLERATED_SDS * claim.sd
     if claim.tolerance is not None:
@@ -90,7 +90,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     if finding.ours is None:
         return "not run"
     above = finding.ours.mean - claim.value
-    # A hair of slack: 0.94 * 100 is not 94 in floating point, and a tie belongs inside.
+    # A little slack for rounding: 0.94 * 100 is not 94 in floating point, and a tie should count as within.
     if abs(above) <= tolerance(claim) + 1e-9:
         return "within"
     return "better" if (above > 0) == (claim.better == "higher") else "worse"
@@ -107,9 +107,9 @@ def build_scorecard(
     """One row per claim, in the claims' order.
 
     Args:
-        measures: how claims are answered; without it, `all_measures()`.
-        profile: that the rows name; without it, the one that made the results, None in a row without any.
-        others: `<stage>/<item>` of results with other settings than the profile's; rows name those that they rest on.
+        measures: the measure of each claim; `all_measures()` by default.
+        profile: the profile that the rows name; by default the one that made the results (None in a row without any).
+        others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -142,15 +142,15 @@ def build_scorecard(
 
 
 def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
-    """A row's data set, and in what its setting differs from the document's (nothing: it does not)."""
+    """A row's data set, and how its setting differs from the document's (an empty list if it does not)."""
     label, *remarks = (row["dataset"] or "").split(_SEPARATOR)
     return label, remarks
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[str, dict[Verdict, int]]:
-    """How many rows have each verdict: "at the paper's settings", and "on other data or settings" apart from it.
+    """How many rows have each verdict, separately "at the paper's settings" and "on other data or settings".
 
-    Rows not run are counted with the first.
+    Rows that were not run count as "at the paper's settings".
     """
     counts: dict[str, dict[Verdict, int]] = {
         "at the paper's settings": dict.fromkeys(VERDICTS, 0),

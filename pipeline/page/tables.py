@@ -18,7 +18,7 @@ def build_tables(results: Results, written: Written) -> list[Table]:
     """Every table that the results of a profile give: those of every system, then those of every run.
 
     Args:
-        written: gets the names of items whose arrays or tables are missing.
+        written: collects the names of items whose arrays or tables are missing.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -30,7 +30,7 @@ def build_tables(results: Results, written: Written) -> list[Table]:
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:
-    """Write each table as CSV and Markdown into `folder`. Tables that an earlier call left there are removed.
+    """Write each table as CSV and Markdown into `folder`, and remove tables that an earlier call wrote there.
 
     Raises:
         FileWriteError: a table could not be written.

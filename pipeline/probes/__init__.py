@@ -1,1 +1,1 @@
-"""What is asked of any model that gives features: probes, clusters, sparsity."""
+"""Measurements of any model with features: probes, clusters, sparsity."""

@@ -1,7 +1,7 @@
 """Unsupervised classification: clusters of features, matched to classes (Kosiorek et al. 2019, section 3.1).
 
-k-means finds as many clusters as there are classes, without labels; the labels then say only which cluster is which
-class, one to one, in the way that suits most images (the Hungarian algorithm).
+k-means finds as many clusters as there are classes, without labels. Labels are used only to match clusters and classes
+one to one, with the most images correct (Hungarian algorithm).
 """
 
 from __future__ import annotations

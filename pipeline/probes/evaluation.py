@@ -1,4 +1,4 @@
-"""What is asked of every model that gives features, on test images: probes, clusters, and its own metrics."""
+"""The evaluation on test images of every model with features: probes, clusters, and the model's own metrics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The features of a trained model that probes are fit on, as plain arrays.
 
-Each model names its own: see `features` of the models.
+Each model defines them in its method `features`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Probes on images unlike those a model was trained on (document 000, sections 5.1 and 5.2, Table 1).
 
-"Out of distribution" speaks of the frozen model. Two protocols are reported by name: `refit` fits the linear probe anew
-on features of equally warped training images (the one that the paper's figures agree with); `fixed` fits it on clean
-images once.
+The images are out of distribution for the model, which is frozen. There are two protocols: `refit` fits the linear
+probe again on features of equally warped training images (the paper's numbers agree with this one); `fixed` fits it
+once on clean images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metrics of a training, measured on test images."""
+"""The metrics of training, measured on test images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FULLY_TRAINED = 1e9
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
     """Metrics of the model on the test images, one sample of the noise each: columns metric, value.
 
-    Left out is what speaks of the whole batch, which is another here than in training.
+    Metrics of the whole batch are left out, because batches here differ from those in training.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Linear probes: how well a linear classifier reads the class off a model's features (document 000, section 5.1)."""
+"""Linear probes: the accuracy of a linear classifier on a model's features (document 000, section 5.1)."""
 
 from __future__ import annotations
 

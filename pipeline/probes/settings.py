@@ -12,7 +12,7 @@ from pipeline.settings import Angle, Name, Section
 class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
-    angles: list[Angle] = Field(min_length=1, description="trained and tested on rotations within each of these")
+    angles: list[Angle] = Field(min_length=1, description="training and test rotations: uniform within each of these")
     runs: list[Name] = Field(min_length=1, description="keys of `runs` that the sweep starts from")
     replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
     training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
@@ -24,7 +24,7 @@ class EvaluateParams(Section):
     angles: list[Angle] = Field(min_length=1, description="test rotations: uniform within each of these")
     affine_versions: int = Field(ge=1, le=32, description="random affine versions of each test image")
     official_affnist: bool = Field(
-        description="test runs on 40x40 pixels on affNIST's own images too; `sources` must list affnist"
+        description="test runs with 40x40 pixels also on affNIST's own images; `sources` must list affnist"
     )
     probe_images: int = Field(ge=10, description="training images a probe is fit on (the first ones), at most")
     probe_strengths: list[Annotated[float, Field(gt=0)]] = Field(

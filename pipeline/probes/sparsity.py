@@ -1,4 +1,4 @@
-"""How sparse a set of sizes is, three ways (document 001 looks at pictures; these are numbers for them)."""
+"""Three measures of sparsity (document 001 shows sparsity in pictures only)."""
 
 from __future__ import annotations
 

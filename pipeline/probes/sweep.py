@@ -1,4 +1,4 @@
-"""What the sweep over rotations asks of a model trained within an angle (document 000, Figure 4)."""
+"""The measurements of the sweep over rotations, for a model trained within an angle (document 000, Figure 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of the documents, as `claims.yaml` beside this file lists them."""
+"""The claims of the documents, listed in `claims.yaml` in this folder."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class ClaimsError(UserError):
 
 
 class Claim(BaseModel):
-    """One claim. With a `value` it is a figure to be met; without, a statement that a check finds to hold or not."""
+    """One claim: a number to reproduce (with a `value`), or a statement that a check confirms or refutes (without)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = Field(pattern=r"^\d{3}\.[\w.]+$")
     where: str = Field(description="the place in the document")
     claim: str
-    value: float | None = Field(default=None, description="the document's figure; accuracies and errors in percent")
-    sd: float | None = Field(default=None, gt=0, description="its spread, where the document gives one")
-    better: Literal["higher", "lower"] | None = Field(default=None, description="the good side of the figure")
+    value: float | None = Field(default=None, description="the document's number; accuracies and errors in percent")
+    sd: float | None = Field(default=None, gt=0, description="its standard deviation, if the document gives one")
+    better: Literal["higher", "lower"] | None = Field(default=None, description="which side of the number is better")
     tolerance: float | None = Field(default=None, gt=0, description="in place of the rule of scorecard.py")
-    holds_when: str | None = Field(default=None, description="what a check looks at, for a claim without a figure")
-    unit: str = Field(default="%", description="of our number")
+    holds_when: str | None = Field(default=None, description="what the check tests, for a claim without a number")
+    unit: str = Field(default="%", description="unit of our number")
 
     @model_validator(mode="after")
     def _complete(self) -> Claim:
         if (self.value is None) == (self.holds_when is None):
             raise ValueError("a claim has either a value or holds_when")
         if (self.value is None) != (self.better is None):
-            raise ValueError("a claim with a value, and no other, says which side is better")
+            raise ValueError("a claim with a value must have better, and one without must not")
         return self
 
     @property

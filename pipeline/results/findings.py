@@ -1,4 +1,4 @@
-"""What was found about one claim, and how far its setting is from the paper's."""
+"""The finding about one claim, and how far its setting is from the paper's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.results.reading import Measured, Record, Results
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
-"""How a finding on another data set than the paper's is marked, everywhere it is shown."""
+"""The mark of a finding on another data set than the paper's, wherever it is shown."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Finding:
 
     Attributes:
         ours: our number, in the claim's unit.
-        holds: whether the statement holds; None for a claim with a figure, which the verdict rules judge.
+        holds: whether the statement holds; None for a claim with a number, which the verdict rules judge.
         dataset: label of the data set it was measured on.
-        records: provenance of every item it rests on.
-        remarks: in what the setting differs from the paper's; none where it is the paper's.
-        notes: what else was seen that a reader of the verdict should know.
+        records: provenance of every item that it uses.
+        remarks: how the setting differs from the paper's; empty if it does not.
+        notes: other observations that a reader of the verdict should know.
     """
 
     ours: Measured | None
@@ -33,4 +33,4 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""Answers one claim from the results of a profile; None where what it needs was not executed."""
+"""Checks one claim on the results of a profile; returns None if the results it needs are missing."""

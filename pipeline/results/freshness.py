@@ -1,7 +1,7 @@
-"""Which results belong to the parameters as they are now.
+"""Compares results with the current parameters.
 
-A result stays where it is when parameters change, until its stage runs again, and a result whose item was taken out of
-the parameters stays for good. Reports show both, marked.
+When parameters change, old results stay until their stage runs again; results of items removed from the parameters stay
+until someone deletes them. Reports show both kinds with a mark.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ GONE = "no longer in the profile"
 
 
 def expected_hashes(graph: Graph, values: Mapping[str, Any], hash_of: Callable[[Any], str]) -> dict[str, str]:
-    """The hash that the settings of each item have now, by `<stage>/<item>`, of stages that write records.
+    """The hash of each item's current settings, by `<stage>/<item>`, for stages that write records.
 
     Args:
-        values: all parameters, as `Graph.settings` takes them.
-        hash_of: as the stages hash the settings that they record.
+        values: all parameters, as for `Graph.settings`.
+        hash_of: the function with which stages hash the settings that they record.
     """
     return {
         f"{stage}/{name}": hash_of(graph.settings(stage, name, values))
@@ -34,15 +34,15 @@ def expected_hashes(graph: Graph, values: Mapping[str, Any], hash_of: Callable[[
 
 
 def compare(results: Results, expected: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The results beside what the profile asks for.
+    """Compare the results with the profile.
 
     Args:
         expected: hash of the settings by `<stage>/<item>`, for every item of the profile.
 
     Returns:
         missing: items of the profile that were not executed, in its order.
-        others: results with other settings than the profile's (`CHANGED`), in its order, then those of items that it
-            does not have (`GONE`).
+        others: results with other settings than the profile's (`CHANGED`), in its order, then results of items that are
+            not in the profile (`GONE`).
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -60,7 +60,7 @@ def compare(results: Results, expected: Mapping[str, str]) -> tuple[list[str], d
 
 
 def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:
-    """What `compare` found in a line for each finding, none where nothing is to be said."""
+    """What `compare` found, one line for each kind of difference."""
     groups = {"not executed": list(missing)}
     for words in (CHANGED, GONE):
         groups[words] = [label for label, why in others.items() if why == words]

@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.files import write_arrays, write_json, write_text
 
 DIGITS = 4
-"""Significant digits of a headline number: what is noise from one machine to the next does not show as a change."""
+"""Significant digits of a headline number, few enough to hide noise between machines."""
 MOST_HEADLINES = 12
 RECORD = "record"
 """The key of all numbers and their provenance in a result's file, beside the headline numbers. The record stands in a
@@ -32,11 +32,11 @@ class Outcome:
     """What a study found.
 
     Attributes:
-        kind: of the study, kept with the numbers.
+        kind: the kind of study, stored with the numbers.
         table: tidy measurements, for a CSV file.
         numbers: nested numbers by name; those measured on replicas as `{"mean", "sd", "n"}`.
-        headline: dotted names among `numbers` that people compare between two reproductions, about ten at most.
-        arrays: what figures are drawn from.
+        headline: dotted names of the numbers that people compare between two reproductions, about ten at most.
+        arrays: arrays that figures are drawn from.
         trained: settings of the runs that the study itself trained, by name, as `model_dump(mode="json")` gives them.
     """
 
@@ -58,15 +58,12 @@ class Places:
 
 
 def one(value: float) -> dict[str, float]:
-    """A number without replicas, as results hold numbers."""
+    """A number without replicas, in the form of `{"mean", "sd", "n"}`."""
     return {"mean": float(value), "sd": 0.0, "n": 1}
 
 
 def path_of(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
-    """The keys that a dotted name stands for; a key may hold dots itself (`last.0.25.single`).
-
-    None where it is not there.
-    """
+    """The keys of a dotted name, or None if there is no such number; a key may contain dots (`last.0.25.single`)."""
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         key, rest = ".".join(parts[:count]), ".".join(parts[count:])
@@ -80,9 +77,9 @@ def path_of(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The headline numbers (means, where there are replicas), nested as in `numbers` and rounded.
+    """The headline numbers (means over replicas), nested as in `numbers` and rounded.
 
-    Names that were not measured are left out.
+    Names without a number are left out.
     """
     nested: dict[str, Any] = {}
     for dotted in names:

@@ -1,7 +1,7 @@
-"""What the stages measured: the files of one profile, read and checked.
+"""Reads and checks the result files of one profile.
 
-A file that is not there belongs to a run that was not executed: readers get `None` and say so. A file that cannot be
-read, or holds something else than the stages write, is refused by name: no figure and no verdict rests on a guess.
+If a file does not exist, its item was not executed: readers get `None` and must handle it. If a file cannot be read, or
+does not have the form that stages write, an error names it, so that no figure or verdict is based on a guess.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Record = dict[str, Any]
 class Recorded(dict[str, Any]):
     """Settings as a result recorded them: nested, read by key or by attribute (`settings.runs["x"].training.epochs`).
 
-    Not the typed form of `params.yaml`: a result stays readable when the parameters' form has moved on.
+    This is not the typed form of `params.yaml`, so that old results stay readable when that form changes.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -38,11 +38,11 @@ class Recorded(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"this result recorded no setting '{name}'") from None
+            raise AttributeError(f"this result has no setting '{name}'") from None
 
 
 class ResultError(UserError):
-    """A result file is corrupt or foreign. The message names it and what is wrong with it."""
+    """A result file is corrupt or has another form. The message names it and says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Measured:
     def minus(self, other: Measured) -> Measured:
         """The difference of two means, with the sd of independent measurements.
 
-        Where both were measured on the same replicas this sd is on the large side.
+        If both were measured on the same replicas, this sd is too large.
         """
         return Measured(self.mean - other.mean, math.hypot(self.sd, other.sd), min(self.n, other.n))
 
@@ -73,7 +73,7 @@ class Numbers:
     values: dict[str, Any]
 
     def at(self, *keys: str) -> Any:
-        """The value under nested `keys`, or None where one of them is missing."""
+        """The value under nested `keys`, or None if one of them is missing."""
         value: Any = self.values
         for key in keys:
             if not isinstance(value, dict) or key not in value:
@@ -82,15 +82,15 @@ class Numbers:
         return value
 
     def names(self, *keys: str) -> list[str]:
-        """The keys of the dict under `keys`; none where it is missing."""
+        """The keys of the dict under `keys`; empty if it is missing."""
         value = self.at(*keys)
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """The mean, sd and n under `keys`, or None where they were not measured.
+        """The mean, sd and n under `keys`, or None if they are missing.
 
         Raises:
-            ResultError: something else stands there.
+            ResultError: the value has another form.
         """
         value = self.at(*keys)
         if value is None:
@@ -102,7 +102,7 @@ class Numbers:
         return found
 
     def number(self, *keys: str) -> float | None:
-        """The plain number under `keys`, or None where it is missing. Raises `ResultError` for anything else."""
+        """The plain number under `keys`, or None if it is missing. Raises `ResultError` for anything else."""
         value = self.at(*keys)
         if value is None:
             return None
@@ -122,7 +122,7 @@ class Numbers:
         """The parameters that made this result, in the shape of `params.yaml`.
 
         Raises:
-            ResultError: it holds none.
+            ResultError: the result has none.
         """
         found = self.records[-1].get("settings")
         if not isinstance(found, dict):
@@ -131,11 +131,11 @@ class Numbers:
 
     @property
     def trained(self) -> Recorded:
-        """Settings of the runs that the study itself trained, by name; empty where it trained none."""
+        """Settings of the runs that the study itself trained, by name; empty if it trained none."""
         return Recorded(self.records[-1].get("trained") or {})
 
     def run(self, name: str) -> Recorded:
-        """The settings of a run that this result rests on. Raises `ResultError` where it recorded no such run."""
+        """The settings of a run that this result depends on. Raises `ResultError` if it recorded no such run."""
         return self._setting("runs", name)
 
     def dataset_of(self, run: str) -> Recorded:
@@ -150,10 +150,10 @@ class Numbers:
 
     @property
     def records(self) -> list[Record]:
-        """The provenance records, the stage's own last. Raises `ResultError` where there is none."""
+        """The provenance records, the stage's own last. Raises `ResultError` if there is none."""
         records = self.values.get("provenance")
         if not isinstance(records, list) or not records or not all(isinstance(each, dict) for each in records):
-            raise ResultError(f"{self.path}: no provenance, a list of records, in it")
+            raise ResultError(f"{self.path}: it has no provenance (a list of records)")
         return records
 
 
@@ -170,7 +170,7 @@ class Results:
     arrays: Path
 
     def items(self, stage: str) -> list[str]:
-        """The items of a stage that were executed, in natural order: 45 before 180."""
+        """The items of a stage that were executed, in natural order (45 before 180)."""
         return sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural)
 
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
@@ -181,10 +181,10 @@ class Results:
                 yield item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage, or None where it was not executed.
+        """The numbers of an item of a stage, or None if it was not executed.
 
         Raises:
-            ResultError: the file is not JSON, holds NaN or infinity, or is not an object.
+            ResultError: the file is not JSON, contains NaN or infinity, or is not an object.
         """
         path = self.records / stage / f"{item}.json"
         try:
@@ -199,7 +199,7 @@ class Results:
         return Numbers(path, records[0])
 
     def table(self, stage: str, item: str, columns: Iterable[str]) -> pd.DataFrame | None:
-        """The long table of an item of a stage, or None where it was not executed.
+        """The table of an item of a stage, or None if it was not executed.
 
         Raises:
             ResultError: the file is not CSV, has no rows, or lacks one of `columns`.
@@ -219,14 +219,14 @@ class Results:
         return table
 
     def examples(self, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None where there is no such file.
+        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file.
 
         Raises:
-            ResultError: the file is corrupt, holds pickles, or lacks one of `names`.
+            ResultError: the file is corrupt, contains pickles, or lacks one of `names`.
         """
         path = self.arrays / stage / item / "examples.npz"
         try:
-            # Opened here: numpy leaves a file open that turns out not to be an archive.
+            # Opened here because numpy does not close a file that turns out not to be an archive.
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 missing = [name for name in names if name not in file.files]
                 if missing:
@@ -239,7 +239,7 @@ class Results:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"it holds {name}")
+    raise ValueError(f"it contains {name}")
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -248,18 +248,18 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
-    """`values` without None and repetitions, in order of appearance."""
+    """`values` without None and duplicates, in order of first appearance."""
     return list(dict.fromkeys(value for value in values if value is not None))
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """`records` without repetitions: one per stage, item and tracked run, in order of appearance."""
+    """`records` without duplicates: one per stage, item and tracked run, in order of first appearance."""
     kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
     return list(kept.values())
 
 
 def item_name(record: Record) -> str:
-    """`<stage>/<item>` of a record, or the stage alone where it has no items."""
+    """`<stage>/<item>` of a record, or just the stage if it has no items."""
     stage, item = str(record.get("stage", "?")), record.get("item")
     return f"{stage}/{item}" if item else stage
 
@@ -276,12 +276,12 @@ def _commit(record: Record) -> str | None:
 
 
 def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
-    """One provenance for a number that rests on several items.
+    """One provenance for a number that is based on several items.
 
     Returns:
-        commit ("-dirty" where the tree had unsaved changes), params_hash and device, several joined by commas; the
-        seconds of all items together; the most epochs trained; and the items and tracked runs themselves. Every value
-        is None or empty where no record says.
+        commit ("-dirty" if the tree had uncommitted changes), params_hash and device, several values joined by commas;
+        the sum of the items' seconds; the largest number of epochs; and the lists of items and tracked runs. A value is
+        None or empty if no record has it.
     """
     records = distinct(records)
     commits = unique(_commit(each) for each in records)

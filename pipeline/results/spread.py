@@ -1,4 +1,4 @@
-"""Numbers measured on several replicas: their tables, means and spreads."""
+"""Means, standard deviations and tables of numbers measured on several replicas."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pandas as pd
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """`{"mean", "sd", "n"}` of some values; sd is the sample's (n - 1), and 0 for a single value."""
+    """`{"mean", "sd", "n"}` of some values; sd is the sample standard deviation (n - 1), 0 for a single value."""
     array = np.asarray(list(values), dtype=np.float64)
     sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
     return {"mean": float(array.mean()), "sd": sd, "n": len(array)}
 
 
 def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One table of several, with a first column `replica` that counts them."""
+    """Concatenate the tables of the replicas, with a first column `replica` that numbers them from 0."""
     return pd.concat([table.assign(replica=index) for index, table in enumerate(tables)], ignore_index=True).pipe(
         lambda whole: whole[["replica", *(name for name in whole.columns if name != "replica")]]
     )
@@ -41,7 +41,7 @@ def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]
 
 
 def flat(numbers: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """The means (and plain numbers) of nested metrics by dotted name, as tracking takes them; lists are left out."""
+    """The means (and plain numbers) of nested metrics by dotted name, as tracking expects them, without lists."""
     named: dict[str, float] = {}
     for key, value in numbers.items():
         name = f"{prefix}.{key}" if prefix else key

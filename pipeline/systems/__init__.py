@@ -1,7 +1,7 @@
-"""The systems of the documents: one package each, listed here and nowhere else.
+"""The systems of the documents, one package each; this is the only list of them.
 
-Settings need no torch, so that `params.yaml` is checked at once; models and reports are imported when they are asked
-for. To add a system, see CONTRIBUTING.md.
+Settings do not import torch, so that checking `params.yaml` is fast; models and reports are imported when needed. To
+add a system, see CONTRIBUTING.md.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def test_a_caption_tells_the_settings_that_made_its_figure(
     write(studied, "longer", outcomes["parsing"])
     results = results_of(studied, values, longer=ATTENTION["parsing"] | {"long_iterations": 77})
     captions = {drawing.name: drawing.caption for drawing in draw(results, Written())}
-    assert "is given 10 iterations" in captions["scenes-parsing"]
-    assert "is given 77 iterations" in captions["scenes-longer"]
+    assert "has 10 iterations" in captions["scenes-parsing"]
+    assert "has 77 iterations" in captions["scenes-longer"]
 
 
 def test_pictures_that_are_missing_are_named(studied: Writer, values: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ def test_claims(studied: Writer, values: dict[str, Any]) -> None:
     assert all(each.holds for each in found.values())
     assert all(each.dataset == "planted scenes" for each in found.values())
     assert all(each.remarks == [] for each in found.values()), "a note is no difference from the paper's setting"
-    assert found["001.toy"].notes[1] == "all errors counted: single at weight 2"
+    assert found["001.toy"].notes[1] == "all errors counted: single winner at weight 2"
     assert "integrates to" in found["001.vmf"].notes[0]
     numbers = results.numbers("attention", "parsing")
     assert numbers is not None
@@ -138,7 +138,7 @@ def test_claims(studied: Writer, values: dict[str, Any]) -> None:
     assert ours is not None
     assert ours.mean == pytest.approx(100 * smallest)
     assert 0 < ours.sd < 10
-    assert "finds most" in found["001.vmf.infer"].notes[1]
+    assert "best routing: " in found["001.vmf.infer"].notes[1]
 
 
 def test_the_study_of_most_scenes_answers(

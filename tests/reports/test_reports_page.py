@@ -146,8 +146,8 @@ def test_a_page_without_results_says_so(writer: Writer, params: Params) -> None:
     page = Page(content)
     assert content.count('class="claim is-not-run"') == len(load_claims())
     text = " ".join(page.text)
-    assert "No figure has been drawn yet." in text
-    assert "Nothing has been measured yet." in text
+    assert "There are no figures yet." in text
+    assert "There are no tables yet." in text
     assert "train/capsules-digits" in text
 
 

@@ -19,7 +19,7 @@ def test_every_document_has_claims_each_of_them_once() -> None:
     ("text", "message"),
     [
         ("- {id: 000.a, where: w, claim: c}", "either a value or holds_when"),
-        ("- {id: 000.a, where: w, claim: c, value: 1}", "which side is better"),
+        ("- {id: 000.a, where: w, claim: c, value: 1}", "a claim with a value must have better"),
         ("- {id: 000.a, where: w, claim: c, value: high, better: higher}", "value"),
         ("- {id: a, where: w, claim: c, holds_when: h}", "id"),
         ("- {id: 000.a, where: w, claim: c, holds_when: h, wehre: w}", "wehre"),

@@ -1,8 +1,8 @@
 """Toys: stereo pictures of simple solids over category, instance, azimuth, elevation and lighting, like smallNORB's.
 
-As there, a toy stands on a turntable (azimuth) under two cameras that rise around it together (elevation), and the
-lamps of each lighting stay where they are. The pictures are rendered, by ray casting without shadows, and are the same
-to the byte wherever double precision is IEEE's.
+As in smallNORB, a toy stands on a turntable (azimuth) in front of two cameras that move up together (elevation), and
+the lamps of each lighting are fixed. The pictures are rendered by ray casting without shadows. They are identical on
+every machine with IEEE double precision.
 """
 
 from __future__ import annotations

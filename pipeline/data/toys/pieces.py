@@ -1,4 +1,4 @@
-"""What toys are put together from: ellipsoids, rods, boxes, wedges and wings.
+"""The pieces of toys: ellipsoids, rods, boxes, wedges and wings.
 
 x is ahead, y left, z up; lengths in any unit.
 """

@@ -4,7 +4,7 @@ A piece is described in coordinates `l` of its own, within the cube `|l| <= 1`, 
 `x = centre + axes l`. There are two kinds:
 
 - *round*: `l_x^2 + l_y^2 <= p + q l_z + w l_z^2` between two flat ends at `l_z = -1` and `1`. `(p, q, w)` is its
-  profile: `(1, 0, -1)` an ellipsoid, `(1, 0, 0)` a cylinder, `(1/2, -1/2, 0)` a paraboloid; cones are as easily had.
+  profile: `(1, 0, -1)` an ellipsoid, `(1, 0, 0)` a cylinder, `(1/2, -1/2, 0)` a paraboloid; cones are possible, too.
 - *blocks*: six planes, `n . l <= h`. Boxes, wedges and wings.
 
 A pinhole camera sees along `x = eye + t (u right + v down + ahead)`, `u` and `v` in pixels from the middle of the

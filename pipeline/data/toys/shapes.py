@@ -1,8 +1,8 @@
 """The fifty toys: ten instances of each of smallNORB's five categories.
 
-What makes a category is its shape alone. Instances differ in proportions, pose and details, and a little in size and
-in grey level, which tell nothing about the category. Lengths are in a unit of their own for each toy: in the end all
-are brought to the same size. The ground is at z = 0.
+Only the shape depends on the category. Instances differ in proportions, pose and details, and slightly in size and grey
+level, which do not depend on the category. Each toy has its own unit of length: all toys are scaled to the same size in
+the end. The ground is at z = 0.
 """
 
 from __future__ import annotations

@@ -17,28 +17,30 @@ class CapsNetModelParams(Section):
     channels: int = Field(ge=1, le=4096, description="feature maps of the first convolution")
     kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels")
     strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(
-        min_length=2, max_length=2, description="pixels: steps of the two convolutions"
+        min_length=2, max_length=2, description="pixels: strides of the two convolutions"
     )
     types: int = Field(ge=1, le=1024, description="primary capsules at each position")
-    primary_size: int = Field(ge=1, le=256, description="numbers of a primary capsule")
+    primary_size: int = Field(ge=1, le=256, description="dimensions of a primary capsule")
     middle: int = Field(ge=0, le=1024, description="capsules of a layer between primary and class capsules; 0: none")
-    middle_size: int = Field(ge=1, le=256, description="numbers of a capsule of that layer")
-    class_size: int = Field(ge=1, le=256, description="numbers of a class capsule")
-    classes: int = Field(ge=2, le=1000, description="class capsules")
-    iterations: int = Field(ge=0, le=100, description="of routing by agreement; 0: sums without weights")
+    middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of that layer")
+    class_size: int = Field(ge=1, le=256, description="dimensions of a class capsule")
+    classes: int = Field(ge=2, le=1000, description="number of class capsules")
+    iterations: int = Field(
+        ge=0, le=100, description="iterations of routing by agreement; 0: no routing, sums without weights"
+    )
     counting: Literal["sums", "updates"] = Field(
-        description="what an iteration is: a weighted sum (Sabour et al.), or an update of the weights, after which "
-        "comes one more sum (the code of document 001)"
+        description="what counts as an iteration: a weighted sum (Sabour et al.), or an update of the weights, with "
+        "one more sum after the last (the code of document 001)"
     )
     reconstruction: Literal["none", "summed", "mean"] = Field(
         description="squared pixel errors in the loss: none, summed over the pixels (Sabour et al.), or their mean "
         "(the code of document 001)"
     )
-    reconstruction_weight: float = Field(ge=0, le=1000, description="factor on them")
+    reconstruction_weight: float = Field(ge=0, le=1000, description="weight of the reconstruction loss")
     decoder: list[Annotated[int, Field(ge=1, le=65_536)]] = Field(description="hidden units of the decoder's layers")
-    present_margin: float = Field(gt=0, lt=1, description="length m+ from which a present class costs nothing")
-    absent_margin: float = Field(gt=0, lt=1, description="length m- up to which an absent class costs nothing")
-    absent_weight: float = Field(ge=0, le=100, description="factor lambda on the costs of absent classes")
+    present_margin: float = Field(gt=0, lt=1, description="margin m+: a present class has loss 0 from this length on")
+    absent_margin: float = Field(gt=0, lt=1, description="margin m-: an absent class has loss 0 up to this length")
+    absent_weight: float = Field(ge=0, le=100, description="weight lambda of the loss of absent classes")
 
     @model_validator(mode="after")
     def _consistent(self) -> CapsNetModelParams:

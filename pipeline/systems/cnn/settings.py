@@ -12,7 +12,7 @@ from pipeline.settings import Section
 
 
 class CNNModelParams(Section):
-    """The convolutional network that document 004 compares with, section 5."""
+    """The convolutional baseline of document 004, section 5."""
 
     views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
     channels: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
@@ -20,8 +20,8 @@ class CNNModelParams(Section):
     )
     kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels, odd")
     hidden: int = Field(ge=1, le=65_536, description="units of the fully connected layer")
-    dropout: float = Field(ge=0, lt=1, description="share of them that is silent in a training step")
-    classes: int = Field(ge=2, le=1000, description="outputs")
+    dropout: float = Field(ge=0, lt=1, description="dropout probability of the fully connected layer's units")
+    classes: int = Field(ge=2, le=1000, description="number of outputs")
 
     @model_validator(mode="after")
     def _consistent(self) -> CNNModelParams:

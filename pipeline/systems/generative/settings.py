@@ -10,7 +10,7 @@ from pipeline.learning.settings import AugmentationParams, RunSettings
 from pipeline.settings import Section
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
-"""Times in training, in epochs, among the model's settings."""
+"""The model's settings that are counted in epochs."""
 
 
 class GenerativeModelParams(Section):
@@ -20,22 +20,22 @@ class GenerativeModelParams(Section):
     parts: int = Field(ge=1, le=256, description="capsules of the bottom layer (k = 1), one template each")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
     template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
-    temperature: float = Field(gt=0, le=10, description="of the relaxed presences, at the start of training")
+    temperature: float = Field(gt=0, le=10, description="temperature of the relaxed presences at the start of training")
     final_temperature: float = Field(
         gt=0, le=10, description="temperature after temperature_epochs and whenever the model is evaluated"
     )
     temperature_epochs: int = Field(
-        ge=0, description="epochs over which the temperature goes from the first to the last, by equal factors"
+        ge=0, description="epochs over which the temperature changes geometrically from the first to the last value"
     )
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
     pose_sd_floor: float = Field(gt=0, le=10, description="least sd c_ij of a part's pose around its parent's vote")
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
     inactive_pose_sd: float = Field(gt=0, le=100, description="sd lambda_off of an absent part's pose")
     inactive_pose: Literal["initial", "zero"] = Field(
-        description="centre of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
+        description="mean of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
     )
     slots: Literal["own", "any"] = Field(
-        description="place of a part in its parent: its own, as published, or any of the parts' places, summed out"
+        description="place of a part in its parent: its own (as published), or any of the parts' places, marginalised"
     )
     affinities: Literal["learned", "uniform"] = Field(description="rho_ij of the objects: learned from 1, or kept at 1")
     dummy_affinity: float = Field(gt=0, le=10, description="rho_0j of the always-on dummy parent; others start at 1")
@@ -56,7 +56,7 @@ class GenerativeModelParams(Section):
 
     seeding_epoch: int = Field(ge=0, description="epochs before M_ij is set from part poses of training images")
     early_coupling: float = Field(
-        ge=0, le=1, description="factor on the hierarchy's gradient into the parts before it rises to 1"
+        ge=0, le=1, description="factor on the hierarchy's gradient with respect to the parts, before it rises to 1"
     )
     early_epochs: int = Field(ge=0, description="epochs at early_coupling, while objects specialise")
     ramp_epochs: int = Field(ge=0, description="epochs over which the factor then rises to 1")
@@ -70,14 +70,14 @@ class GenerativeModelParams(Section):
         return self
 
     def varied(self, name: str, value: float) -> Self:
-        """The model with one hyperparameter set to `value`, and what moves along with it.
+        """The model with one hyperparameter set to `value`, and others scaled with it.
 
-        `pose_sd_start` moves with `pose_sd_floor` by the same ratio: a floor above the start makes no model, and one
-        near it leaves the sds no way to shrink. `final_temperature` moves with `temperature` likewise: a temperature
-        that holds only when training starts is no other temperature.
+        `pose_sd_start` is scaled by the same factor as `pose_sd_floor`: a floor above the start is not valid, and one
+        close to it leaves no room for the sds to shrink. `final_temperature` is scaled with `temperature`: a change of
+        the initial temperature alone would have little effect.
 
         Raises:
-            ValidationError: the value makes no model.
+            ValidationError: the value does not give a valid model.
         """
         changes = {name: value}
         if name == "pose_sd_floor":
@@ -96,6 +96,6 @@ class GenerativeRun(RunSettings):
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
         share = epochs / self.training.epochs
-        # What is to happen at all happens at the end of the first epoch or later.
+        # A time above 0 stays at least 1: it happens at the end of the first epoch or later.
         times = {name: getattr(self.model, name) for name in SCHEDULE}
         return {name: max(round(time * share), min(time, 1)) for name, time in times.items()}

@@ -146,7 +146,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             classes: all labels there will be; needed at the first call.
 
         Raises:
-            ValueError: a label that is not among them, classes that are not told at first or differ later.
+            ValueError: a label is not among the classes, or classes are missing in the first call or differ later.
         """
         first = not hasattr(self, "capsules_")
         self._check_parameters()

@@ -14,12 +14,14 @@ class ScheduleParams(Section):
 
     momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
     thresholds: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        min_length=1, description="nu of each round: examples whose runner-up is less probable by it keep their means"
+        min_length=1,
+        description="nu of each round: an example keeps its prior means if its runner-up is at most nu times as "
+        "probable as its class",
     )
     patience: list[Annotated[int, Field(ge=1)]] = Field(
-        min_length=1, description="iterations without a lower validation error that end each round"
+        min_length=1, description="iterations without a lower validation error after which each round ends"
     )
-    most_iterations: int = Field(ge=1, le=1_000_000, description="iterations of a problem, at most")
+    most_iterations: int = Field(ge=1, le=1_000_000, description="most iterations of one problem")
 
     @model_validator(mode="after")
     def _consistent(self) -> ScheduleParams:
@@ -35,14 +37,16 @@ CapsuleSize = Annotated[int, Field(ge=1, le=256)]
 
 class _RegressionStudy(Section):
     dataset: Name = Field(description="a key of `datasets`")
-    features: int = Field(ge=1, le=65_536, description="leading directions p of the training images that inputs are")
+    features: int = Field(
+        ge=1, le=65_536, description="number p of inputs: leading singular vectors of the training images"
+    )
 
 
 class GridStudy(_RegressionStudy):
     """Errors by capsule size and architecture, document 002, Figures 2 to 5."""
 
     study: Literal["grid"]
-    sizes: list[CapsuleSize] = Field(min_length=1, description="numbers d of a capsule, each tried")
+    sizes: list[CapsuleSize] = Field(min_length=1, description="capsule sizes d to try")
     decisions: list[Decision] = Field(min_length=1, description="architectures fit at every size")
     baselines: list[Literal["logistic-regression", "nearest-neighbours", "random-forest", "support-vectors"]] = Field(
         description="classifiers of scikit-learn on the same inputs"
@@ -56,8 +60,8 @@ class ConvergenceStudy(_RegressionStudy):
     study: Literal["convergence"]
     size: CapsuleSize = Field(description="numbers d of a capsule")
     iterations: int = Field(ge=2, le=100_000, description="of every fit")
-    momentum: float = Field(gt=0, lt=1, description="gamma of the updates that have one")
-    threshold: float = Field(gt=0, le=1, description="nu of the updates that have one")
+    momentum: float = Field(gt=0, lt=1, description="gamma of the updates with momentum")
+    threshold: float = Field(gt=0, le=1, description="nu of the updates with a threshold")
 
 
 class StartsStudy(_RegressionStudy):
@@ -68,9 +72,9 @@ class StartsStudy(_RegressionStudy):
     iterations: int = Field(ge=2, le=100_000, description="of every fit")
     momentum: float = Field(ge=0, lt=1, description="gamma")
     threshold: float = Field(ge=0, le=1, description="nu")
-    sds: list[Annotated[float, Field(gt=0)]] = Field(min_length=1, description="sds of the numbers of random starts")
-    seeds: int = Field(ge=1, le=1000, description="random starts of each sd")
-    seed: int = Field(ge=0, description="seed of the first")
+    sds: list[Annotated[float, Field(gt=0)]] = Field(min_length=1, description="sds of the weights in random starts")
+    seeds: int = Field(ge=1, le=1000, description="random starts for each sd")
+    seed: int = Field(ge=0, description="seed of the first random start")
 
 
 class ExactnessStudy(_RegressionStudy):
@@ -78,8 +82,8 @@ class ExactnessStudy(_RegressionStudy):
 
     study: Literal["exactness"]
     size: CapsuleSize = Field(description="numbers d of a capsule")
-    images: int = Field(ge=1, description="test images looked at (the first ones)")
-    samples: int = Field(ge=100, description="of the hidden variables of each image")
+    images: int = Field(ge=1, description="test images used (the first ones)")
+    samples: int = Field(ge=100, description="samples of the hidden variables of each image")
     seed: int = Field(ge=0, description="seed of the samples")
     schedule: ScheduleParams
 
@@ -89,9 +93,9 @@ class OnlineStudy(_RegressionStudy):
 
     study: Literal["online"]
     size: CapsuleSize = Field(description="numbers d of a capsule")
-    batches: int = Field(ge=2, le=10_000, description="batches that a pass over the training images comes in")
-    passes: int = Field(ge=1, le=100_000, description="over the training images, of every method")
-    momentum: float = Field(gt=0, lt=1, description="gamma of the batch method that has one")
+    batches: int = Field(ge=2, le=10_000, description="batches in one pass over the training images")
+    passes: int = Field(ge=1, le=100_000, description="passes over the training images, for every method")
+    momentum: float = Field(gt=0, lt=1, description="gamma of the batch method with momentum")
     rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are (t + 2)^-alpha")
     seed: int = Field(ge=0, description="seed of the batches")
 
@@ -103,7 +107,8 @@ class RidgeStudy(_RegressionStudy):
     size: CapsuleSize = Field(description="numbers d of a capsule")
     decision: Decision = Field(description="the architecture that is fit")
     penalties: list[Annotated[float, Field(ge=0)]] = Field(
-        min_length=1, description="in mean squares of a feature times the number of examples; 0 is tried as well"
+        min_length=1,
+        description="penalties to try besides 0, in units of a feature's mean square times the number of examples",
     )
     schedule: ScheduleParams
 
@@ -112,7 +117,7 @@ class SizesStudy(_RegressionStudy):
     """Capsules of different sizes by class, document 002, section 4."""
 
     study: Literal["sizes"]
-    size: CapsuleSize = Field(description="of the capsules where they are equal; the others share the same total out")
+    size: CapsuleSize = Field(description="capsule size if all are equal; unequal sizes have the same total")
     schedule: ScheduleParams
 
 
@@ -124,7 +129,7 @@ class DistortedStudy(_RegressionStudy):
     decision: Decision = Field(description="the architecture that is fit")
     examples: int = Field(ge=1, le=10_000_000, description="training images and distorted copies of them together")
     strengths: list[Annotated[float, Field(gt=0, le=3)]] = Field(
-        min_length=1, description="factors on how far copies are distorted, each tried; validation chooses"
+        min_length=1, description="factors on the distortions to try; validation chooses"
     )
     seed: int = Field(ge=0, description="seed of the distortions")
     schedule: ScheduleParams

@@ -11,28 +11,28 @@ from pipeline.settings import Section
 
 
 class SCAEModelParams(Section):
-    """The stacked capsule autoencoder (Kosiorek et al. 2019) that document 000, Figure 4 compares with."""
+    """The stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000."""
 
     objects: int = Field(ge=1, le=256, description="object capsules")
     parts: int = Field(ge=1, le=256, description="part capsules, one template each")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
-    part_features: int = Field(ge=1, le=1024, description="features of a part: its colour, and what objects see of it")
+    part_features: int = Field(ge=1, le=1024, description="features of a part, for its colour and as input of objects")
     channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
     hidden: int = Field(ge=1, le=4096, description="width of the set transformer's blocks")
     blocks: int = Field(ge=1, le=32, description="self-attention blocks")
     attention: Literal["published", "presence"] = Field(
-        description="how presences mask attention: (1 - d) 1e32 off the scores as published, or log d added to them"
+        description="how presences d mask attention scores: minus (1 - d) 1e32 as published, or plus log d"
     )
     code: int = Field(ge=1, le=4096, description="features per object after the set transformer")
-    object_features: int = Field(ge=1, le=1024, description="features per object that all else is predicted from")
+    object_features: int = Field(ge=1, le=1024, description="features per object that its predictions are made from")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
     deformation: float = Field(ge=0, description="weight of half the squared deformations")
     posterior_within: float = Field(ge=0, description="weight of the entropy of the objects' shares within an image")
-    posterior_between: float = Field(ge=0, description="weight of the same over the batch, subtracted")
+    posterior_between: float = Field(ge=0, description="weight of that entropy over the batch, which is subtracted")
     prior_within: float = Field(ge=0, description="weight of the squared distance of the presences' sum to prior_sum")
     prior_between: float = Field(ge=0, description="weight of the same for each object's sum over the batch")
-    prior_sum: float = Field(gt=0, description="objects present in an image, aimed at")
-    classes: int = Field(ge=1, description="an object is to be present in one of so many images")
+    prior_sum: float = Field(gt=0, description="target number of objects present in an image")
+    classes: int = Field(ge=1, description="target: each object is present in one of this many images")
 
 
 class SCAERun(RunSettings):

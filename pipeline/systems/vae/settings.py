@@ -11,7 +11,7 @@ from pipeline.settings import Section
 
 
 class VAEModelParams(Section):
-    """The variational autoencoder that document 000, section 5 compares with."""
+    """The variational autoencoder, a baseline in section 5 of document 000."""
 
     latent: int = Field(ge=1, le=4096, description="dimensions of the latent code")
     hidden: int = Field(ge=1, le=65_536, description="hidden units of the encoder and of the decoder")

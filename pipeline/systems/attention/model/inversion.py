@@ -1,15 +1,15 @@
 """Variational inversion of the top-down model (document 001 leaves it open): which objects made these parts, and where
 are they?
 
-Parents are summed out; a Gaussian with free means and sds for every scene's object poses is fitted by ascending
+Parents are marginalised; for each scene a Gaussian over object poses, with free means and sds, is fitted by maximising
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z)),
 
-all scenes at once. The bound has many tops: wrong parts of a scene agree by chance. So each scene begins at several
-places, poses that some of its parts vote for, and for half of the steps pose sds shrink to their own. Then the best few
-starts of each scene go on; the best end is kept. Estimates of the bound are noisy, and the largest of several is too
-large: starts are compared under the same noise, drawn anew each time, and the bound that is told is none of those that
-chose.
+for all scenes at the same time. The bound has many local maxima, because wrong parts of a scene agree by chance. So
+each scene has several starts, at poses that some of its parts vote for. During the first half of the steps pose sds
+shrink to their own values. Then only the best few starts of each scene continue, and the best result is kept. Estimates
+of the bound are noisy, and the largest of several is biased upwards. So starts are compared with the same noise, drawn
+again for each comparison, and the reported bound is estimated with other noise.
 
 Shapes: B scenes, R starts of each; the others are the model's.
 """

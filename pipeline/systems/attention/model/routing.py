@@ -1,8 +1,8 @@
-"""Parents of parts by agreement of votes: routing as published, its steps given more, and a k-means-like baseline.
+"""Parents of parts by agreement of votes: routing as published, variants with more steps, and a k-means-like baseline.
 
-Votes are a part's guesses at its parents' poses, `[B, m, n, D]`: what pose object j would have if it were the parent of
-part i. As published none of these knows clutter. Each returns how much of every part belongs to every object, and the
-objects' poses.
+Votes `[B, m, n, D]` are a part's predictions of its parents' poses: the pose that object j would have if it were the
+parent of part i. As published, none of these methods models clutter. Each returns the assignment of every part to the
+objects, and the objects' poses.
 """
 
 from __future__ import annotations

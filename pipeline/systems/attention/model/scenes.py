@@ -1,4 +1,4 @@
-"""Planted scenes: parts whose parents and whose objects' poses are known."""
+"""Generated scenes, in which the parents of parts and the poses of objects are known."""
 
 from __future__ import annotations
 

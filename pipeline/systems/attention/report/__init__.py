@@ -1,1 +1,1 @@
-"""What the page shows of top-down attention."""
+"""Claims, figures and tables of top-down attention."""

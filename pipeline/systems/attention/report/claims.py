@@ -1,6 +1,6 @@
-"""How the claims of document 001 about its generative model are answered, from the studies of `attention`.
+"""The checks of document 001's claims about its generative model, on the studies of `attention`.
 
-Of several studies of a kind the first of `candidates` answers that has all that is asked for.
+Of several studies of a kind the first of `candidates` that has all the numbers needed is used.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pipeline.results.reading import Measured, Numbers, Results, dataset_label
 from pipeline.systems.attention.report.studies import candidates
 
 SINGLE = 1.05
-"""Effective hidden units up to which one is a single winner."""
+"""Largest effective number of hidden units that counts as a single winner."""
 NEAR_ZERO = 0.1
-"""Entropy that is near 0, in that of attention that knows nothing."""
+"""Largest entropy that counts as near 0, as a share of uniform attention's."""
 CERTAIN = 2.0
-"""Standard errors from which a lead is no chance."""
+"""A lead of more than so many standard errors is not due to chance."""
 FAILURE_RATE = 1e-3
-"""Of the goodness of fit as a whole, for a density and samples that agree."""
+"""Probability that the goodness-of-fit tests together fail although density and samples agree."""
 
 
 def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
@@ -37,9 +37,10 @@ def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, l
 
 
 def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
-    """Figure 3, by the objective that the text states: effective hidden units with L1 at the weight that leaves fewest.
+    """Figure 3, with the text's objective: effective hidden units with L1, at the weight with the fewest.
 
-    It holds where at some weight L1 has a single winner and no penalty and L2 have none: the document gives no weight.
+    The claim holds if at some weight (the document gives none) there is a single winner with L1, but not with L2 or
+    without a penalty.
     """
     fewest: Measured | None = None
     single: dict[str, list[str]] = {}
@@ -58,7 +59,7 @@ def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] |
                 fewest = first
     words = {"two-sided": "all errors counted", "output": "the output's error alone"}
     at = {reading: " and ".join(single.get(reading, ["none"])) for reading in words}
-    notes = [f"{words[reading]}: single at weight {at[reading]}" for reading in numbers.names("end")]
+    notes = [f"{words[reading]}: single winner at weight {at[reading]}" for reading in numbers.names("end")]
     return fewest, "two-sided" in single, notes
 
 
@@ -69,12 +70,12 @@ def one_parent(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | No
     begun = numbers.number("first", "1", "right", "mean")
     if first is None or last is None or most is None or right is None or begun is None:
         return None
-    said = f"{100 * right:.0f} % end at their own parent, {100 * begun:.0f} % began there"
-    return numbers.measured("last", "1", "entropy"), last < first and last < NEAR_ZERO * most, [said]
+    note = f"{100 * right:.0f} % of parts end at their own parent, {100 * begun:.0f} % start there"
+    return numbers.measured("last", "1", "entropy"), last < first and last < NEAR_ZERO * most, [note]
 
 
 def density_and_samples_agree(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
-    """Section 4.2: the largest of all tests' deviations in standard errors, against what chance gives of so many."""
+    """Section 4.2: the largest deviation of all tests, in standard errors, against the limit for that many tests."""
     z, tests = numbers.measured("largest_z"), numbers.number("tests")
     literal, printed = (
         [numbers.number(mass, which, "mean") for which in ("least", "most")]
@@ -83,22 +84,22 @@ def density_and_samples_agree(numbers: Numbers) -> tuple[Measured | None, bool, 
     if z is None or not tests or None in literal or None in printed:
         return None
     limit = float(norm.isf(FAILURE_RATE / tests / 2))
-    said = (
-        f"where a pose is its own cue, as equation 7 has it, the mixture integrates to {literal[0]:.1f} to "
-        f"{literal[1]:.1f}, and with weights from densities, as printed, to {printed[0]:.1f} to {printed[1]:.1f}"
+    note = (
+        f"if a pose is its own cue, as in equation 7, the mixture integrates to {literal[0]:.1f} to "
+        f"{literal[1]:.1f}; with weights from densities, as printed, to {printed[0]:.1f} to {printed[1]:.1f}"
     )
-    return z, z.mean < limit, [said]
+    return z, z.mean < limit, [note]
 
 
 def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
-    """Section 4.2: points by which inversion leads routing by agreement, on average over settings.
+    """Section 4.2: points by which inversion is ahead of routing by agreement, on average over settings.
 
-    It holds where that is more than chance gives. Against the better of routing's two numbers of iterations. The spread
-    is a standard error over scenes, which both parse: scenes differ more than the two do in one scene.
+    The claim holds if that lead is not due to chance. Routing counts with the better of its two numbers of iterations.
+    The spread is the standard error of the difference on the same scenes: scenes differ more than the methods do.
     """
     ours, settings = numbers.number("found", "inversion", "mean"), numbers.number("settings")
-    told = {method: _points(numbers, method) for method in numbers.names("lead")}
-    leads = {method: points for method, points in told.items() if points is not None}
+    points = {method: _points(numbers, method) for method in numbers.names("lead")}
+    leads = {method: lead for method, lead in points.items() if lead is not None}
     by_agreement = [method for method in leads if method.startswith("dynamic routing")]
     if ours is None or settings is None or not by_agreement:
         return None
@@ -111,13 +112,13 @@ def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[
     notes = [
         f"{100 * ours:.1f} % found, {rival} {100 * ours - lead.mean:.1f}; fewer in {settings - more - as_many:.0f} of "
         f"{settings:.0f} settings; the spread is a standard error over the same scenes",
-        f"of all routing {best} finds most: inversion leads it by {leads[best].mean:.1f} ± {leads[best].sd:.1f} points",
+        f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].sd:.1f} points",
     ]
     return lead, lead.mean > CERTAIN * lead.sd, notes
 
 
 def _points(numbers: Numbers, method: str) -> Measured | None:
-    """The lead over a method, in points of parents found, with its standard error for a spread."""
+    """The lead over a method, in points of parents found, with its standard error as the spread."""
     mean, error, scenes = (numbers.number("lead", method, key) for key in ("mean", "standard_error", "scenes"))
     if mean is None or error is None or scenes is None:
         return None
@@ -130,4 +131,4 @@ MEASURES: dict[str, Measure] = {
     "001.vmf": _answer("density", density_and_samples_agree),
     "001.vmf.infer": _answer("parsing", inversion_finds_more),
 }
-"""How each claim of this document is answered."""
+"""The measure of each of these claims."""

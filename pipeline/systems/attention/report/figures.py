@@ -1,4 +1,4 @@
-"""Figures of top-down attention (document 001): which there are, their words, and how each is drawn."""
+"""Figures of top-down attention (document 001), with their titles and captions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FAMILIES = {
     "dynamic routing": (VERMILLION, "v", "-", ("dynamic routing", "dynamic routing, long")),
     "k-means": (ORANGE, "x", "--", ("k-means",)),
 }  # fmt: skip
-"""Colour, marker and dashes of a family of methods, and its members; one line is drawn of each, the best's."""
+"""Colour, marker and dashes of a family of methods, and its members; only the best member of each is drawn."""
 SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"))
 DASHES = ("-", "--", ":", "-.")
-"""Scales beyond the colours take them again with other dashes."""
+"""If there are more scales than colours, colours repeat with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"))
 _NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outlines", "routed_outlines")
@@ -37,7 +37,7 @@ _NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outli
 
 @in_house_style
 def minimisers(table: pd.DataFrame) -> Figure:
-    """Figure 3: the three hidden activities after inference, by penalty, a panel for each objective and weight."""
+    """Figure 3: the three hidden activities after inference, by penalty, one panel for each objective and weight."""
     cases = list(table[["reading", "weight"]].drop_duplicates().itertuples(index=False))
     figure, axes = panels(len(cases), 2.3, sharey=True)
     penalties = ["none", "L1", "L2"]
@@ -58,7 +58,7 @@ def minimisers(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def attention_over_iterations(table: pd.DataFrame) -> Figure:
-    """Entropy of attention (nats) and share of parts that look most at their own parent, over iterations, by scale."""
+    """Entropy of attention (nats) and share of parts that attend most to their own parent, by iteration and scale."""
     figure, axes = panels(2, 2.4)
     means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
     for index, scale in enumerate(sorted(means["scale"].unique())):
@@ -76,9 +76,9 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parents_found(table: pd.DataFrame) -> Figure:
-    """Share of parents found (percent) over the objects in a scene, one panel for each sd of the parts.
+    """Share of parents found (percent) over the number of objects in a scene, one panel for each sd of the parts.
 
-    Of each family of methods the one that finds most, over all scenes.
+    Of each family of methods only the one that finds most over all scenes is shown.
     """
     means = table.groupby("method")["found"].mean()
     best = {
@@ -107,7 +107,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes: rows are scenes; parts coloured by their parent, planted, as routed and as inverted."""
+    """Overlapping shapes, one scene per row; parts coloured by their true parent and by those that two methods find."""
     views = (
         ("planted", "truth", "outlines"),
         ("routing by agreement", "routing", "routed_outlines"),
@@ -148,7 +148,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure of the attention studies, kind after kind."""
+    """Every figure of the attention studies, sorted by kind."""
     for study in executed(results):
         name, records = study.name, study.numbers.records
         label = dataset_label(records)
@@ -160,10 +160,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         f"attention-{name}",
                         "svg",
                         partial(minimisers, table),
-                        "Where inference in the toy network ends",
-                        "Hidden activities without a penalty and with two, for the published figure's objective (the "
-                        "output's error alone) and for the text's (all prediction errors), by weight of the penalty.",
-                        "Bars of three hidden activities by penalty, in a panel for each objective and weight.",
+                        "Result of inference in the toy network",
+                        "Hidden activities without a penalty, with L1 and with L2, for the published figure's "
+                        "objective (the output's error alone) and the text's (all errors), by penalty weight.",
+                        "Bars of three hidden activities by penalty, one panel for each objective and weight.",
                         records,
                     )
             case "iterated":
@@ -174,8 +174,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "svg",
                         partial(attention_over_iterations, table),
                         "Attention over iterations",
-                        f"Whether parts settle on one parent, and on their own ({label}; means over sds of the parts).",
-                        "Entropy over iterations, and the share of right parents, a line for each scale.",
+                        "Left: low entropy means that each part attends to a single parent. Right: how often that is "
+                        f"the part's own parent ({label}; means over sds of the parts).",
+                        "Entropy over iterations, and the share of correct parents, one line for each scale.",
                         records,
                     )
             case "parsing":
@@ -186,11 +187,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "svg",
                         partial(parents_found, table),
                         "Parents found by inversion and by routing",
-                        f"Share of parts whose parent is found, over the objects in a scene ({label}; bars: one "
-                        "standard error over scenes; of each kind of routing the best, the table has all). With true "
-                        "poses a part's parent is inferred from its pose, the poses of the objects and which of them "
-                        "are shown.",
-                        "A line for each method over the number of objects, one panel for each sd of the parts.",
+                        f"Share of parts whose parent is found, over the number of objects in a scene ({label}; bars: "
+                        "one standard error over scenes). Only the best variant of each method is drawn; the table has "
+                        'all. "True poses" infers a part\'s parent from its pose and the true poses of the objects in '
+                        "the scene.",
+                        "One line for each method over the number of objects, one panel for each sd of the parts.",
                         records,
                     )
                 arrays = results.examples("attention", name, _NAMES)
@@ -202,10 +203,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "png",
                         partial(parsed_scenes, arrays),
                         "Overlapping objects, parsed",
-                        "Parts of a triangle, a square and a star with clutter (crosses), coloured by their parent; "
-                        "lines are the objects where each method finds them. Routing by agreement is given "
-                        f"{study.settings.long_iterations} iterations and knows no clutter; a part that is called "
-                        "clutter is not found.",
-                        "Three scenes of overlapping shapes, planted, as routed and as inverted.",
+                        "Parts of a triangle, a square and a star, with clutter (crosses), coloured by their parent; "
+                        "lines show the objects at the poses that each method finds. Routing by agreement has "
+                        f"{study.settings.long_iterations} iterations and no class for clutter; a part that is taken "
+                        "for clutter does not count as found.",
+                        "Three scenes of overlapping shapes: true parents, and those of routing and of inversion.",
                         records,
                     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pipeline.results.reading import Numbers, Recorded, Results, natural
 
 _AMOUNTS = {"toy": "steps", "iterated": "scenes", "density": "samples", "parsing": "scenes"}
-"""By kind of study, in the order in which they are shown: the setting of which more says more."""
+"""By kind of study, in the order in which they are shown: the setting that measures a study's size."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Study:
     """A study that was executed.
 
     Attributes:
-        settings: its own, as the result recorded them.
+        settings: the study's own settings, as the result recorded them.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Study:
 
 
 def executed(results: Results) -> list[Study]:
-    """All studies, kind after kind, by name within a kind.
+    """All studies, sorted by kind, then by name.
 
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
@@ -39,9 +39,9 @@ def executed(results: Results) -> list[Study]:
 
 
 def candidates(results: Results, kind: str) -> list[Study]:
-    """Studies of a kind, the one with most scenes, samples or steps first, then by name.
+    """Studies of a kind, those with most scenes, samples or steps first, then by name.
 
-    Nearness to the paper has no part in it: the document gives these studies neither data nor settings.
+    Closeness to the paper does not count: the document gives no data and no settings for these studies.
 
     Raises:
         ResultError: as `executed`.

@@ -11,8 +11,8 @@ from pipeline.systems.attention.report.studies import executed
 
 _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     "toy": (
-        "Where inference in the toy network ends",
-        "Hidden activities after inference from the forward pass, and how many units they amount to.",
+        "Result of inference in the toy network",
+        "Hidden activities after inference that starts from the forward pass; effective number of active units.",
         {
             "reading": ("objective", ""),
             "weight": ("weight", "g"),
@@ -23,8 +23,8 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     ),
     "iterated": (
         "Attention after its last iteration",
-        "Entropy of parts' attention over parents; share of parts with more than 0.99 of it on one parent; share of "
-        "parts that look most at their own.",
+        "Entropy of parts' attention over parents; share of parts with more than 0.99 of their attention on one "
+        "parent; share of parts that attend most to their own parent.",
         {
             "scale": ("scale", "g"),
             "sigma": ("sd of parts", "g"),
@@ -35,9 +35,9 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     ),
     "density": (
         "Samples against densities of the top-down model",
-        "By how many standard errors samples miss an identity that only their own density fulfils (poses, cues; at "
-        "most over the components), and what equation 7 integrates to where a pose is its own cue, with weights that "
-        "are a softmax of log densities (literal) and, as it is printed, of the densities themselves (printed).",
+        "Goodness of fit: by how many standard errors samples violate an identity that holds only for their own "
+        "density (poses, cues; the largest over the components). Integral: of equation 7 if a pose is its own cue, "
+        "with weights that are a softmax of log densities (literal) or of the densities, as printed (printed).",
         {
             "what": ("what", ""),
             "dimensions": ("dimensions", ".0f"),
@@ -48,10 +48,11 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     ),
     "parsing": (
         "Planted scenes, parsed",
-        "Share of parts with a parent whose parent is found (one that is called clutter is not), with its standard "
-        "error over scenes; share of clutter that is recognised, by methods that know it; error of the shown objects' "
-        "poses (root mean square, in their sd). Routing as published has few iterations from one start; long has many; "
-        "of several starts the likeliest is kept. True poses know where objects are, and which of them are shown.",
+        "Share of parts with a parent whose parent is found (a part taken for clutter does not count), with its "
+        "standard error over scenes; share of clutter that is recognised, for methods that model clutter; root mean "
+        "square error of the shown objects' poses, in units of their sd. Routing as published has few iterations from "
+        'one start; "long" has many; of several starts the most likely one is kept. "True poses" is given the poses '
+        "of the objects in the scene.",
         {
             "sigma": ("sd of parts", "g"),
             "shown": ("objects", ".0f"),
@@ -63,11 +64,11 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
         },
     ),
 }
-"""By study: title, caption, and columns with the heads and formats they are shown with."""
+"""By study: title, caption, and the columns with their headings and number formats."""
 
 
 def build(results: Results, written: Written) -> list[Table]:
-    """A table for each study that was executed, kind after kind."""
+    """A table for each study that was executed, sorted by kind."""
     tables = []
     for study in executed(results):
         title, caption, columns = _SHOWN[study.kind]

@@ -1,9 +1,9 @@
-"""Is the mixture a density that its own samples follow (document 001, section 4.2)? Is equation 7, as it is written?
+"""Is the mixture a proper density, and do samples follow it (document 001, section 4.2)? The same for equation 7.
 
-For any density q that lies within the mixture p, E_p[q(V) / p(V)] is one. Where p integrated to c the mean would be
-1 / c; where samples followed something else, it would be off as well. The densities q here are the components, each
-drawn together so little that q / p stays small, which is what makes standard errors of the mean believable.
-Concentrations and sds differ between the components: a parent with another's would show.
+For any density q with the support of the mixture p, E_p[q(V) / p(V)] is one. If p integrated to c, the mean would be
+1 / c; if samples followed another density, it would also differ from one. The densities q are the components, slightly
+narrowed, so that q / p stays small and standard errors of the mean are reliable. Concentrations and sds differ between
+components, so that a parent with the wrong ones would be detected.
 """
 
 from __future__ import annotations

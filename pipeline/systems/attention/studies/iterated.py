@@ -1,4 +1,4 @@
-"""Does attention, iterated, leave each part one parent (document 001, section 4.1)?"""
+"""Does iterated attention give each part a single parent (document 001, section 4.1)?"""
 
 from __future__ import annotations
 

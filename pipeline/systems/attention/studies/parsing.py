@@ -1,9 +1,9 @@
-"""Planted scenes, parsed: variational inversion against routing (document 001, section 4.2, left open there).
+"""Variational inversion against routing on generated scenes (document 001, section 4.2, which leaves this open).
 
-Everyone is given the transformations and the parts. Inversion also knows the model's scales, or learns them from parts
-and cues. Beside it stand dynamic routing, EM routing's steps and a k-means-like baseline on the parts' votes: routing
-with the published few iterations from one start, and given more of both, the sd of parts and the density of clutter.
-Above all of them stands the posterior under the true poses of the objects that are shown.
+All methods are given the transformations and the parts. Inversion is also given the model's scales, or learns them from
+parts and cues. It is compared with dynamic routing, EM routing's steps and a k-means-like baseline on the parts' votes.
+Routing is run with the few published iterations from one start, and with more iterations, more starts, the sd of parts
+and the density of clutter. An upper limit is the posterior under the true poses of the objects shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked of a trained model: what is asked of every model that gives features."""
+"""The evaluation of a trained CapsNet."""
 
 from pipeline.probes.evaluation import evaluate
 

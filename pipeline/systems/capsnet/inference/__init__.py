@@ -1,1 +1,1 @@
-"""Inference in a trained network, in place of its forward pass."""
+"""Iterative inference in a trained network, in place of its forward pass."""

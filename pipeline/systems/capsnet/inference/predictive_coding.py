@@ -7,14 +7,14 @@ a capsule's length predicts it; with a free label it is absent. The penalty is t
 capsule as in the document), half their squares (L2), or none. E is the variational free energy of Gaussians of variance
 1, up to a constant.
 
-Two readings of the top, by name. `predicted`, as appendix C words it: v is what the last layer predicts from the layer
-below, whose activities are the topmost free ones, and the label's error is the output's. `free`: v are activities of
-their own with an error of their own below the label's. There a target pulls capsules directly, and L1 of weight 1
-leaves a single one whatever the network, for predicted lengths are below 1.
+There are two interpretations of the top layer. `predicted`, as in appendix C: v is the last layer's prediction from the
+layer below, whose activities are the topmost free ones, and the label's error is that of the output. `free`: v are free
+activities with their own prediction error, below the label's error. Then a target acts on capsules directly, and L1 of
+weight 1 leaves a single capsule in any network, because predicted lengths are below 1.
 
-A layer knows its own error and, through its derivative, that of the layer above. Where capsules are free, L1 has no
-derivative at 0, where it wants to bring them to: after the step on all else they are shortened by what it takes off (a
-proximal step).
+The gradient of a layer depends on its own error and on that of the layer above. If capsules are free, L1 has no
+derivative at 0, its minimum: a gradient step on all other terms is followed by a proximal step, which shortens
+capsules.
 """
 
 from __future__ import annotations

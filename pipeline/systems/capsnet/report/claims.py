@@ -1,7 +1,7 @@
-"""How the claims of document 001 about CapsNet are answered.
+"""The checks of document 001's claims about CapsNet.
 
-Which results speak for which condition, and which come first, `runs` says; the first that has all that is asked for
-answers.
+`runs` decides which results belong to which condition and in which order; the first that has all the numbers needed is
+used.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pipeline.systems.capsnet.report.runs import (
 )
 
 FIRST_EPOCHS, SLOWER = 3, 1.05
-"""Learning starts slower where the loss is higher by that factor, in the geometric mean over so many epochs."""
+"""Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
 LIKE_LOSS = 1.5
-"""Ratio of two final losses up to which they are nearly the same: the paper's figure has a logarithmic axis."""
+"""Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
-"""Difference of two of Hoyer's indices up to which they are alike, and the least index of what is sparse."""
+"""Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
 
 
 def _accuracy(condition: Condition) -> Measure:
-    """Appendix A: test accuracy in percent, of the longest class capsule."""
+    """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
 
     def measure(results: Results) -> Finding | None:
         for network in candidates(networks(results, "evaluate"), condition):
@@ -60,9 +60,9 @@ def _losses(results: Results, network: Network) -> pd.DataFrame | None:
 
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
-    """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best; with and
-    without reconstruction. Told is the ratio of the best losses of the pair with reconstruction, without routing over
-    with it, over replicas.
+    """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best, both with and
+    without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
+    over replicas.
     """
     trained = networks(results, "train")
     ratios: list[Measured] = []
@@ -81,7 +81,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
             slower.append(float(np.exp(early.mean())))
             used += [routed, unrouted]
             notes.append(
-                f"{'with' if reconstructed else 'without'} reconstruction, no routing over routing: "
+                f"{'with' if reconstructed else 'without'} reconstruction, loss without routing / with it: "
                 f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
             )
             break
@@ -103,7 +103,7 @@ def _index(network: Network, condition: str, layer: str = "class") -> Measured |
 
 
 def sparse_without_routing(results: Results) -> Finding | None:
-    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, routed less unrouted."""
+    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
     for routed, unrouted in pairs(studies(results), reconstructed=True):
         with_, without = _index(routed, FORWARD), _index(unrouted, FORWARD)
         if with_ is None or without is None:
@@ -115,16 +115,16 @@ def sparse_without_routing(results: Results) -> Finding | None:
             records,
             holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
             remarks=shortcomings(routed, unrouted),
-            notes=[f"index {with_.mean:.2f} routed, {without.mean:.2f} unrouted"],
+            notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
         )
     return None
 
 
 def sparse_only_with_l1(results: Results) -> Finding | None:
-    """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 less without a penalty.
+    """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
 
-    It holds where inference is sparse with L1 and not without, and the right capsule is longest in almost all images
-    with both.
+    The claim holds if inference is sparse with L1 and not without, and in both cases the correct capsule is longest in
+    almost all images and the energy never rises in almost all of them.
     """
     for study in candidates(studies(results), Condition(routed=False, reconstructed=True)):
         if finding := _sparser(study):
@@ -133,35 +133,35 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
 
 
 def _sparser(study: Network) -> Finding | None:
-    """What one study says, where it has all that is asked for."""
+    """The finding of one study, or None if it lacks a number."""
     numbers = study.numbers
     first, plain, before = (_index(study, condition) for condition in (SPARSER, PLAIN, START))
     right, falls = (
         [numbers.number("condition", condition, "class", measure, "mean") for condition in (SPARSER, PLAIN)]
         for measure in ("right", "falls")
     )
-    told = [share for share in (*right, *falls) if share is not None]
-    if first is None or plain is None or before is None or len(told) < len(right) + len(falls):
+    shares = [share for share in (*right, *falls) if share is not None]
+    if first is None or plain is None or before is None or len(shares) < len(right) + len(falls):
         return None
     notes = [
         f"index {first.mean:.2f} with L1, {plain.mean:.2f} without, {before.mean:.2f} before inference; "
         f"{numbers.number('images') or 0:.0f} images",
-        f"the right capsule is longest in {100 * min(told[:2]):.0f} %",
+        f"the correct capsule is longest in {100 * min(shares[:2]):.0f} % of images",
     ]
     remarks = shortcomings(study)
     if study.inference and study.inference.rate != PAPER_RATE:
         remarks.append(f"inference at rate {study.inference.rate:g} (paper: {PAPER_RATE})")
     return Finding(
         first.minus(plain), dataset_label(numbers.records), numbers.records,
-        holds=first.mean >= SPARSE > plain.mean and min(told) >= ALMOST_ALL, remarks=remarks, notes=notes,
+        holds=first.mean >= SPARSE > plain.mean and min(shares) >= ALMOST_ALL, remarks=remarks, notes=notes,
     )  # fmt: skip
 
 
 def middle_stays_dense(results: Results) -> Finding | None:
-    """Section 3.1: Hoyer's index of a middle layer less that of the class capsules, after the forward pass.
+    """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
-    It holds where the middle layer is not sparse, clearly less so than the output, and accuracy is within two standard
-    errors (binomial, of the test images) of that without the layer.
+    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
+    two standard errors (binomial, of the test images) below that without the layer.
     """
     evaluated = networks(results, "evaluate")
     for study in candidates(studies(results), Condition(routed=False, reconstructed=True), middle=True):
@@ -183,7 +183,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
             remarks=shortcomings(study),
             notes=[
                 f"index {middle.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
-                f"accuracy {100 * accuracy.mean:.1f} % (without that layer {100 * without.mean:.1f})",
+                f"accuracy {100 * accuracy.mean:.1f} % ({100 * without.mean:.1f} % without that layer)",
             ],
         )
     return None
@@ -199,4 +199,4 @@ MEASURES: dict[str, Measure] = {
     "001.fig1.l1": sparse_only_with_l1,
     "001.mid": middle_stays_dense,
 }
-"""How each claim about CapsNet is answered."""
+"""The measure of each claim about CapsNet."""

@@ -54,7 +54,7 @@ _PANELS = (
     ("unrouted", PLAIN, "D: inference"),
     ("unrouted", SPARSER, "E: inference with L1"),
 )
-"""Of Figure 1: which network, which condition, title."""
+"""The panels of Figure 1: network, condition, title."""
 _EXAMPLES = 2
 
 
@@ -90,7 +90,7 @@ def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: a row of numbers per class capsule, its length beside it, the right one framed.
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed.
 
     Args:
         images: `[k, S, S]`, of which the first few are drawn.
@@ -127,7 +127,7 @@ def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> N
 
 @in_house_style
 def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
-    """Terms of the energy over the steps of inference, means over images, a panel for each condition.
+    """Terms of the energy over the steps of inference, means over images, one panel for each condition.
 
     Args:
         energies: by title, `[steps + 1, terms]`: the layers from the bottom up, the label, the penalty.
@@ -153,7 +153,7 @@ def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figures 1 and 2 of the networks nearest to the paper's, by data set; and of iterative inference, by study."""
+    """Figures 1 and 2 for the network closest to the paper's on each data set, and energies of each inference study."""
     trained, inferred = networks(results, "train"), studies(results)
     for dataset in unique(network.run.dataset for network in [*trained, *inferred]):
         yield from _figure_2(dataset, trained, results)
@@ -163,7 +163,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Iterator[Drawing]:
-    """Of the first network with routing and reconstruction, and those that differ in nothing else."""
+    """Figure 2, for the first network with routing and reconstruction and those that differ in nothing else."""
     tables: dict[Condition, pd.DataFrame] = {}
     records: list[Record] = []
     here = [network for network in trained if network.run.dataset == dataset]
@@ -179,16 +179,16 @@ def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Ite
             "svg",
             partial(losses_by_condition, tables),
             f"CapsNet's loss with and without routing, {dataset}",
-            "Whether learning without routing is slower at first and ends at nearly the same loss. Losses with and "
-            "without reconstruction are different functions (Figure 2 of document 001; shifted validation images in "
-            "place of test images).",
+            "In the paper, learning without routing is slower at first and ends at nearly the same loss (Figure 2 of "
+            "document 001; here with shifted validation images in place of test images). Losses with and without "
+            "reconstruction are different functions and cannot be compared.",
             "Training and validation loss per epoch of four conditions, and their best validation losses.",
             records,
         )
 
 
 def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> Iterator[Drawing]:
-    """Of the first pair of studies, with routing and without, that both have their examples."""
+    """Figure 1, for the first pair of studies, with routing and without, that both have examples."""
     here = [study for study in inferred if study.run.dataset == dataset]
     for routed, unrouted in pairs(here, reconstructed=True):
         found = {"routed": _examples(routed, results), "unrouted": _examples(unrouted, results)}
@@ -205,10 +205,10 @@ def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> It
             f"capsnet-capsules-{dataset}",
             "png",
             partial(class_capsules, arrays["images"], arrays["labels"], shown),
-            f"Class capsules after routing, without it, and after inference, {dataset}",
-            "Numbers of the ten class capsules, their lengths at the right, that of the image's class framed: with "
-            "routing, without, and after iterative inference with the label clamped, without a penalty and with L1 "
-            "(Figure 1B-E of document 001).",
+            f"Class capsules with routing, without routing, and after inference, {dataset}",
+            "The numbers of each of the ten class capsules (rows) and its length (right); the image's class is framed. "
+            "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
+            "and with L1 (Figure 1B-E of document 001).",
             "Heat maps of ten class capsules for two digits under four conditions.",
             [*routed.numbers.records, *unrouted.numbers.records],
         )
@@ -231,10 +231,11 @@ def _energies(study: Network, results: Results, written: Written) -> Iterator[Dr
             f"inference-{study.item}",
             "svg",
             partial(energies_over_steps, energies),
-            f"Energy over inference, {study.item}",
-            "Squared prediction errors of each layer and of the clamped label, and the penalty, means over images of "
-            f"{dataset_label(study.numbers.records)}: their sum should never rise. Class capsules are predicted.",
-            "Lines of energy over steps on a logarithmic axis, a panel for each penalty.",
+            f"Energy during inference, {study.item}",
+            "Squared prediction errors of each layer and of the clamped label, and the penalty, as means over images "
+            f"of {dataset_label(study.numbers.records)}. Their sum should never rise. Class capsules are the last "
+            "layer's predictions.",
+            "Lines of energy over steps on a logarithmic axis, one panel for each penalty.",
             study.numbers.records,
         )
 

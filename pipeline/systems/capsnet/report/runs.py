@@ -1,8 +1,8 @@
-"""Which results speak for the conditions of document 001, and how far their settings are from the paper's.
+"""The results for the conditions of document 001, and how far their settings are from the paper's.
 
-A condition is whether votes are routed, with the paper's three iterations, and whether the loss has a reconstruction
-(appendix A). Settings are those that a result recorded itself. Results are compared only with those of a network that
-differs in nothing but what the comparison is about.
+A condition is whether votes are routed (with the paper's three iterations) and whether the loss has a reconstruction
+term (appendix A). Settings are those that a result recorded. Two results are compared only if their networks differ in
+nothing but what the comparison is about.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PAPER_BATCH, PAPER_SHIFT = 128, 2
 PAPER_RATE = 0.01
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
-"""Names in results: the forward pass of all test images, that of those inferred, and what Figures 1D and E show."""
+"""Names in results: the forward pass of all test images, of those used for inference, and Figures 1D and 1E."""
 ALMOST_ALL = 0.95
-"""Share of images that stands for all of them."""
+"""Share of images that counts as almost all."""
 
 
 class Condition(NamedTuple):
@@ -65,14 +65,14 @@ class Network:
 
     @property
     def condition(self) -> Condition | None:
-        """None for a network that stands for none of the four, with another number of iterations."""
+        """The network's condition; None if it has another number of iterations than the paper's."""
         if self.run.model.iterations not in (0, PAPER_ITERATIONS):
             return None
         return Condition(self.run.model.iterations > 0, self.run.model.reconstruction != "none")
 
 
 def networks(results: Results, stage: str) -> list[Network]:
-    """Results of `train` or `evaluate` about CapsNets: the conditions in the paper's order, middle layers last.
+    """Results of `train` or `evaluate` for CapsNets: the conditions in the paper's order, middle layers last.
 
     Raises:
         ResultError: a result is corrupt, or lacks the settings of its run.
@@ -87,7 +87,7 @@ def networks(results: Results, stage: str) -> list[Network]:
 
 
 def studies(results: Results) -> list[Network]:
-    """Results of iterative inference, the networks in the order of `networks`. Raises `ResultError` as that."""
+    """Results of iterative inference, in the order of `networks`. Raises `ResultError` as `networks`."""
     found = []
     for item, numbers in results.executed("infer"):
         inference = numbers.settings.infer[item]
@@ -102,23 +102,23 @@ def _place(network: Network) -> tuple[bool, int]:
 
 
 def candidates(found: Sequence[Network], condition: Condition, *, middle: bool = False) -> list[Network]:
-    """Results of one condition, with a middle layer or without, the one to be preferred first."""
+    """Results of one condition, with a middle layer or without, preferred ones first."""
     return sorted(
         (each for each in found if each.condition == condition and bool(each.run.model.middle) == middle), key=_rank
     )
 
 
 def like(found: Sequence[Network], network: Network, **changes: Any) -> list[Network]:
-    """Results about the same network, or one that differs in nothing but these fields of its model.
+    """Results for the same network, or with `changes` for one that differs in just these fields of its model.
 
-    The one to be preferred comes first.
+    Preferred ones come first.
     """
     wanted = {**network.run, "model": {**network.run.model, **changes}}
     return sorted((each for each in found if each.run == wanted and each.dataset == network.dataset), key=_rank)
 
 
 def family(found: Sequence[Network], network: Network) -> dict[Condition, Network]:
-    """Of a network with routing and reconstruction all four conditions, as far as there are results of them."""
+    """All conditions that have results, for networks that otherwise equal one with routing and reconstruction."""
     first: dict[Condition, Network] = {}
     for condition in CONDITIONS:
         routing = {} if condition.routed else {"iterations": 0}
@@ -129,7 +129,7 @@ def family(found: Sequence[Network], network: Network) -> dict[Condition, Networ
 
 
 def pairs(found: Sequence[Network], *, reconstructed: bool) -> Iterator[tuple[Network, Network]]:
-    """A result with routing and one of the same network without, those to be preferred first."""
+    """Pairs of a result with routing and one of the same network without, preferred ones first."""
     for routed in candidates(found, Condition(routed=True, reconstructed=reconstructed)):
         for unrouted in like(found, routed, iterations=0):
             yield routed, unrouted
@@ -142,10 +142,10 @@ def rises(numbers: Numbers) -> bool:
 
 
 def _rank(network: Network) -> tuple[Any, ...]:
-    """The paper's data first, then what is nearer to its settings, then more seeds, more epochs, and the name.
+    """A sort key: the paper's data first, then fewer differences from its settings, more seeds, more epochs, name.
 
-    Of studies of one network those whose energies fall come first (where they rise, at too high a rate, inference ends
-    nowhere), then the paper's rate, more images, more steps.
+    Among studies of one network, those whose energies fall come first (if they rise, the rate is too high and inference
+    does not converge), then the paper's rate, more images, more steps.
     """
     elsewhere = network.dataset.source != PAPER_SOURCE
     of_network = (elsewhere, len(_differences(network)), -network.run.replicas, -network.run.training.epochs)
@@ -157,7 +157,7 @@ def _rank(network: Network) -> tuple[Any, ...]:
 
 
 def _differences(network: Network) -> list[str]:
-    """In what a network and its training are other than the paper's: names, ours / the paper's."""
+    """How a network and its training differ from the paper's, each as "name ours / the paper's"."""
     run = network.run
     settings = [(name.replace("_", " "), run.model[name], theirs) for name, theirs in PAPER_MODEL.items()]
     if run.model.reconstruction != "none":
@@ -171,7 +171,7 @@ def _differences(network: Network) -> list[str]:
 
 
 def shortcomings(*found: Network) -> list[str]:
-    """In what the data and training of networks fall short of the paper's, each remark once."""
+    """How the data and training of networks fall short of the paper's; each remark once."""
     remarks: list[str] = unique(_about_data(each) for each in found)
     if listed := unique(difference for each in found for difference in _differences(each)):
         remarks.append(f"{', '.join(listed)} (ours / the paper's)")

@@ -16,14 +16,14 @@ _ACCURACIES = {
     "affine": ("probe, affine (%)", ("probe", "class_capsules", "refit", "affine"), 1),
     "affine_fixed": ("fixed probe, affine (%)", ("probe", "class_capsules", "fixed", "affine"), 1),
 }
-"""By column: heading, where the share stands, digits."""
+"""By column: heading, keys of the share, decimals."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
     "hoyer_standard_error": ("standard error", 3),
     "entropy": ("entropy (nats)", 3),
     "effective_number": ("effective capsules", 2),
     "silent": ("silent (%)", 1),
-    "right": ("right (%)", 1),
+    "right": ("correct (%)", 1),
     "length_right": ("length, own class", 3),
     "length_others": ("length, others", 3),
     "energy": ("energy", 4),
@@ -34,12 +34,12 @@ _IN_PERCENT = ("silent", "right", "falls", "last_drop")
 
 
 def build(results: Results, written: Written) -> list[Table]:
-    """Tables of the networks that were evaluated, and of iterative inference in them, one for each data set."""
+    """For each data set a table of the evaluated networks and one of iterative inference in them."""
     return [*_accuracies(results), *_sparsity(results)]
 
 
 def _accuracies(results: Results) -> list[Table]:
-    """What each network answers, and what a linear probe reads off its class capsules."""
+    """Accuracy of each network, and of a linear probe on its class capsules."""
     rows: dict[str, list[Row]] = {}
     for network in networks(results, "evaluate"):
         model, numbers = network.run.model, network.numbers
@@ -50,25 +50,25 @@ def _accuracies(results: Results) -> list[Table]:
         rows.setdefault(network.run.dataset, []).append((of_run, shares, numbers))
     heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
     caption = (
-        "Test accuracy: of the longest class capsule, and of a linear probe on all class capsules of test images "
-        "turned or warped affinely (refit on equally warped training images; fixed: fit on clean ones)."
+        "Test accuracy with the longest class capsule as the answer, and of a linear probe on all class capsules of "
+        "rotated or affinely warped test images (refit on equally warped training images; fixed: fit on clean ones)."
     )
     keys = ["run", "iterations", "reconstruction", "middle capsules"]
     return _by_dataset("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)
 
 
 def _sparsity(results: Results) -> list[Table]:
-    """How sparse capsules are before and after iterative inference, and whether the right one is longest."""
+    """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
     rows: dict[str, list[Row]] = {}
     for study in studies(results):
         rows.setdefault(study.run.dataset, []).extend(_conditions(study.item, study.numbers))
     caption = (
-        "Of the lengths of a layer's capsules, means over images: Hoyer's index is 1 where a single capsule is active "
-        "and 0 where all are alike; silent are images without an active capsule. Conditions: the forward pass of all "
-        "test images, that of those inferred (start), and after inference by what class capsules are (predicted from "
-        "the layer below, or free), label, penalty and its weight. Right: share of images whose longest class capsule "
-        "is that of their class. Falls: share of images whose energy never rose; last drop: of the energy over the "
-        "last tenth of the steps."
+        "Sparsity of the lengths of a layer's capsules, as means over images. Hoyer's index is 1 if a single capsule "
+        "is active and 0 if all have the same length; silent: share of images without an active capsule. Conditions: "
+        "the forward pass of all test images (forward), of those used for inference (start), and after inference, "
+        "named by class capsules (predicted from the layer below, or free), label, penalty and its weight. Correct: "
+        "share of images whose longest class capsule is that of their class. Falls: share of images whose energy never "
+        "rose. Last drop: fall of the energy over the last tenth of the steps."
     )
     keys = ["study", "condition", "layer", "images"]
     return _by_dataset("sparsity", "Sparsity before and after iterative inference", caption, keys, _SPARSITY, rows)

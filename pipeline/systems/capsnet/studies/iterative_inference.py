@@ -1,7 +1,7 @@
 """Iterative inference in place of routing: is it sparse, and what makes it so? (document 001, section 3.1, Figure 1B-E)
 
-A trained CapsNet's class capsules, as its forward pass leaves them and after predictive coding under some conditions.
-Sparsity is measured on the lengths of a layer's capsules.
+The class capsules of a trained CapsNet are measured after the forward pass and after predictive coding under several
+conditions. Sparsity is measured on the lengths of a layer's capsules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked of a trained network: what is asked of every classifier of crops."""
+"""The evaluation of a trained network, the same as for every classifier of crops."""
 
 from pipeline.classification.errors import evaluate
 

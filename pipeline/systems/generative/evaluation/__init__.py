@@ -1,4 +1,4 @@
-"""What is asked of a trained model of capsules: probes, and the failures of document 000, section 5.4, in numbers."""
+"""The evaluation of a trained capsule model: probes, and the failure analysis of document 000, section 5.4."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
 
-Images are turned within the range a model was trained on, and what it finds is turned back by the angle, which is
-known: in that upright frame digits of a class lie over each other, whatever the model has seen of them. Each pixel with
-ink goes to the part that gives most of its brightness. How often two digits of a class give a pixel to the same part,
-beyond chance, is the consistency of part use.
+Images are rotated within the range that a model was trained on, and the poses it finds are rotated back by the known
+angle, so that digits of a class overlap in the upright frame. Each pixel with ink is assigned to the part that
+contributes most of its brightness. The consistency of part use is how often a pixel is assigned to the same part in two
+digits of a class, corrected for chance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.systems.generative.model.generative_model import Capsules, Generat
 from pipeline.systems.generative.model.hierarchy import join
 
 BATCH = 100
-"""Images at a time: every part of each is drawn by itself."""
+"""Images per batch; every part of each image is drawn separately."""
 INK = 0.5
 """Brightness from which a pixel of a reconstruction counts as ink."""
 NO_INK = -1

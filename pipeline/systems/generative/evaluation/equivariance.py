@@ -1,8 +1,8 @@
-"""Whether poses turn with the image (document 000, section 5.4, Figure 5).
+"""Do poses rotate with the image (document 000, section 5.4, Figure 5)?
 
-An encoder that sees the same arrangement of parts at every angle finds, in an image turned by R, the poses R (I + A) of
-the upright one (`pipeline.layers.poses`). What is measured is how far it is from that, and, beside it, how far poses
-would be that stayed as they are: a deviation as large as that one means that nothing followed the turn.
+If an encoder finds the same arrangement of parts at every angle, its poses in an image rotated by R are R (I + A), with
+the poses I + A of the upright image (`pipeline.layers.poses`). The deviation from this is measured, and for comparison
+the deviation of poses that stay unchanged: if both are equal, poses do not rotate at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The failure analysis of a trained run, in numbers (document 000, section 5.4)."""
+"""The failure analysis of a trained run (document 000, section 5.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines of free-form inference: how each image's variational parameters climb its own bound.
+"""Engines (optimisers) of free-form inference: each image's variational parameters maximise its own bound.
 
     Adam            the paper's: one presence sample a step, or steps on the analytic bound
     L-BFGS          on the analytic bound

@@ -1,7 +1,7 @@
-"""Free-form variational inference: the bound optimised for each image by itself (document 000, section 2.4).
+"""Free-form variational inference: the bound is optimised for each image separately (document 000, section 2.4).
 
-Every image gets variational parameters of its own (log odds and poses of its parts and objects), started at the
-encoder's output. The generative model stays as it is; only the guide is replaced. All images are one batch.
+Every image has its own variational parameters (log odds and poses of its parts and objects), which start at the
+encoder's output. The generative model is not changed; only the guide is replaced. All images are one batch.
 """
 
 from __future__ import annotations

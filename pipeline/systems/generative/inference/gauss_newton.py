@@ -1,4 +1,4 @@
-"""Gauss-Newton on the analytic bound, damped as by Levenberg (1944) and Marquardt (1963), each image by itself."""
+"""Gauss-Newton on the analytic bound, damped as by Levenberg (1944) and Marquardt (1963), separately for each image."""
 
 from __future__ import annotations
 

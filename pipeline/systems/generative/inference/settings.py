@@ -10,11 +10,11 @@ from pipeline.settings import Section
 
 
 class _Engine(Section):
-    steps: int = Field(ge=1, le=100_000, description="gradient evaluations of an image in one climb, at most")
+    steps: int = Field(ge=1, le=100_000, description="most gradient evaluations per image and start")
     tolerance: float = Field(
         gt=0,
-        description="nats: an image whose bound rises by less over some evaluations has converged; a sampled bound is "
-        "too noisy to tell, and takes all steps",
+        description="nats: an image has converged when its bound rises by less over some evaluations; a sampled bound "
+        "is too noisy for this test and uses all steps",
     )
 
 
@@ -23,22 +23,23 @@ class AdamEngine(_Engine):
 
     method: Literal["adam"]
     bound: Literal["sampled", "analytic"] = Field(
-        description="what is raised: one fresh sample of the presences at each step, or their noise integrated out"
+        description="the bound maximised: with one new sample of the presences at each step, or with their noise "
+        "integrated out"
     )
-    learning_rate: float = Field(gt=0, le=1, description="first step size; falls to a tenth along a cosine")
+    learning_rate: float = Field(gt=0, le=1, description="initial step size; cosine decay to a tenth")
 
 
 class _Restarted(_Engine):
     restarts: int = Field(
-        ge=0, le=100, description="climbs from a little off the best found, which often find a better"
+        ge=0, le=100, description="restarts from a perturbation of the best result, which often find a better one"
     )
 
 
 class LBFGSEngine(_Restarted):
-    """Limited-memory BFGS on the analytic bound, a line search for each image."""
+    """Limited-memory BFGS on the analytic bound, with a line search for each image."""
 
     method: Literal["l-bfgs"]
-    memory: int = Field(ge=1, le=100, description="moves that the curvature is read off")
+    memory: int = Field(ge=1, le=100, description="past steps that the curvature is estimated from")
 
 
 class GaussNewtonEngine(_Restarted):

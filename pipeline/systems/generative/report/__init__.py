@@ -1,1 +1,1 @@
-"""What the page shows of the probabilistic capsule model, and of what it is compared with."""
+"""Claims, figures and tables of the probabilistic capsule model and of the models it is compared with."""

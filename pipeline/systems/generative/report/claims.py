@@ -1,7 +1,7 @@
-"""How the claims of document 000 are answered: which run feeds which, and what each check looks at.
+"""The checks of the claims of document 000: which results each uses, and what it tests.
 
-Among the results that stand for a claim, the first by `runs.rank` answers. Figure 4 is answered by the sweep, the
-claims on test-time optimisation by the optimise studies, those on the full posterior by the posterior studies.
+Of several results that could answer a claim, the first by `runs.rank` is used. Figure 4 is checked on the sweep, claims
+about test-time optimisation on the optimise studies, claims about the full posterior on the posterior studies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AFFNIST_SIZE = 40
 """Pixels a side of affNIST's images."""
 MOST_PARAMETERS = 30_000
 WIDE = 90.0
-"""Degrees from which a training range counts as wide in the comparison with the VAE."""
+"""Degrees: training ranges from here on count as wide in the comparison with the VAE."""
 CHANCE = 10.0
 """Percent: ten classes."""
 
@@ -49,11 +49,11 @@ _TESTS = {
 TABLE_1 = [
     (f"000.t1.{row}.{column}", features, test) for row, features in _TABLE_1.items() for column, test in _TESTS.items()
 ]
-"""Which claim stands in which cell of Table 1: claim, features, test."""
+"""The claims about the cells of Table 1: claim, features, test."""
 
 
 def _probe(features: str, test: str, variant: str) -> Measure:
-    """Accuracy (%) of the probe refit on equally warped images, the protocol that matches the paper's figures."""
+    """Accuracy (%) of the probe refit on equally warped images, the protocol that matches the paper's numbers."""
 
     def measure(results: Results) -> Finding | None:
         affine = test == "affine"
@@ -71,7 +71,7 @@ def _probe(features: str, test: str, variant: str) -> Measure:
                 # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             if variant == "vae" and test != "rotated_0":
-                remarks.append("probe refit, where the paper's VAE row falls like that of a fixed probe")
+                remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
             records = with_training(results, run, numbers)
             return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
         return None
@@ -96,7 +96,7 @@ def parameters(results: Results) -> Finding | None:
 
 
 def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]] | None:
-    """The first study that chose an engine and measured it: its settings, numbers, and what was measured by angle."""
+    """The first study with numbers of its chosen engine: its settings, its numbers, and the measurements by angle."""
     for study, numbers in studies(results, "optimise"):
         angles: dict[float, dict[str, Measured]] = {}
         for angle in numbers.names("engine", study.chosen):
@@ -124,7 +124,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
         dataset_label(numbers.records),
         with_training(results, study.run, numbers),
         holds=all(repaired) and all(gain.mean > 0 for gain in gains),
-        # The paper shows one digit: no number of seeds or of test images to fall short of.
+        # The paper shows one digit, and gives no number of seeds or test images to compare with.
         remarks=shortcomings(setting_of(numbers, study.run)),
     )
 
@@ -132,7 +132,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
 def optimisation_gain(results: Results) -> Finding | None:
     """Points that the t0 probe gains by test-time optimisation, at the smallest range of rotation measured.
 
-    The probe is fit on what it is tested on, images encoded or images optimised: the protocol of Table 1.
+    The probe is fit on the kind of posterior it is tested on (encoded or optimised), the protocol of Table 1.
     """
     found = _optimised(results)
     if found is None:
@@ -157,7 +157,7 @@ def optimisation_gain(results: Results) -> Finding | None:
 def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured]] | None:
     """The first complete sweep of the variant that has `features`, and its accuracy (percent) by angle.
 
-    Every run is swept over the same angles: a sweep is complete when it has all that any run was swept over.
+    Every run is swept over the same angles; a sweep is complete when it has every angle that any run has.
     """
     angles = {angle for sweep in sweeps(results) for angle in sweep.items}
     for sweep in swept(results, VARIANT_OF_FEATURES[features]):
@@ -168,9 +168,9 @@ def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether accuracy falls along the sequence: the last below the first, and no step up by more than its noise.
+    """Whether accuracy falls along the sequence: the last is below the first, and no step rises by more than its noise.
 
-    A step's noise is the larger of the two sds at its ends.
+    A step's noise is the larger of the sds of its two ends.
     """
     steps = pairwise(accuracies)
     no_rise = all(after.mean <= before.mean + max(before.sd, after.sd) for before, after in steps)
@@ -178,7 +178,7 @@ def falls(accuracies: Sequence[Measured]) -> bool:
 
 
 def _wide_training_hurts(features: str) -> Measure:
-    """Figure 4: the accuracy of the probe on `features` falls as the range trained and tested on grows."""
+    """Figure 4: the accuracy of the probe on `features` falls as the range of training and testing grows."""
 
     def measure(results: Results) -> Finding | None:
         found = _sweep(results, features)
@@ -199,8 +199,8 @@ def _wide_training_hurts(features: str) -> Measure:
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """Figure 4: on every wide range the VAE leads, or the intervals mean ± sd of t0 and of the VAE overlap; the same
-    for SCAE where it was swept.
+    """Figure 4: on every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if
+    it was swept.
     """
     capsules, scae, vae = (_sweep(results, features) for features in ("t0", "posterior", "mu_sigma"))
     if capsules is None or vae is None:
@@ -226,7 +226,7 @@ def no_reliable_lead(results: Results) -> Finding | None:
 def children_classify(results: Results) -> Finding | None:
     """Appendix D: the expected number of children classifies clean images too.
 
-    "Too" is taken as: at least half as far above chance as the probe on t0 of the same run.
+    "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
     for run, numbers in candidates(results, "evaluate", "generative"):
         children = numbers.measured("probe", "children", "refit", "rotated_0")
@@ -248,7 +248,7 @@ def children_classify(results: Results) -> Finding | None:
 def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str]] | None:
     """The first posterior study: its numbers, their provenance and remarks."""
     for study, numbers in studies(results, "posterior"):
-        # The paper says neither how many seeds nor how many images this was checked on.
+        # The paper does not say on how many seeds and images it checked this.
         remarks = shortcomings(setting_of(numbers, study.run))
         return numbers, with_training(results, study.run, numbers), remarks
     return None
@@ -268,13 +268,14 @@ def full_posterior_bound(results: Results) -> Finding | None:
 
 
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Points: sds of the clean probes in Table 1; 0.5 where it prints .00, the most that rounds to it."""
+"""Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
 
 
 def full_posterior_probes(results: Results) -> Finding | None:
-    """Section 2.3: retraining with Gaussian poses moves the clean probes on t0 and on t0 and A0 by two sds at most.
+    """Section 2.3: retraining with Gaussian poses changes the clean probes (t0; t0 and A0) by at most two sds.
 
-    The sd is the larger of the paper's over seeds and ours of the delta model. Our number is the larger move in sds.
+    The sd is the larger of the paper's over seeds and that of our delta model. Our number is the change (points) of the
+    probe that changes by more sds.
     """
     found = _posterior(results)
     if found is None:
@@ -304,4 +305,4 @@ MEASURES: dict[str, Measure] = {
     "000.appD": children_classify,
     **failure_claims.MEASURES,
 }
-"""How each claim of this document is answered; claims that are not here have not been wired and are not run."""
+"""The measure of each claim of this document; claims without one are shown as not run."""

@@ -1,4 +1,4 @@
-"""What Table 1 and Figure 4 set side by side: the capsule model, the models beside it, and the paper's numbers."""
+"""The comparison in Table 1 and Figure 4: the capsule model, the other models, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.systems.generative.report.claims import TABLE_1
 from pipeline.systems.generative.report.runs import Setting, Sweep, rank
 
 COMPARED = ("generative", "scae", "vae")
-"""The systems that document 000 probes; classifiers are probed too, and have tables of their own."""
+"""The systems that document 000 probes. Classifiers are probed too, but have their own tables."""
 
 
 def paper_table_1(claims: Sequence[Claim]) -> pd.DataFrame:
@@ -55,11 +55,11 @@ def sweep_table(sweep: Sweep) -> pd.DataFrame:
 
 
 def companions(settings: Mapping[str, Setting]) -> list[list[str]]:
-    """Runs to be shown together: each capsule run with the best SCAE and the best VAE trained on the same images.
+    """Runs to show together: each capsule run with the best SCAE and the best VAE trained on the same images.
 
-    Images are the same when the data set and the augmentation are; the best is the first by `rank`, then by order.
-    Where no SCAE is, one on the same source stands in, for its protocol has a canvas and shifts of its own. SCAEs and
-    VAEs without a capsule run stand alone.
+    Images are the same if data set and augmentation are the same; the best is the first by `rank`, then by order. If
+    there is no such SCAE, one trained on the same source is used: SCAE's protocol has its own canvas and shifts. SCAEs
+    and VAEs without a capsule run are shown alone.
 
     Args:
         settings: by name of the run; runs of other systems are left out.
@@ -88,12 +88,12 @@ def companions(settings: Mapping[str, Setting]) -> list[list[str]]:
 
 
 def other_images(settings: Mapping[str, Setting], group: Sequence[str]) -> str:
-    """Words on the runs of a group that learned from other images than its first, empty where there are none."""
+    """A note on the runs of a group that were trained on other images than its first run; empty if there are none."""
 
     def words(name: str) -> str:
         canvas, shift = settings[name].dataset.canvas, settings[name].run.augmentation.shift
         return f"{canvas}x{canvas} pixels" + (f" shifted by up to {shift:g}" if shift else "")
 
     first, *others = group
-    differing = [f"{name} from {words(name)}" for name in others if words(name) != words(first)]
-    return f" ({first} learned from {words(first)}, {' and '.join(differing)})" if differing else ""
+    differing = [f"{name} on {words(name)}" for name in others if words(name) != words(first)]
+    return f" ({first} was trained on {words(first)}, {' and '.join(differing)})" if differing else ""

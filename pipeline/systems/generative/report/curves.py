@@ -1,4 +1,4 @@
-"""Figures made of lines: accuracy over rotation, test-time optimisation."""
+"""Line plots: accuracy over rotation, test-time optimisation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOUND = "bound (nats per image)"
 ACCURACY = "accuracy (%)"
 PAPER_SEEDS = 5
 RING = 7.5
-"""Size of an open marker, in points."""
+"""Size of an open (unfilled) marker, in points."""
 CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
 
 
@@ -39,8 +39,8 @@ ENGINE_LOOKS: tuple[tuple[str, str], ...] = ((BLUE, "o"), (GREEN, "^"), (VERMILL
 
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
-    """The bound against work, in gradient evaluations and in seconds: a colour and marker per engine, the narrowest and
-    the widest range of rotation.
+    """The bound over gradient evaluations and over seconds, for the narrowest and the widest range of rotation, with a
+    colour and marker per engine.
 
     Args:
         table: columns replica, engine, angle (degrees), round, evaluations, seconds, bound; means over images.
@@ -76,7 +76,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
 
 
 def _legend_columns(entries: int, most: int) -> int:
-    """One row where `most` entries fit into it, else rows of about the same length."""
+    """Columns of a legend: one row if there are at most `most` entries, else rows of about the same length."""
     return math.ceil(entries / math.ceil(entries / most))
 
 
@@ -92,7 +92,7 @@ def _ranges(axes: Axes, angles: Sequence[float], positions: Sequence[float]) -> 
 
 @in_house_style
 def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
-    """Probe accuracy by test set: left the probe refit on equally warped images, beside the paper's, right the fixed.
+    """Probe accuracy by test set. Left: probe refit on equally warped images, with the paper's numbers; right: fixed.
 
     Args:
         table: columns features, protocol ("refit" or "fixed"), test ("rotated_<degrees>" or "affine"), mean, sd, n:
@@ -137,14 +137,14 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
 
 
 def in_order(tests: Sequence[str]) -> list[str]:
-    """Test names without repetitions: rotations by angle, the others after them."""
+    """Test names without repetitions: rotations sorted by angle, then the others."""
     names = dict.fromkeys(tests)
     turned = sorted((name for name in names if name.startswith("rotated_")), key=lambda name: float(name[8:]))
     return [*turned, *(name for name in names if not name.startswith("rotated_"))]
 
 
 def name_of_test(test: str) -> str:
-    """A test set's name as people read it: "0°", "±45°", "affine"."""
+    """The readable name of a test set: "0°", "±45°", "affine"."""
     if not test.startswith("rotated_"):
         return test
     angle = float(test.removeprefix("rotated_"))
@@ -160,9 +160,9 @@ def _with_intervals(
     *,
     filled: bool,
 ) -> None:
-    """Means with their sd; rotations joined by a line, the affine test apart from it.
+    """Plot means with their sds; rotations are joined by a line, the affine test is not.
 
-    Open markers are larger than filled ones, so that one around the other is seen as two.
+    Open markers are larger than filled ones, so that both are visible when they overlap.
     """
     for turned in (True, False):
         chosen = table[(table["test"] != "affine") == turned]
@@ -187,7 +187,7 @@ def _with_intervals(
 
 @in_house_style
 def accuracy_over_training_range(table: pd.DataFrame) -> Figure:
-    """Probe accuracy after training and testing on rotations up to an angle, as the paper's Figure 4.
+    """Probe accuracy after training and testing on rotations up to an angle, as in the paper's Figure 4.
 
     Args:
         table: columns features, angle (degrees), mean, sd, n: percent over n seeds.

@@ -1,6 +1,6 @@
-"""How the claims of document 000 on its failure modes (section 5.4, Figures 5 to 7) are answered.
+"""The checks of document 000's claims about failure modes (section 5.4, Figures 5 to 7).
 
-Figures 5 and 6 look at the run that answers Table 1, Figure 7 at the sweep.
+Figures 5 and 6 use the run that answers Table 1, Figure 7 uses the sweep.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.systems.generative.report.runs import (
 )
 
 MANY = 0.5
-"""Share of the templates that need a copy for "many are near affine copies" to hold."""
+"""Share of the templates that must have a copy for "many are near affine copies" to hold."""
 
 
 def deviations(numbers: Numbers, layer: str, measure: str) -> dict[float, Measured]:
@@ -33,9 +33,9 @@ def deviations(numbers: Numbers, layer: str, measure: str) -> dict[float, Measur
 
 
 def grows(values: Sequence[Measured]) -> bool:
-    """Whether values grow along the sequence: the last above the first, and no step down by more than its noise.
+    """Whether values grow along the sequence: the last is above the first, and no step falls by more than its noise.
 
-    A step's noise is the larger of the two sds at its ends.
+    A step's noise is the larger of the sds of its two ends.
     """
     steps = pairwise(values)
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in steps)
@@ -43,10 +43,10 @@ def grows(values: Sequence[Measured]) -> bool:
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: part poses deviate from the turned ones, the more the further the image turns.
+    """Figure 5: part poses deviate from the rotated poses, and deviate more at larger angles.
 
-    They deviate where the root mean square exceeds, at the widest angle, the least sd c that the model allows a part
-    around its parent's vote: that far off, the parts are not the arrangement they were.
+    They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
+    around its parent's vote: beyond that the parts no longer form the same arrangement.
     """
     for run, numbers in candidates(results, "evaluate", "generative"):
         deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
@@ -58,17 +58,17 @@ def parts_do_not_turn(results: Results) -> Finding | None:
             dataset_label(numbers.records),
             with_training(results, run, numbers),
             holds=deviation[-1].mean > setting.run.model.pose_sd_floor and grows(deviation),
-            # The paper shows one digit: no number of seeds or of test images to fall short of.
+            # The paper shows one digit, and gives no number of seeds or test images to compare with.
             remarks=shortcomings(setting),
         )
     return None
 
 
 def templates_are_copies(results: Results) -> Finding | None:
-    """Figure 6: at least half the templates have an affine copy, and copies are commoner than among strokes.
+    """Figure 6: at least half the templates have an affine copy, and copies are more common than among strokes.
 
-    Strokes of the digits themselves are alike up to affine maps. Where a share of pairs is no higher than theirs, by
-    more than as many strokes drawn anew differ (one sd), it says nothing about the templates.
+    Strokes of the digits are themselves similar up to affine maps. A share of pairs says something about the templates
+    only if it exceeds the strokes' share by more than that share varies between samples of strokes (one sd).
     """
     for run, numbers in candidates(results, "evaluate", "generative"):
         names = ("pairs", "copied", "strokes_pairs", "strokes_pairs_sd")
@@ -86,10 +86,10 @@ def templates_are_copies(results: Results) -> Finding | None:
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
-    """Figure 7: after the widest training range parts are used less consistently than after the narrowest.
+    """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
 
-    The first sweep with part use at two angles or more answers. Less by more than the noise: the larger of the two sds
-    over seeds.
+    The first sweep with part use at two or more angles is used. The difference must exceed the noise, which is the
+    larger of the two sds over seeds.
     """
     for sweep in swept(results, "generative"):
         consistency = sweep.measured("consistency")
@@ -117,4 +117,4 @@ MEASURES: dict[str, Measure] = {
     "000.fig6": templates_are_copies,
     "000.fig7": wide_training_breaks_part_use,
 }
-"""As `claims.MEASURES`, which holds these too."""
+"""The measures of these claims; `claims.MEASURES` includes them."""

@@ -32,7 +32,7 @@ _COPIES = ("parts", "correlation", "pair_parts", "pair_correlation", "pair_first
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """As `figures.draw`. Runs measured before there was a failure analysis give no figure of it."""
+    """As `figures.draw`. Runs whose results have no failure analysis are skipped."""
     for run, numbers in evaluated(results).items():
         yield from _evaluated(run, numbers, results, written)
     yield from _part_use(results, written)
@@ -45,11 +45,11 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
             f"equivariance-{run}",
             "svg",
             partial(poses_over_rotation, equivariance_table(numbers)),
-            f"How far poses are from turning with the image, {run}",
-            "Poses that turn with the image would lie at zero; the nearer they come to the dashed line, where no pose "
-            "follows, the less of the turn they saw (the paper's Figure 5 in numbers); the band holds half the images.",
-            "Two line plots over the angle of the input, for parts and for objects: the deviation of poses from the "
-            "turned poses, and what it would be had none followed.",
+            f"Do poses rotate with the image? {run}",
+            "Poses that rotate exactly with the image have a deviation of zero; poses that do not rotate at all lie on "
+            "the dashed line (the paper's Figure 5 in numbers). The band contains the middle half of the images.",
+            "Two line plots over the rotation angle of the input, for parts and for objects: the deviation of poses "
+            "from the rotated poses, and the deviation of poses that do not rotate.",
             numbers.records,
         )
     if numbers.names("templates"):
@@ -62,11 +62,11 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
                 "png",
                 partial(template_copies, arrays, numbers.settings.failures.threshold),
                 f"Templates that are affine copies of each other, {run}",
-                "Correlation of each pair of templates under the best affine map (the mark on the scale: from there on "
-                "they count as copies), and the most alike pairs: where the mapped second looks like the first, two "
-                "parts can draw the same stroke (as in the paper's Figure 6).",
+                "Left: correlation of each pair of templates under the best affine map; pairs above the white mark on "
+                "the scale count as copies. Right: the most similar pairs. If the mapped second template looks like "
+                "the first, two parts can draw the same stroke (as in the paper's Figure 6).",
                 f"A heat map of best correlations between {len(arrays['parts'])} templates, and pairs of templates "
-                "with the second moved onto the first.",
+                "with the second mapped onto the first.",
                 numbers.records,
             )
 
@@ -92,11 +92,11 @@ def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
             "png",
             partial(pictures.image_rows, rows),
             f"Part use after narrow and wide training, {sweep.run}",
-            "Trained on narrow rotations, one part draws the same stroke of every digit; trained on wide ones, parts "
-            "take turns (the paper's Figure 7); beside each range stands its consistency, 1 for always the same part "
-            "and 0 for chance.",
-            "Digits of one class; below them how models trained on narrow and on wide rotations draw them, each part "
-            "in its colour, turned back upright.",
+            "After training on narrow rotations, the same part draws the same stroke of every digit; after training on "
+            "wide rotations, different parts draw it (the paper's Figure 7). The number below each range is the "
+            "consistency: 1 if it is always the same part, 0 for chance.",
+            "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
+            "per part, rotated back upright.",
             [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
         )
 
@@ -112,15 +112,15 @@ def _sensitivity(results: Results) -> Iterator[Drawing]:
             "svg",
             partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
             f"Sensitivity of {run} to its hyperparameters",
-            "How much the probes on clean images gain or lose as one hyperparameter moves and the others stay; the "
-            "dotted line marks the value of the run, and bars are one sd over seeds.",
+            "Accuracy of the probes on clean images when one hyperparameter is changed and the others are kept. The "
+            "dotted line marks the run's own value; bars are one sd over seeds.",
             "Plots of accuracy over the values of each hyperparameter, one line each for t0 and for t0 and A0.",
             [record for numbers in by_name.values() for record in numbers.records],
         )
 
 
 def sensitivities(results: Results) -> list[tuple[str, Numbers]]:
-    """The hyperparameters that were varied and what was measured, in the order of `HYPERPARAMETERS`."""
+    """The hyperparameters that were varied, each with its measurements, in the order of `HYPERPARAMETERS`."""
     order = list(HYPERPARAMETERS)
     return sorted(
         results.executed("sensitivity"), key=lambda each: order.index(each[0]) if each[0] in order else len(order)
@@ -150,7 +150,7 @@ def sensitivity_table(numbers: Numbers, name: str) -> pd.DataFrame:
 
 @in_house_style
 def poses_over_rotation(table: pd.DataFrame) -> Figure:
-    """Deviation of poses from the turned poses over the angle of the input.
+    """Deviation of poses from the rotated poses over the rotation angle of the input.
 
     Args:
         table: from `equivariance_table`.
@@ -158,7 +158,7 @@ def poses_over_rotation(table: pd.DataFrame) -> Figure:
     figure, axes = panels(2, 2.3)
     for each, layer in zip(axes, LAYERS, strict=True):
         rows = table[table["layer"] == layer].sort_values("angle")
-        # At no angle every pose is where it was.
+        # At angle 0 all deviations are 0.
         angle, low, high, deviation, unfollowed = (
             np.concatenate([[0.0], rows[name]]) for name in ("angle", "low", "high", "deviation", "unfollowed")
         )
@@ -171,9 +171,9 @@ def poses_over_rotation(table: pd.DataFrame) -> Figure:
         each.set_xlabel("rotation of the input")
     axes[0].set_ylabel("deviation (image half widths)")
     handles: list[Any] = [
-        Line2D([], [], color=BLUE, marker="o", label="from the turned pose"),
+        Line2D([], [], color=BLUE, marker="o", label="measured"),
         Patch(color=BLUE, alpha=0.2, linewidth=0, label="middle half of the images"),
-        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label="had no pose followed"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label="poses that do not rotate"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure
@@ -181,16 +181,16 @@ def poses_over_rotation(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
-    """The best correlation of every pair, and the most alike pairs with the second mapped onto the first.
+    """The best correlation of every pair, and the most similar pairs with the second mapped onto the first.
 
     Args:
         arrays: of `studies.templates.template_copies`.
-        threshold: correlation from which two templates count as copies; marked on the scale.
+        threshold: two templates with at least this correlation count as copies; marked on the scale.
     """
     numbers = [int(part) + 1 for part in arrays["parts"]]
     pairs = len(arrays["pair_parts"])
     figure = Figure(figsize=(WIDTH, 2.75))
-    # Each half is laid out by itself: together, the heat map's words leave the page where the pairs fill less height.
+    # Each half has its own layout: in a common one the heat map's labels are cut off when the pairs need less height.
     matrix, gallery = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.2])[0]
     left, right = matrix.subplots(), gallery.subplots()
     correlation = np.where(np.eye(len(numbers), dtype=bool), np.nan, arrays["correlation"])
@@ -219,7 +219,7 @@ def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
     right.set_yticks([centre + side * place for place in range(3)], ["first", "second", "mapped"])
     right.tick_params(length=0)
     right.spines[:].set_visible(False)
-    right.set_title("most alike pairs")
+    right.set_title("most similar pairs")
     right.grid(False)
     return figure
 

@@ -14,10 +14,10 @@ def equivariance(results: Results) -> list[Table]:
     """Figure 5 in numbers."""
     heads = {
         "deviation": ("deviation", 3),
-        "unfollowed": ("had no pose followed", 3),
+        "unfollowed": ("if poses did not rotate", 3),
         "missed": ("share missed", 2),
         "centre": ("deviation of the centre", 3),
-        "centre_unfollowed": ("had no centre followed", 3),
+        "centre_unfollowed": ("if centres did not rotate", 3),
         "switched": ("presences switched", 3),
     }
     rows: list[Row] = []
@@ -29,12 +29,12 @@ def equivariance(results: Results) -> list[Table]:
                 for angle in columns["deviation"]
             ]
     caption = (
-        "Poses found in images turned by the angle (degrees), against the turned poses: presence-weighted root mean "
-        "squares over the six numbers of a pose, or the two of its centre, in half widths of the image; beside them "
-        "what they would be had no pose followed. Switched: share of the capsules present in either image that are "
-        "absent in the other."
+        "Difference between the poses found in an image rotated by the angle (degrees) and the rotated poses of the "
+        "upright image: presence-weighted root mean square over the six numbers of a pose, or the two of its centre, "
+        "in half widths of the image. For comparison, the same for poses that do not rotate. Switched: share of the "
+        "capsules present in either image that are absent in the other."
     )
-    return measured_table("equivariance", "Poses in turned images", caption, ["run", "layer", "angle"], heads, rows)
+    return measured_table("equivariance", "Poses in rotated images", caption, ["run", "layer", "angle"], heads, rows)
 
 
 def templates(results: Results) -> list[Table]:
@@ -55,10 +55,10 @@ def templates(results: Results) -> list[Table]:
         percent = {name: value.scaled(100) if value and name != "drawn" else value for name, value in found.items()}
         rows.append(([run, float(numbers.settings.failures.threshold)], percent, numbers))
     caption = (
-        "Pairs of templates alike under the best affine map: a correlation of at least the one that is given; "
-        "templates that draw less than a hundredth of the ink are left out. Beside them the same of as many windows on "
-        "strokes of the digits, as large as a template is drawn, in the mean over several draws: strokes are alike "
-        "too, and the more so the coarser the digits."
+        "Pairs of templates that are alike: their correlation under the best affine map is at least the given one. "
+        "Templates that draw less than a hundredth of the ink are left out. For comparison, the same for equally many "
+        "windows on strokes of the digits, of the size of a drawn template (mean over several random samples): "
+        "strokes are alike too, and more so in coarser digits."
     )
     title = "Templates that are affine copies of each other"
     return measured_table("templates", title, caption, ["run", "correlation"], heads, rows)
@@ -85,10 +85,10 @@ def part_use(results: Results) -> list[Table]:
             }
             rows.append(([sweep.run, angle], measured, numbers))
     caption = (
-        "After training on images turned within the angle (degrees): how often two digits of a class give a pixel to "
-        "the same part, beyond chance (Scott's pi: 1 always, 0 as often as by chance); how well the ink drawn covers "
-        "the digit's (intersection over union: a model that draws the same for every digit is consistent, and "
-        "covers little); and how many templates are affine copies of each other."
+        "After training on images rotated within the angle (degrees): how often the same part draws a pixel in two "
+        "digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); how well the drawn "
+        "ink overlaps the digit's (intersection over union; a model that draws the same for every digit is consistent "
+        "but overlaps little); and how many templates are affine copies of each other."
     )
     return measured_table(
         "part-use", "Consistency of part use over training ranges", caption, ["run", "angle"], heads, rows
@@ -107,10 +107,10 @@ def sensitivity(results: Results) -> list[Table]:
             words, mark = HYPERPARAMETERS.get(name, name), "yes" * (float(value) == own)
             rows.append(([study.run, study.epochs, words, float(value), mark], percent, numbers))
     caption = (
-        "The run trained for so many epochs with one hyperparameter changed, its schedule shortened alike: accuracy of "
-        "the probes on clean images, pixel error squared and summed per image. The sd that a part's pose starts from "
-        "moves along with its least sd. Bounds are left out: at different sds and temperatures they bound different "
-        "densities."
+        "The run trained for the given number of epochs with one hyperparameter changed and its schedule shortened in "
+        "proportion: accuracy of the probes on clean images, squared pixel error summed over an image. The initial sd "
+        "of a part's pose is scaled with its least sd. Bounds are not shown: at different sds and temperatures they "
+        "belong to different densities."
     )
     keys = ["run", "epochs", "hyperparameter", "value", "the run's own"]
     return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, keys, heads, rows)

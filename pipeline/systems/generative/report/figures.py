@@ -1,4 +1,4 @@
-"""Figures of the probabilistic capsule model, and of what it is compared with."""
+"""Figures of the probabilistic capsule model and of the models it is compared with."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pipeline.systems.generative.report.comparison import (
 from pipeline.systems.generative.report.runs import PAPER_DATASET, Sweep, setting_of, sweeps, swept_setting
 
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
-"""The rows of Table 1 and what Figure 4 sets beside them; other features that were probed are in the tables."""
+"""The features in Table 1 and Figure 4; other features that were probed are in the tables."""
 
 _WORK = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure of this system that the results give, one at a time.
+    """Every figure of this system that the results allow, one at a time.
 
     Args:
-        written: gets the names of items whose arrays are missing.
+        written: collects the names of items whose arrays are missing.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
@@ -65,8 +65,9 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             "svg",
             partial(curves.accuracy_over_rotation, table, beside),
             f"Probe accuracy over rotation, {' and '.join(group)}",
-            "How fast each representation loses the class as test images turn further than any it was trained on, with "
-            "the probe refit (left: what the paper's capsules agree with) and kept (right); bars: one sd over seeds"
+            "Accuracy of a linear probe on each representation as test images are rotated further than the training "
+            "images. Left: the probe is refit on equally warped images (the paper's capsule rows agree with this); "
+            "right: it is fit on clean images. Bars: one sd over seeds"
             f"{stand_in}{other_images(settings, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
@@ -93,9 +94,10 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "png",
                 partial(pictures.over_rotation, arrays["angles"], rows),
                 f"Reconstructions before and after test-time optimisation, {study}",
-                "Where the encoder's reconstruction fails for a turned digit, climbing the same bound from there "
-                f"should repair it (as in the paper's Figure 3); engine: {numbers.settings.optimise[study].chosen}.",
-                "One digit turned step by step; below it the reconstruction from the encoder and the one after "
+                "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
+                "repair it (as in the paper's Figure 3). "
+                f"Engine: {numbers.settings.optimise[study].chosen}.",
+                "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
             )
@@ -106,10 +108,10 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 f"optimisation-{study}",
                 "svg",
                 partial(curves.optimisation_curves, steps),
-                f"The bound against the work of test-time optimisation, {study}",
-                "Which engine reaches the higher bound with less work, in gradient evaluations (left) and in seconds "
-                "(right; one batch), and whether wide rotations catch up with upright digits; the vertical axis begins "
-                "near the encoder's own bounds.",
+                f"The bound during test-time optimisation, {study}",
+                "The bound that each engine reaches after a number of gradient evaluations (left) and of seconds "
+                "(right; one batch), for the narrowest and the widest range of rotation. The vertical axis starts near "
+                "the bounds of the encoder's output.",
                 "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
@@ -138,9 +140,10 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
                 ],
             ),
             f"Part arrangements over rotation, {run}",
-            "Each part keeps its colour: as long as the model sees the same arrangement, the coloured strokes turn "
-            "with the input; where colours change, other parts have taken over (the paper's Figure 5).",
-            f"One digit turned step by step; below it the reconstruction of {run} and its parts, each in its colour.",
+            "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured "
+            "strokes rotate with the input; a change of colours means that other parts draw the digit (the paper's "
+            "Figure 5).",
+            f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
             numbers.records,
         )
         yield Drawing(
@@ -148,8 +151,8 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
             "png",
             partial(pictures.templates, arrays["templates"], arrays["alphas"]),
             f"Templates learned by {run}",
-            "Look for stroke-like templates, for parts that were never used (blank alpha), and for templates that are "
-            "turned or stretched copies of each other (as in the paper's Figure 6).",
+            "Look for templates that look like strokes, for parts that are never used (blank alpha channel), and for "
+            "templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
             f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
             numbers.records,
         )
@@ -158,8 +161,8 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
             "png",
             partial(pictures.samples, arrays["prior_samples"]),
             f"Samples from the prior of {run}",
-            "Objects, then parts, then pixels drawn from the generative model alone: strokes that form digit-like "
-            "figures show how much of a digit's geometry the objects hold.",
+            "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like "
+            "digits, the more of a digit's geometry the objects have learned.",
             f"A grid of {min(len(arrays['prior_samples']), 48)} images sampled from the prior of {run}.",
             numbers.records,
         )
@@ -179,17 +182,17 @@ def _swept(results: Results) -> Iterator[Drawing]:
             "svg",
             partial(curves.accuracy_over_training_range, table),
             f"Trained and tested on rotations, {' and '.join(group)}",
-            "Whether training on wider rotations costs the capsules their specialisation, and whether they keep a lead "
-            "over the VAE (the paper's Figure 4 says they do not, and nor does SCAE); bars are one sd over seeds"
+            "Does training on wider rotations lower the capsules' accuracy, and do they stay ahead of the VAE? In the "
+            "paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: one sd over seeds"
             f"{other_images(settings, group)}.",
-            "Accuracy by range of rotation trained and tested on, one line each for "
+            "Accuracy over the range of rotation in training and testing, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
         )
 
 
 def _beyond(results: Results) -> Iterator[Drawing]:
-    """Each swept run with parts in any slot beside the first that differs from it in nothing else."""
+    """Each swept run with parts in any slot, compared with the first run that differs from it in nothing else."""
     swept = [sweep for sweep in sweeps(results) if sweep.setting.run.variant == "generative"]
     for sweep in swept:
         if sweep.setting.run.model.slots == "own":
@@ -207,17 +210,17 @@ def _beyond(results: Results) -> Iterator[Drawing]:
             f"beyond-{sweep.run}",
             "svg",
             partial(curves.accuracy_over_training_range, table),
-            f"Parts in any slot of their parent, {sweep.run} beside {baseline.run}",
-            "The paper puts the loss on wide rotations down to templates that are tied to their places in an object. "
-            "With that tie cut the line should fall less; where it does not, the tie was not what held it back.",
-            f"Accuracy of the t0 probe by range of rotation trained and tested on, one line for {baseline.run} and one "
-            f"for {sweep.run}.",
+            f"Parts in any slot of their parent, {sweep.run} compared with {baseline.run}",
+            "The paper explains the loss of accuracy on wide rotations by templates that are tied to their places in "
+            "an object. If that is the cause, accuracy should fall less without the tie.",
+            f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {baseline.run} "
+            f"and one for {sweep.run}.",
             [*baseline.records, *sweep.records],
         )
 
 
 def _only_the_slots_differ(own: Sweep, freed: Sweep) -> bool:
-    """Whether two sweeps trained on the same images, models that differ in nothing but their slots: own, and others."""
+    """Whether two sweeps were trained on the same images and differ only in slots: "own" in the first."""
 
     def but_for_slots(numbers: Numbers) -> tuple[object, ...]:
         setting = swept_setting(numbers)

@@ -1,7 +1,7 @@
-"""Which results stand for the claims of document 000, and in what their settings fall short of the paper's.
+"""The results that answer the claims of document 000, and how their settings fall short of the paper's.
 
-Every result is judged by the settings that it recorded itself. A run counts for Table 1 when it was trained on upright
-images. Which result answers, among several, is the first by `rank`.
+Every result is judged by the settings that it recorded. A run counts for Table 1 if it was trained on upright images.
+Of several results the first by `rank` is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
 PAPER_SEEDS = 5
 PAPER_TEST_IMAGES = 10_000
 PAPER_TRAIN_IMAGES = 50_000
-"""MNIST's 60,000 less what is held out for validation; the paper does not say how many it held out."""
+"""MNIST's 60,000 less those held out for validation; the paper does not say how many it held out."""
 PAPER_SIZES = {
     "generative": {"objects": 16, "parts": 16, "template_size": 12},
     "scae": {"objects": 24, "parts": 24},
@@ -35,7 +35,7 @@ PAPER_SCAE_STEPS = 300_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What a result was measured on, as the result recorded it: the run's settings and those of its data set."""
+    """The settings of the run and of the data set that a result was measured on, as the result recorded them."""
 
     run: Recorded
     dataset: Recorded
@@ -66,7 +66,7 @@ class Sweep:
         return [record for numbers in self.items.values() for record in numbers.records]
 
     def measured(self, *keys: str) -> dict[float, Measured]:
-        """What was measured under `keys`, by angle; angles without it are left out."""
+        """The measurements under `keys` by angle, without the angles that have none."""
         found = {angle: numbers.measured(*keys) for angle, numbers in self.items.items()}
         return {angle: value for angle, value in found.items() if value is not None}
 
@@ -85,14 +85,14 @@ def swept_setting(numbers: Numbers) -> Setting:
 
 
 def rank(setting: Setting, *, shifted: bool = False, seeds: int | None = None) -> tuple[int, ...]:
-    """Sorts the setting that should answer first to the front.
+    """A sort key that puts the preferred setting first.
 
-    Models that go beyond the paper's come after all that do not. Then: the paper's data first, shifted images or
-    centred ones as asked for, fewer shortcomings, more seeds, more epochs.
+    Models that go beyond the paper's come last. Otherwise the order is: the paper's data first, shifted or centred
+    images as asked for, fewer shortcomings, more seeds, more epochs.
 
     Args:
-        shifted: prefer runs trained on shifted images, as affNIST's protocol has it, to those on centred ones.
-        seeds: measured, where not all of the run's were.
+        shifted: prefer runs trained on shifted images, as in affNIST's protocol, to those trained on centred ones.
+        seeds: number measured, if not all of the run's were.
     """
     run = setting.run
     return (
@@ -147,7 +147,7 @@ def swept(results: Results, variant: str) -> list[Sweep]:
 
 
 def beyond_paper(setting: Setting) -> list[str]:
-    """In what the model is another than the paper's, in words; nothing for most."""
+    """How the model extends the paper's, in words; empty for most runs."""
     run = setting.run
     if run.variant != "generative":
         return []
@@ -160,11 +160,11 @@ def beyond_paper(setting: Setting) -> list[str]:
 
 
 def shortcomings(setting: Setting, *, seeds: int | None = None, images: int | None = None) -> list[str]:
-    """In what a setting falls short of the paper's.
+    """How a setting falls short of the paper's, as remarks.
 
     Args:
-        seeds: replicas measured, where the paper averages over several.
-        images: test images used, where the paper uses all of them.
+        seeds: replicas measured, if the paper averages over several.
+        images: test images used, if the paper uses all of them.
     """
     run, dataset = setting.run, setting.dataset
     remarks = []
@@ -187,13 +187,13 @@ def shortcomings(setting: Setting, *, seeds: int | None = None, images: int | No
 
 
 def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) -> list[str]:
-    """In what the runs that a sweep trained fall short of the paper's, tested on all test images."""
+    """How the runs that a sweep trained fall short of the paper's; they are tested on all test images."""
     settings = [swept_setting(numbers) for numbers in items]
     return unique(remark for each in settings for remark in shortcomings(each, seeds=seeds, images=each.dataset.test))
 
 
 def fewer_steps(items: Iterable[Numbers]) -> list[str]:
-    """That SCAEs were trained for fewer steps than their authors', where they were; `items` are those of a sweep."""
+    """A remark if SCAEs of a sweep (`items`) were trained for fewer steps than by their authors."""
     steps = []
     for numbers in items:
         setting = swept_setting(numbers)
@@ -205,9 +205,9 @@ def fewer_steps(items: Iterable[Numbers]) -> list[str]:
 
 
 def with_training(results: Results, run: str, numbers: Numbers) -> list[Record]:
-    """The provenance of `numbers`, with that of the training it rests on before it.
+    """The provenance of the run's training, then that of `numbers`.
 
-    A training that was repeated since with other settings is not what it rests on.
+    The training is left out if it was repeated later with other settings.
     """
     trained = results.numbers("train", run)
     same = trained is not None and setting_of(trained, run) == setting_of(numbers, run)

@@ -1,4 +1,4 @@
-"""Tables of the probabilistic capsule model, and of what it is compared with."""
+"""Tables of the probabilistic capsule model and of the models it is compared with."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 
 def build(results: Results, written: Written) -> list[Table]:
-    """Every table of this system that the results give. Raises `ResultError` where a result file is corrupt."""
+    """Every table of this system that the results allow. Raises `ResultError` if a result file is corrupt."""
     builders = (table_1, optimised, posterior, sweep, *failure_tables.BUILDERS)
     return [table for builder in builders for table in builder(results)]
 
 
 def table_1(results: Results) -> list[Table]:
-    """Document 000's Table 1, ours by both protocols beside the paper's: one table per set of training images."""
+    """Document 000's Table 1: our numbers by both protocols and the paper's; one table per set of training images."""
     found = evaluated(results)
     settings = {run: setting_of(numbers, run) for run, numbers in found.items()}
     paper = paper_table_1(load_claims())
@@ -49,14 +49,14 @@ def table_1(results: Results) -> list[Table]:
         beside = (paper if upright else paper.head(0)).rename(
             columns={"mean": "paper_percent", "sd": "paper_sd_percent"}
         )
-        # The paper's figures stand beside the protocol they come from, and no other.
+        # The paper's numbers are shown with the protocol that they come from only.
         data = data.merge(beside.assign(protocol="refit"), on=["features", "protocol", "test"], how="left")
         records = [record for run in group for record in found[run].records]
         caption = (
-            f"Accuracy (%) of a linear probe on {dataset_label(records)}, test images turned within the angle or "
+            f"Accuracy (%) of a linear probe on {dataset_label(records)}, with test images rotated within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
-            "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean ones only"
-            f"{other_images(settings, group)}."
+            "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean images "
+            f"only{other_images(settings, group)}."
         )
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
         tables.append(Table(f"table1-{group[0]}", title, caption, data, _table_1_shown(data), records))
@@ -132,9 +132,9 @@ def optimised(results: Results) -> list[Table]:
         head += [f"{label}, before", "after"]
     caption = (
         f"Free-form optimisation of the bound from the encoder's output, on {dataset_label(records)}: gradient "
-        "evaluations per image and seconds for all images, bound in nats per image, pixel error squared and summed per "
-        "image, accuracy of a probe on t0 fit on encoded clean images (fixed) or on training images turned and "
-        "optimised alike (refit): mean ± sd over seeds."
+        "evaluations per image, seconds for all images, bound in nats per image, squared pixel error summed over an "
+        "image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training images rotated and "
+        "optimised in the same way (refit): mean ± sd over seeds."
     )
     data = pd.DataFrame(rows)
     return [Table("optimise", "Test-time optimisation", caption, data, pd.DataFrame(shown, columns=head), records)]
@@ -172,10 +172,10 @@ def posterior(results: Results) -> list[Table]:
     head = ["study", "guide", "samples", "seeds", "ELBO", "IWAE bound", "pixel error", "t0 probe (%)"]
     caption = (
         f"Encoders with a full posterior over poses on {dataset_label(records)}: evidence lower bound and "
-        "importance-weighted bound of the given number of samples, in nats per test image, all of guides with a "
-        "density; accuracy of probes on clean images, refit: mean ± sd over seeds. The delta encoder is measured with "
-        "Gaussians around its poses, whose two sds validation images chose. From scratch, generative model and encoder "
-        "are trained together: its bounds are those of another model."
+        "importance-weighted bound with the given number of samples, in nats per test image; accuracy of refit probes "
+        "on clean images (mean ± sd over seeds). The delta encoder has no density over poses, so it is measured with "
+        "Gaussians around its poses; their two sds are chosen on validation images. From scratch, generative model and "
+        "encoder are trained together, so these bounds belong to another model."
     )
     data = pd.DataFrame(rows)
     text = pd.DataFrame(shown, columns=[*head, "t0 and A0 probe (%)"])
@@ -208,6 +208,6 @@ def sweep(results: Results) -> list[Table]:
     )
     caption = (
         f"Accuracy (%) of a linear probe on {dataset_label(records)} when the model is both trained and tested on "
-        "images turned within the angle: mean ± sd over seeds. The paper's Figure 4 gives curves without numbers."
+        "images rotated within the angle: mean ± sd over seeds. The paper's Figure 4 shows curves without numbers."
     )
     return [Table("sweep", "Trained and tested on rotations", caption, data, shown, records)]

@@ -1,4 +1,4 @@
-"""What a full variational posterior over poses is worth (document 000, section 2.3).
+"""The benefit of a full variational posterior over poses (document 000, section 2.3).
 
 Three guides are compared:
 

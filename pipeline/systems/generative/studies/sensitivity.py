@@ -1,4 +1,4 @@
-"""What a hyperparameter does to a model trained with it (document 000, appendix B).
+"""The effect of hyperparameters on trained models (document 000, appendix B).
 
 Bounds are not compared: the sds of pixels and poses and the temperature are part of the density that a bound bounds, so
 bounds at different values measure different things. Probes and the pixel error do not depend on them.

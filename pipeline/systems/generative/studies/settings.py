@@ -11,13 +11,13 @@ from pipeline.systems.generative.inference.settings import Engine
 
 
 class SensitivityHyperparameters(Section):
-    """The values each is set to, the others staying, beside the run's own value of it."""
+    """The values to try for each, in addition to the run's own; the others are kept."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
-        description="least sd c_ij of a part's pose; pose_sd_start moves along by the same ratio"
+        description="least sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
     )
     pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around the rendering")
-    temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="of the relaxed presences")
+    temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="temperature of the relaxed presences")
 
 
 class SensitivityParams(Section):
@@ -30,15 +30,15 @@ class SensitivityParams(Section):
 
 
 class FailureParams(Section):
-    """What goes wrong, in numbers: document 000, section 5.4, Figures 5 to 7."""
+    """The failure analysis: document 000, section 5.4, Figures 5 to 7."""
 
     turns: list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]] = Field(
-        min_length=1, description="degrees: every image is turned by each of these, and its poses compared (Figure 5)"
+        min_length=1, description="degrees: every image is rotated by each of these, and its poses compared (Figure 5)"
     )
-    images: int = Field(ge=1, description="test images turned, or compared by part (the first ones), at most")
-    starts: int = Field(ge=1, le=360, description="rotations that an alignment of two templates starts from (Figure 6)")
+    images: int = Field(ge=1, description="most test images rotated, or compared by part (the first ones)")
+    starts: int = Field(ge=1, le=360, description="initial rotations in the alignment of two templates (Figure 6)")
     steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
-    threshold: float = Field(gt=0, lt=1, description="correlation from which two aligned templates count as copies")
+    threshold: float = Field(gt=0, lt=1, description="two aligned templates with at least this correlation are copies")
     seed: int = Field(ge=0, description="seed of the rotations, and of the strokes that templates are compared with")
 
 
@@ -49,10 +49,10 @@ class OptimiseParams(Section):
     angles: list[Angle] = Field(min_length=1, description="rotations of the images: uniform within each of these")
     images: int = Field(ge=1, description="test images per angle, optimised as one batch")
     refit_images: int = Field(
-        ge=10, description="training images (the first ones) optimised too, for a probe fit on what that finds"
+        ge=10, description="training images (the first ones) optimised too, for a probe fit on optimised posteriors"
     )
     engines: dict[Name, Engine] = Field(min_length=1, description="engines compared")
-    chosen: Name = Field(description="a key of `engines`, whose posteriors are drawn and get a probe of their own")
+    chosen: Name = Field(description="a key of `engines`; figures and the refit probe use its posteriors")
     seed: int = Field(ge=0, description="seed of the rotations and of the presence noise")
 
     @model_validator(mode="after")
@@ -66,12 +66,12 @@ class PosteriorParams(Section):
     """One study of the full variational posterior over poses, document 000, section 2.3."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
-    replicas: int = Field(ge=1, le=1000, description="of the run's, the first ones")
-    epochs: int = Field(ge=1, le=10_000, description="epochs the encoder is trained further with Gaussian poses")
-    images: int = Field(ge=1, description="test images that bounds are measured on (the first ones)")
-    samples: int = Field(ge=1, le=100_000, description="samples K of each image's bounds")
+    replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
+    epochs: int = Field(ge=1, le=10_000, description="further epochs of training the encoder with Gaussian poses")
+    images: int = Field(ge=1, description="test images for measuring bounds (the first ones)")
+    samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
     sd_grid: list[Annotated[float, Field(gt=0)]] = Field(
         min_length=1, description="sds of parts and of objects tried around delta poses; validation chooses"
     )
-    grid_samples: int = Field(ge=1, le=10_000, description="samples of each validation image for each pair of sds")
+    grid_samples: int = Field(ge=1, le=10_000, description="samples per validation image for each pair of sds")
     seed: int = Field(ge=0, description="seed of the samples")

@@ -1,4 +1,4 @@
-"""What the sweep over rotations asks of capsules: probes, and whether digits of a class share parts (Figure 7)."""
+"""The measurements of the sweep over rotations for capsules: probes, and consistency of part use (Figure 7)."""
 
 from __future__ import annotations
 

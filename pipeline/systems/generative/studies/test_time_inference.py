@@ -1,7 +1,7 @@
-"""What free-form optimisation at test time gains, by engine and by rotation (document 000, section 2.4, Figure 3).
+"""The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
 
-Two probes on t0 say what it does to the class: `fixed` is fit on what the encoder finds in clean training images;
-`refit` on training images that were turned and optimised like the test images (and, before, only encoded).
+Two probes on t0 measure the effect on classification: `fixed` is fit on the encoder's output for clean training images;
+`refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded).
 """
 
 from __future__ import annotations

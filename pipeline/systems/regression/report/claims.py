@@ -1,8 +1,8 @@
-"""How the claims of document 002 are answered, from the studies of `regression`.
+"""The checks of document 002's claims, on the studies of `regression`.
 
-Of several studies of a kind the first of `candidates` answers that has all that is asked for. Claims about both of the
-paper's data sets are answered by all studies of their kind, and hold where all agree. EM from the subspace start has no
-seed, so that a number's noise is that of its test images: two binomial standard errors count as none.
+Of several studies of a kind the first of `candidates` that has all the numbers needed is used. Claims about both of the
+paper's data sets use all studies of their kind, and hold if they hold in each. EM from the subspace start has no seed,
+so the only noise is that of the test images: differences of up to two binomial standard errors do not count.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion-mnist": 12.0}
 """Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
 LINEAR = 1.5
-"""Points between capsules of one number and logistic regression."""
+"""Largest difference (points) between capsules of one number and logistic regression."""
 MOST_SE = 5.0
 TABLE_ERROR = 1e-8
-"""By how much the normalised log-loss may rise for the rounding of its interpolation table."""
+"""How much the normalised log-loss may rise because its interpolation table is rounded."""
 
 
 def _one_error(source: str) -> Measure:
@@ -39,17 +39,17 @@ def _one_error(source: str) -> Measure:
 
 
 Check = Callable[[Study], tuple[Measured, bool] | None]
-"""Of one study: our number and whether it holds; None where it measured too little."""
+"""Checks one study: returns our number and whether the claim holds, or None if a number is missing."""
 
 
 def _all_agree(kind: str, check: Check) -> Measure:
-    """A claim about every data set: our number is that of the first study, it holds where it does for all."""
+    """A claim about every data set: our number is the first study's, and the claim holds if it holds for all."""
 
     def measure(results: Results) -> Finding | None:
         answers: list[tuple[Measured, bool]] = []
         used: list[Study] = []
         for study in candidates(results, kind):
-            # A stand-in says nothing where its original was executed.
+            # A stand-in is ignored if its original was executed.
             if study.stands_in and any(other.source == study.original for other in used):
                 continue
             answer = check(study)
@@ -76,7 +76,7 @@ def _sizes(study: Study, decision: str) -> list[str]:
 
 
 def falls_with_size(study: Study) -> tuple[Measured, bool] | None:
-    """Figure 5: along the sizes no test error rises beyond its noise, and the last lies below the first."""
+    """Figure 5: with growing size no test error rises by more than its noise, and the last is below the first."""
     gains, holds = [], True
     for decision in study.numbers.names("errors"):
         errors = [error for size in _sizes(study, decision) if (error := study.error(decision, size))]
@@ -90,9 +90,9 @@ def falls_with_size(study: Study) -> tuple[Measured, bool] | None:
 
 
 def more_capsules_err_less(study: Study) -> tuple[Measured, bool] | None:
-    """Figure 5: at equal size all-vs-all errs no more than one-vs-all, and that no more than multiclass, within noise.
+    """Figure 5: at equal size, within noise, all-vs-all <= one-vs-all <= multiclass test error.
 
-    Our number is the mean lead of all-vs-all over multiclass, in points.
+    Our number is how much lower the error of all-vs-all is than that of multiclass, in points, on average over sizes.
     """
     leads, holds = [], True
     for size in _sizes(study, DECISIONS[0]):
@@ -106,7 +106,7 @@ def more_capsules_err_less(study: Study) -> tuple[Measured, bool] | None:
 
 
 def one_number_is_linear(study: Study) -> tuple[Measured, bool] | None:
-    """Figure 5: multiclass with capsules of one number errs as logistic regression does, within 1.5 points."""
+    """Figure 5: multiclass with capsules of one number has logistic regression's error, within 1.5 points."""
     ours, linear = study.error("multiclass", "1"), study.numbers.measured("baseline", "logistic-regression", "test")
     if ours is None or linear is None:
         return None
@@ -115,7 +115,7 @@ def one_number_is_linear(study: Study) -> tuple[Measured, bool] | None:
 
 
 def best_is_in_the_band(study: Study) -> tuple[Measured, bool] | None:
-    """Section 3.4: the model with the lowest validation error tests within the band (or below it)."""
+    """Section 3.4: the test error of the model with the lowest validation error lies in the band (or below it)."""
     cells = [(decision, size) for decision in study.numbers.names("errors") for size in _sizes(study, decision)]
     measured = [(study.error(*cell, "validation"), study.error(*cell)) for cell in cells]
     known = [(held.mean, test) for held, test in measured if held and test]
@@ -128,7 +128,7 @@ def best_is_in_the_band(study: Study) -> tuple[Measured, bool] | None:
 def own_rim(study: Study) -> tuple[Measured, bool] | None:
     """Figures 2-3: in every capsule the images of its own class have the largest mean radius.
 
-    Our number is by how much the radius of an image's own class exceeds that of the others.
+    Our number is the mean radius of an image in its own class's capsule minus that in the others.
     """
     own, others, largest = (study.numbers.measured("rim", name) for name in ("own", "others", "largest"))
     if own is None or others is None or largest is None:
@@ -137,7 +137,7 @@ def own_rim(study: Study) -> tuple[Measured, bool] | None:
 
 
 def prototypes_differ(study: Study) -> tuple[Measured, bool] | None:
-    """Figure 4: the elements of a capsule have prototypes of their own: most of them are different images."""
+    """Figure 4: the elements of a capsule have different prototypes: most of them are different images."""
     variety = study.numbers.measured("prototypes")
     return (variety.scaled(100), variety.mean > 0.5) if variety else None
 
@@ -146,7 +146,7 @@ def momentum_and_thresholds(study: Study) -> tuple[Measured, bool] | None:
     """Figures 6-7: after all iterations momentum has lowered both losses, with and without a threshold; the threshold
     has raised the log-loss and lowered the error, with and without momentum.
 
-    Our number is the error of the plain update less that of momentum and threshold together, in points.
+    Our number is the error of the plain update minus that with momentum and threshold, in points.
     """
     last = {
         variant: tuple(study.numbers.measured("last", variant, name) for name in ("log_loss", "train"))
@@ -164,7 +164,7 @@ def momentum_and_thresholds(study: Study) -> tuple[Measured, bool] | None:
 
 
 def subspace_is_best(study: Study) -> tuple[Measured, bool] | None:
-    """Figure 8: no random start reaches a lower training error. Our number: by how much the best stays behind."""
+    """Figure 8: no random start reaches a lower training error. Our number: how much higher the best one's error is."""
     subspace, random = study.numbers.measured("subspace"), study.numbers.measured("best_random")
     if subspace is None or random is None:
         return None
@@ -172,9 +172,9 @@ def subspace_is_best(study: Study) -> tuple[Measured, bool] | None:
 
 
 def closed_forms_are_exact(study: Study) -> tuple[Measured, bool] | None:
-    """Section 2.2: samples lie around the closed forms as their standard errors say: mean square near 1, none beyond 5.
+    """Section 2.2: Monte Carlo estimates deviate from the closed forms as their standard errors predict.
 
-    Our number is the largest deviation in standard errors.
+    In units of these, the mean squared deviation is near 1 and none exceeds 5. Our number is the largest deviation.
     """
     found = [
         [study.numbers.measured(quantity, name) for name in ("largest", "mean_square")]
@@ -194,8 +194,8 @@ def likelihood_never_falls(study: Study) -> tuple[Measured, bool] | None:
 
 
 def fewer_passes(study: Study) -> tuple[Measured, bool] | None:
-    """Section 4: incremental EM gets to the log-loss that batch EM ends at in fewer passes over the data, and its test
-    error in the end is no higher beyond noise. Our number is the passes it takes as a share (percent) of batch EM's.
+    """Section 4: incremental EM reaches batch EM's final log-loss in fewer passes over the data, and its final test
+    error is not higher by more than noise. Our number is its passes as a share (percent) of batch EM's.
     """
     reached, passes = study.numbers.measured("reached", "incremental", "log_loss"), study.numbers.number("passes")
     ours, batch = (study.numbers.measured("last", method, "test") for method in ("incremental", "batch"))
@@ -207,7 +207,7 @@ def fewer_passes(study: Study) -> tuple[Measured, bool] | None:
 
 
 def penalty_helps(study: Study) -> tuple[Measured, bool] | None:
-    """Section 4: with the penalty that validation chose the test error is lower than without, in points."""
+    """Section 4: the test error is lower with the penalty chosen on validation images than without one, in points."""
     with_, without = study.numbers.measured("chosen", "test"), study.numbers.measured("errors", "0", "test")
     if with_ is None or without is None:
         return None
@@ -248,4 +248,4 @@ MEASURES: dict[str, Measure] = {
     "002.online": _all_agree("online", fewer_passes),
     "002.ridge": _all_agree("ridge", penalty_helps),
 }
-"""How each claim of this document is answered."""
+"""The measure of each claim of this document."""

@@ -1,4 +1,4 @@
-"""Figures of capsule regression (document 002): which there are, their words, and how each is drawn."""
+"""Figures of capsule regression (document 002), with their titles and captions."""
 
 from __future__ import annotations
 
@@ -52,12 +52,14 @@ METHODS = {
     "online": ("online", GREEN, ":"),
 }
 CLASSES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, FAINT, "#8B4513", "#B8A800")
-"""Ten colours, for clouds that also lie in panels of their own."""
+"""Ten colours, one per class."""
 
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test error (percent) over capsule size, one line per architecture, other classifiers as levels.
+    """Figure 5: test and training error (percent) over capsule size, one line per architecture.
+
+    Other classifiers are horizontal lines.
 
     Args:
         table: columns model, size (0 for other classifiers), train, test (shares).
@@ -86,7 +88,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray, classes: int) -> Figure:
-    """Figures 2-3: a panel per capsule of two numbers, with the squashed vectors of all images, coloured by class.
+    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors of all images, coloured by class.
 
     Args:
         latents: `[n, m, 2]`; labels: `[n]`; confident: `[m, S, S]`, drawn in each panel's corner.
@@ -116,12 +118,12 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
 
 
 Looks = dict[str, tuple[str, str, str]]
-"""By the values of a column: name, colour and dashes of a line."""
+"""By value of a column: name, colour and dashes of its line."""
 
 
 @in_house_style
 def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], error: tuple[str, str]) -> Figure:
-    """Training log-loss and an error (percent) side by side, a line for each value of the column `key`.
+    """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
 
     Args:
         x, error: columns, each with its label.
@@ -169,7 +171,7 @@ def starts(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def over_penalties(table: pd.DataFrame) -> Figure:
-    """Training, validation and test error (percent) over the penalty; none stands at the left."""
+    """Training, validation and test error (percent) over the penalty; "none" is on the left."""
     figure, (axes,) = panels(1, 2.4, COLUMN)
     rows = table.sort_values("penalty")
     places = np.arange(len(rows))
@@ -192,10 +194,10 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
             "svg",
             partial(error_over_size, table),
             f"Error over capsule size, {name}",
-            f"Larger capsules, and more of them, err less on {label} (the paper's Figure 5), beside other classifiers "
-            "on the same inputs; the right plot shows how much of that is fitting the training images.",
-            "Two plots of error by capsule size, a line each for multiclass, one-vs-all and all-vs-all, with levels of "
-            "other classifiers.",
+            f"Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
+            f"{label}, with other classifiers on the same inputs. Right: the training error.",
+            "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
+            "horizontal lines for other classifiers.",
             records,
         )
     arrays = results.examples("regression", name, ())
@@ -208,8 +210,8 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
             "png",
             partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
             f"Squashed vectors of capsules of two numbers, {name}",
-            f"In each class's panel the test images of that class lie near the rim and others near the middle "
-            f"({label}; the paper's Figures 2-3); the corner shows the class's most surely recognised image.",
+            f"One panel per class: test images of that class should lie near the rim, others near the middle "
+            f"({label}; the paper's Figures 2-3). The corner shows the image recognised with the highest probability.",
             f"{classes} scatter plots within unit circles, points coloured by class.",
             records,
         )
@@ -220,8 +222,8 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
             "png",
             partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
             f"Prototypes of the elements of capsules of eight numbers, {name}",
-            "The training image of each class for which one element says most (the paper's Figure 4): elements speak "
-            "for different ways to look.",
+            "For each element of each class's capsule, the training image of that class with the strongest response "
+            "(the paper's Figure 4): different elements respond to different appearances.",
             "A row of images for each class, one image per element of its capsule.",
             records,
         )
@@ -245,7 +247,7 @@ def _lines(
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure of the regression studies, kind after kind."""
+    """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         match study.kind:
             case "grid":
@@ -254,27 +256,29 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 yield from _lines(
                     study, results, ("variant", "iteration", "log_loss", "error"), over_iterations,
                     "Momentum and thresholds",
-                    "Momentum lowers both losses sooner; a threshold trades likelihood for errors",
+                    "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
+                    "likelihood",
                     "Log-loss and training error over iterations, four lines.",
                 )  # fmt: skip
             case "starts":
                 yield from _lines(
                     study, results, ("start", "error"), starts, "Random starts and the subspace start",
-                    "The lowest training error from each start; below the dashed line it beats the subspace start",
-                    "Box plots by sd of random starts, and a level.",
+                    "The lowest training error from each random start; below the dashed line it beats the subspace "
+                    "start",
+                    "Box plots by sd of the random starts, and a line for the subspace start.",
                 )  # fmt: skip
             case "online":
                 yield from _lines(
                     study, results, ("method", "passes", "log_loss", "test"), over_passes,
                     "Incremental and online EM",
-                    "How far each method has come after a pass over the training images",
+                    "Log-loss and test error of each method after each pass over the training images",
                     "Log-loss and test error over passes, four lines.",
                 )  # fmt: skip
             case "ridge":
                 yield from _lines(
                     study, results, ("penalty", "train", "validation", "test"), over_penalties,
                     "A penalty on squared weights",
-                    "Whether a penalty narrows the gap between training and test errors",
+                    "Does a penalty narrow the gap between training and test errors?",
                     "Training, validation and test error over the penalty.",
                 )  # fmt: skip
             case "distorted":
@@ -290,7 +294,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "png",
                         partial(pictures.image_rows, rows),
                         f"Distorted copies, {study.name}",
-                        "Copies that training goes on after the images as they are: a stand-in for infinite MNIST.",
+                        "The distorted copies used for training in addition to the original images, in place of "
+                        "infinite MNIST.",
                         "A row of digits and three rows of distorted copies of them.",
                         study.numbers.records,
                     )

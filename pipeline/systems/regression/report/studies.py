@@ -23,15 +23,15 @@ PAPER: dict[str, dict[str, Any]] = {
     "starts": {"size": 4, "seeds": 20},
     "distorted": {"size": 16, "decision": "all-vs-all", "examples": MILLION},
 }
-"""By kind of study, what the paper says of its settings, beside the features."""
+"""By kind of study, the settings that the paper gives, in addition to the features."""
 _WORDS = {
     "features": "{:,} features", "size": "capsules of {:,} numbers", "decision": "{}", "iterations": "{:,} iterations",
     "seeds": "{:,} random starts of each sd", "examples": "{:,} examples",
 }  # fmt: skip
 _AMOUNTS = ("seeds", "passes", "iterations", "samples", "examples")
-"""Settings of which more says more."""
+"""Settings that measure a study's size: the larger, the better."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "sizes", "distorted")
-"""In the order in which they are shown, the paper's own first."""
+"""Kinds of studies in the order in which they are shown, the paper's own first."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Study:
     """A study that was executed.
 
     Attributes:
-        settings, dataset: its own settings and those of its data, as the result recorded them.
+        settings, dataset: settings of the study and of its data, as the result recorded them.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Study:
 
     @property
     def source(self) -> str:
-        """Where its images come from."""
+        """The source of its images."""
         return str(self.dataset.source)
 
     @property
     def original(self) -> str:
-        """The source of the paper's that its own is, or stands in for."""
+        """The paper's source that it uses or replaces."""
         return STAND_INS.get(self.source, self.source)
 
     @property
@@ -68,23 +68,23 @@ class Study:
 
     @property
     def differences(self) -> list[str]:
-        """In what its settings fall short of the paper's."""
+        """How its settings fall short of the paper's."""
         found = []
         for name, theirs in {"features": FEATURES, **PAPER.get(self.kind, {})}.items():
             ours = self.settings[name]
             if ours != theirs and not (name in _AMOUNTS and ours > theirs):
-                said = theirs if isinstance(theirs, str) else f"{theirs:,}"
-                found.append(f"{_WORDS[name].format(ours)} (paper: {said})")
+                paper = theirs if isinstance(theirs, str) else f"{theirs:,}"
+                found.append(f"{_WORDS[name].format(ours)} (paper: {paper})")
         return found
 
     @property
     def remarks(self) -> list[str]:
-        """In what its data and its settings fall short of the paper's."""
+        """How its data and its settings fall short of the paper's."""
         about_data = [f"{NOT_THE_PAPERS_DATA} ({LABELS[self.original]})"] if self.stands_in else []
         return about_data + self.differences
 
     def error(self, decision: str, size: str, part: str = "test") -> Measured | None:
-        """An error in percent of one model of a grid."""
+        """The error (percent) of one model of a grid."""
         found = self.numbers.measured("errors", decision, size, part)
         return found.scaled(100) if found else None
 
@@ -95,7 +95,7 @@ class Study:
 
 
 def executed(results: Results) -> list[Study]:
-    """All studies, kind after kind; within a kind the paper's data sets in its order, then others, then by name.
+    """All studies, sorted by kind; within a kind the paper's data sets in its order, then others, then by name.
 
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
@@ -115,13 +115,13 @@ def _place(study: Study) -> tuple[bool, int]:
 
 
 def candidates(results: Results, kind: str, source: str | None = None) -> list[Study]:
-    """Studies of a kind on the paper's data or what stands in for them, those to be preferred first.
+    """Studies of a kind on the paper's data or a stand-in for them, preferred ones first.
 
-    The paper's own data come first, in its order, then what is nearer to its settings, then what was measured on more
-    (sizes, seeds, passes and the like), then the name decides.
+    The order is: the paper's own data, in its order; fewer differences from its settings; larger studies (more sizes,
+    seeds, passes and so on); the name.
 
     Args:
-        source: only on this one, or on what stands in for it.
+        source: only studies on this source, or on a stand-in for it.
 
     Raises:
         ResultError: as `executed`.

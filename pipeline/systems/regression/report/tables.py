@@ -1,4 +1,4 @@
-"""Tables of capsule regression (document 002): each study's measurements, and how they read."""
+"""Tables of capsule regression (document 002), one for each study."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ _COLUMNS: dict[str, tuple[str, str, Sequence[str]]] = {
     "grid": (
         "Errors of capsule regression by size and architecture",
         "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of section 3.1 "
-        "(Figure 5). Iterations are those of the problem with most of them; seconds are for the whole fit, or for all "
-        "strengths tried.",
+        "(Figure 5). Iterations: the largest number of any of the model's problems. Seconds: for the whole fit, or for "
+        "all regularisation strengths tried.",
         ("model", "size", *_PERCENT, "iterations", "parameters", "seconds"),
     ),
     "ridge": (
         "Capsule regression with a penalty",
-        "Errors with a penalty on squared weights, in mean squares of a feature times the number of examples.",
+        "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
+        "examples.",
         ("penalty", *_PERCENT),
     ),
     "sizes": (
         "Capsules of different sizes by class",
-        "Errors at the same number of parameters: equal capsules, sizes in proportion to the equal model's validation "
-        "errors by class, and in inverse proportion.",
+        "Errors at the same number of parameters: capsules of equal size, and sizes in (inverse) proportion to that "
+        "model's validation errors by class.",
         ("plan", "sizes", *_PERCENT),
     ),
     "distorted": (
         "Training on distorted copies",
-        "Errors after training on the images as they are, and on them with distorted copies; training errors are those "
-        "on what was trained on. Of several strengths validation chooses.",
+        "Errors after training on the original images, and on these with distorted copies. Training errors are on all "
+        "images that the model was trained on, copies included. The strength is chosen on validation images.",
         ("data", "strength", "examples", *_PERCENT, "iterations", "seconds"),
     ),
 }
-"""By study: the table's title, its caption, and its columns in order."""
+"""By kind of study: the table's title, its caption, and its columns in order."""
 
 _LAST = {
     "convergence": ("variant", "iteration", ("log_loss", "error")),
@@ -61,7 +62,7 @@ def _cell(column: str, value: object) -> str:
 
 
 def build(results: Results, written: Written) -> list[Table]:
-    """A table for each study that was executed, kind after kind."""
+    """A table for each study that was executed, sorted by kind."""
     tables = []
     for study in executed(results):
         name, kind, records = study.name, study.kind, study.numbers.records
@@ -73,7 +74,7 @@ def build(results: Results, written: Written) -> list[Table]:
         elif kind in _LAST:
             key, count, measured = _LAST[kind]
             title = f"Capsule regression by {key}"
-            caption = f"What each {key} has come to after the last of its {count}s."
+            caption = f"The last values of each {key}."
             data = results.table("regression", name, (key, count, *measured))
             data = None if data is None else data.groupby(key, sort=False).tail(1).reset_index(drop=True)
             columns = [key, count, *measured]

@@ -291,7 +291,7 @@ class SCAE(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss per image, in nats, and its terms; `epoch` and `labels` are unused.
 
-        The terms of sparsity between images speak of the whole batch: losses of batches of different size differ.
+        The sparsity terms between images depend on the whole batch: losses of batches of different size differ.
         """
         params, P = self.params, self.params.parts
         parts = self.encode_parts(images, noise[:, :P])
