@@ -74,7 +74,7 @@ def test_notices_list_what_is_missing_and_what_differs(results: Results) -> None
         "2 items of this profile were not executed": "attack/a, attack/b",
         "2 results were made with other settings than this profile has now": "evaluate/capsules, sweep/capsules",
         "1 result is no longer in this profile": "train/old",
-        "1 result has no arrays here, so some figures are not shown": "evaluate/vae",
+        "1 result has no arrays here: such figures were drawn earlier, or are missing": "evaluate/vae",
     }
     assert content.index("<dt>Commit</dt>") < content.index('class="notice"') < content.index("<table")
 
