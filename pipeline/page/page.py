@@ -175,7 +175,12 @@ def _notices(missing: Sequence[str], others: Mapping[str, str], without_arrays: 
     groups = [
         (list(missing), "item of this profile was", "items of this profile were", "not executed"),
         *(([label for label, reason in others.items() if reason == why], *words) for why, words in NOTICES.items()),
-        (list(without_arrays), "result has", "results have", "no arrays here: such figures were drawn earlier, or are missing"),
+        (
+            list(without_arrays),
+            "result has",
+            "results have",
+            "no arrays here: such figures were drawn earlier, or are missing",
+        ),
     ]
     return [
         {
