@@ -28,8 +28,9 @@ def main(run: str) -> None:
                 return None
             return build_affnist(workspace.raw_folder("affnist"), params.evaluate.affine_versions)
 
+        sections = {"evaluate": params.evaluate, "failures": params.failures}
         models = workspace.trained_models(run, Model, size, device)
-        inputs = EvaluationInputs(models, dataset, settings, params, official, device, workspace.label)
+        inputs = EvaluationInputs(models, dataset, settings, sections, official, device, workspace.label)
         outcome = evaluation_of(settings.variant)(inputs)
         workspace.write(outcome, dataset_label=dataset.label, data_sha256=digest, seeds=settings.seeds)
 

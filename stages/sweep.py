@@ -24,7 +24,9 @@ def main(run: str, angle: str) -> None:
         dataset, digest = workspace.open_dataset(settings.dataset)
         trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label)
         models = trained_models(setup, settings, dataset.images.shape[-1], trained)
-        outcome = sweep_of(settings.variant)(SweepInputs(models, trained, dataset, settings, degrees, params, device))
+        sections = {"failures": params.failures}
+        inputs = SweepInputs(models, trained, dataset, settings, degrees, params.evaluate, sections, device)
+        outcome = sweep_of(settings.variant)(inputs)
         workspace.write(
             outcome,
             step=int(trained.history["epoch"].max()),

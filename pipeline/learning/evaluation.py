@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from pipeline.data.datasets import Dataset
 from pipeline.learning.model import Model
 from pipeline.learning.settings import RunSettings
-
-if TYPE_CHECKING:
-    from pipeline.params import Params
+from pipeline.settings import Section
 
 
 @dataclass(frozen=True)
@@ -22,6 +19,7 @@ class EvaluationInputs:
 
     Attributes:
         models: one per replica.
+        sections: of `params.yaml` that the stage depends on, by name; each room knows its own.
         official: reads affNIST's own test images, where the parameters ask for them and the images' size fits.
         title: shown beside progress bars.
     """
@@ -29,7 +27,7 @@ class EvaluationInputs:
     models: Sequence[Model]
     dataset: Dataset
     run: RunSettings
-    params: Params
+    sections: Mapping[str, Section]
     official: Callable[[], Dataset | None]
     device: torch.device
     title: str

@@ -8,6 +8,7 @@ from pipeline.learning.evaluation import EvaluationInputs
 from pipeline.probes.clusters import cluster_accuracies
 from pipeline.probes.generalisation import AFFINE, probe_accuracies, rotated
 from pipeline.probes.metrics import metrics_on_test_images
+from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
@@ -16,7 +17,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Accuracies of probes on clean, turned and affinely warped images, of clusters on clean ones, and the metrics of
     training on test images.
     """
-    models, dataset, params, device = inputs.models, inputs.dataset, inputs.params.evaluate, inputs.device
+    models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.sections["evaluate"]
+    assert isinstance(params, EvaluateParams)
     official = inputs.official()
     bar = tqdm(models, desc=inputs.title, unit="seed")
     table = stack_replicas([probe_accuracies(model, dataset, params, device, official) for model in bar])

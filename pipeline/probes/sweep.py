@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -15,13 +15,10 @@ from pipeline.learning.model import Model
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.summary import best_validation
 from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.settings import SweepParams
+from pipeline.probes.settings import EvaluateParams, SweepParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-
-if TYPE_CHECKING:
-    from pipeline.params import Params
-
+from pipeline.settings import Section
 
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
@@ -32,6 +29,7 @@ class SweepInputs:
 
     Attributes:
         models: one per replica, trained within +-`angle` degrees as `run` says.
+        sections: of `params.yaml` that the stage depends on, by name; each room knows its own.
     """
 
     models: Sequence[Model]
@@ -39,7 +37,8 @@ class SweepInputs:
     dataset: Dataset
     run: RunSettings
     angle: float
-    params: Params
+    probe: EvaluateParams
+    sections: Mapping[str, Section]
     device: torch.device
 
 
@@ -55,7 +54,7 @@ def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
 
 def sweep(inputs: SweepInputs) -> Outcome:
     """Accuracies of probes fit and tested on images turned within the same angle."""
-    probe = inputs.params.evaluate
+    probe = inputs.probe
     table = stack_replicas(
         [rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device) for model in inputs.models]
     )

@@ -10,11 +10,14 @@ from pipeline.probes.sweep import SweepInputs
 from pipeline.results.outcome import Outcome
 from pipeline.systems.generative.evaluation.failures import part_use_analysis
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.settings import FailureParams
 
 
 def sweep(inputs: SweepInputs) -> Outcome:
     """Accuracies of probes, consistency of part use, copies among templates."""
     outcome = probes.sweep(inputs)
     models = of_kind(GenerativeModel, inputs.models)
-    part_use, arrays = part_use_analysis(models, inputs.dataset, inputs.angle, inputs.params.failures, inputs.device)
+    failures = inputs.sections["failures"]
+    assert isinstance(failures, FailureParams)
+    part_use, arrays = part_use_analysis(models, inputs.dataset, inputs.angle, failures, inputs.device)
     return replace(outcome, numbers={**outcome.numbers, **part_use}, arrays={**arrays})
