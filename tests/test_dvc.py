@@ -335,7 +335,7 @@ def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
 
 
 TRAININGS = {f"train@{run}" for run in RUNS}
-CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "Where the encoder's reconstruction fails"
+CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "maximising the bound from there should"
 
 
 @pytest.mark.parametrize(
