@@ -13,8 +13,8 @@ from pipeline.results.reading import Record
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure with its title and caption. It is drawn when `figure` is called.
+class Picture:
+    """A figure on disk with its title and caption.
 
     Attributes:
         name: file name without its ending.
@@ -25,7 +25,6 @@ class Drawing:
 
     name: str
     kind: Kind
-    figure: Callable[[], Figure]
     title: str
     caption: str
     alt: str
@@ -37,19 +36,10 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure on disk with its title and caption; attributes as those of `Drawing`."""
+class Drawing(Picture):
+    """A figure that is drawn when `figure` is called."""
 
-    name: str
-    kind: Kind
-    title: str
-    caption: str
-    alt: str
-    records: list[Record]
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}.{self.kind}"
+    figure: Callable[[], Figure]
 
 
 @dataclass

@@ -20,6 +20,8 @@ from pipeline.page import runs
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
+_TEXTS = ("name", "kind", "title", "caption", "alt")
+"""The texts kept with a picture."""
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 
@@ -71,7 +73,7 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
     for entry in _read(folder).get("figures", []):
         records = [_record(results, source) for source in entry["sources"]]
         if all(record is not None for record in records):
-            words = {key: entry[key] for key in ("name", "kind", "title", "caption", "alt")}
+            words = {key: entry[key] for key in _TEXTS}
             found.append(Picture(**words, records=[record for record in records if record is not None]))
     return found
 
@@ -81,9 +83,9 @@ def without_arrays(folder: Path) -> list[str]:
     return [str(each) for each in _read(folder).get("without_arrays", [])]
 
 
-def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Drawing | Picture]:
+def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Picture]:
     """The figures just drawn, and those kept from before, each placed after the figure that it followed before."""
-    shown: list[Drawing | Picture] = list(drawn)
+    shown: list[Picture] = list(drawn)
     names = [each.name for each in shown]
     for place, picture in enumerate(before):
         if picture.name not in names:
@@ -117,6 +119,6 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
     return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)
 
 
-def _to_json(figure: Drawing | Picture) -> dict[str, Any]:
-    words = {key: getattr(figure, key) for key in ("name", "kind", "title", "caption", "alt")}
+def _to_json(figure: Picture) -> dict[str, Any]:
+    words = {key: getattr(figure, key) for key in _TEXTS}
     return {**words, "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records]}

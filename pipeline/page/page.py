@@ -16,7 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipeline.drawing.drawings import Drawing, Picture
+from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import DPI
 from pipeline.drawing.table import Table
 from pipeline.page.scorecard import VERDICTS, Row, Verdict, count_verdicts, dataset_and_remarks
@@ -53,12 +53,12 @@ _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 class Shown:
     """A figure on the page: what was drawn, the image as a data URI, its width in CSS pixels."""
 
-    drawing: Drawing | Picture
+    drawing: Picture
     uri: str
     width: int
 
 
-def load_figures(folder: Path, drawings: Iterable[Drawing | Picture]) -> list[Shown]:
+def load_figures(folder: Path, drawings: Iterable[Picture]) -> list[Shown]:
     """Load the image files of the figures from `folder`.
 
     Raises:
@@ -67,7 +67,7 @@ def load_figures(folder: Path, drawings: Iterable[Drawing | Picture]) -> list[Sh
     return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
 
 
-def _load_figure(path: Path, drawing: Drawing | Picture) -> Shown:
+def _load_figure(path: Path, drawing: Picture) -> Shown:
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -48,13 +48,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"learning-{run}",
             "svg",
-            partial(learning_curves, table, objective),
             f"Learning curves of {run}",
             f"{aim} until both level off, with validation close to training. The vertical axis leaves out the steep "
             "start, which would flatten the rest.",
             f"Two line plots over epochs: {objective} and pixel error of {run}, training and validation, one line per "
             "seed.",
             numbers.records,
+            partial(learning_curves, table, objective),
         )
 
 

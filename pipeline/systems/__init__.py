@@ -58,7 +58,6 @@ SWEEPS = {
 }
 """What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
 
-
 REPORTS = ("generative", "capsnet", "attention", "matrix_capsules", "regression")
 """Systems with a package `report`, in the page's order: `claims.MEASURES`, `figures.draw` and `tables.build`.
 

@@ -61,7 +61,15 @@ def page(
     results: Results, missing: Sequence[str] = (), others: Mapping[str, str] | None = None, **more: Sequence[str]
 ) -> str:
     others = others or {}
-    drawing = Drawing("accuracy", "svg", Figure, "Accuracy", "What to see.", "A plot of accuracy.", [PROBED])
+    drawing = Drawing(
+        "accuracy",
+        "svg",
+        "Accuracy",
+        "What to see.",
+        "A plot of accuracy.",
+        [PROBED],
+        Figure,
+    )
     shown = pd.DataFrame({"run": ["capsules"], "accuracy": ["95.5"]})
     tables = [
         Table("training", "Training runs", "What it took.", shown, shown, [TRAINED]),

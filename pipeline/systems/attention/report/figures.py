@@ -159,12 +159,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     yield Drawing(
                         f"attention-{name}",
                         "svg",
-                        partial(minimisers, table),
                         "Result of inference in the toy network",
                         "Hidden activities without a penalty, with L1 and with L2, for the published figure's "
                         "objective (the output's error alone) and the text's (all errors), by penalty weight.",
                         "Bars of three hidden activities by penalty, one panel for each objective and weight.",
                         records,
+                        partial(minimisers, table),
                     )
             case "iterated":
                 table = results.table("attention", name, ("scale", "iteration", "entropy", "right"))
@@ -172,12 +172,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     yield Drawing(
                         f"attention-{name}",
                         "svg",
-                        partial(attention_over_iterations, table),
                         "Attention over iterations",
                         "Left: low entropy means that each part attends to a single parent. Right: how often that is "
                         f"the part's own parent ({label}; means over sds of the parts).",
                         "Entropy over iterations, and the share of correct parents, one line for each scale.",
                         records,
+                        partial(attention_over_iterations, table),
                     )
             case "parsing":
                 table = results.table("attention", name, ("sigma", "shown", "method", "found", "standard_error"))
@@ -185,7 +185,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     yield Drawing(
                         f"attention-{name}",
                         "svg",
-                        partial(parents_found, table),
                         "Parents found by inversion and by routing",
                         f"Share of parts whose parent is found, over the number of objects in a scene ({label}; bars: "
                         "one standard error over scenes). Only the best variant of each method is drawn; the table has "
@@ -193,6 +192,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "the scene.",
                         "One line for each method over the number of objects, one panel for each sd of the parts.",
                         records,
+                        partial(parents_found, table),
                     )
                 arrays = results.examples("attention", name, _NAMES)
                 if arrays is None:
@@ -201,7 +201,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     yield Drawing(
                         f"scenes-{name}",
                         "png",
-                        partial(parsed_scenes, arrays),
                         "Overlapping objects, parsed",
                         "Parts of a triangle, a square and a star, with clutter (crosses), coloured by their parent; "
                         "lines show the objects at the poses that each method finds. Routing by agreement has "
@@ -209,4 +208,5 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "for clutter does not count as found.",
                         "Three scenes of overlapping shapes: true parents, and those of routing and of inversion.",
                         records,
+                        partial(parsed_scenes, arrays),
                     )

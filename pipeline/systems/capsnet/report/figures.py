@@ -177,13 +177,13 @@ def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Ite
         yield Drawing(
             f"capsnet-losses-{dataset}",
             "svg",
-            partial(losses_by_condition, tables),
             f"CapsNet's loss with and without routing, {dataset}",
             "In the paper, learning without routing is slower at first and ends at nearly the same loss (Figure 2 of "
             "document 001; here with shifted validation images in place of test images). Losses with and without "
             "reconstruction are different functions and cannot be compared.",
             "Training and validation loss per epoch of four conditions, and their best validation losses.",
             records,
+            partial(losses_by_condition, tables),
         )
 
 
@@ -204,13 +204,13 @@ def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> It
         yield Drawing(
             f"capsnet-capsules-{dataset}",
             "png",
-            partial(class_capsules, arrays["images"], arrays["labels"], shown),
             f"Class capsules with routing, without routing, and after inference, {dataset}",
             "The numbers of each of the ten class capsules (rows) and its length (right); the image's class is framed. "
             "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
             "and with L1 (Figure 1B-E of document 001).",
             "Heat maps of ten class capsules for two digits under four conditions.",
             [*routed.numbers.records, *unrouted.numbers.records],
+            partial(class_capsules, arrays["images"], arrays["labels"], shown),
         )
         return
 
@@ -230,13 +230,13 @@ def _energies(study: Network, results: Results, written: Written) -> Iterator[Dr
         yield Drawing(
             f"inference-{study.item}",
             "svg",
-            partial(energies_over_steps, energies),
             f"Energy during inference, {study.item}",
             "Squared prediction errors of each layer and of the clamped label, and the penalty, as means over images "
             f"of {dataset_label(study.numbers.records)}. Their sum should never rise. Class capsules are the last "
             "layer's predictions.",
             "Lines of energy over steps on a logarithmic axis, one panel for each penalty.",
             study.numbers.records,
+            partial(energies_over_steps, energies),
         )
 
 

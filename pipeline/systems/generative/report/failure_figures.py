@@ -44,13 +44,13 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
         yield Drawing(
             f"equivariance-{run}",
             "svg",
-            partial(poses_over_rotation, equivariance_table(numbers)),
             f"Do poses rotate with the image? {run}",
             "Poses that rotate exactly with the image have a deviation of zero; poses that do not rotate at all lie on "
             "the dashed line (the paper's Figure 5 in numbers). The band contains the middle half of the images.",
             "Two line plots over the rotation angle of the input, for parts and for objects: the deviation of poses "
             "from the rotated poses, and the deviation of poses that do not rotate.",
             numbers.records,
+            partial(poses_over_rotation, equivariance_table(numbers)),
         )
     if numbers.names("templates"):
         arrays = results.examples("evaluate", run, _COPIES)
@@ -60,7 +60,6 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
             yield Drawing(
                 f"copies-{run}",
                 "png",
-                partial(template_copies, arrays, numbers.settings.failures.threshold),
                 f"Templates that are affine copies of each other, {run}",
                 "Left: correlation of each pair of templates under the best affine map; pairs above the white mark on "
                 "the scale count as copies. Right: the most similar pairs. If the mapped second template looks like "
@@ -68,6 +67,7 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
                 f"A heat map of best correlations between {len(arrays['parts'])} templates, and pairs of templates "
                 "with the second mapped onto the first.",
                 numbers.records,
+                partial(template_copies, arrays, numbers.settings.failures.threshold),
             )
 
 
@@ -90,7 +90,6 @@ def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"part-use-{sweep.run}",
             "png",
-            partial(pictures.image_rows, rows),
             f"Part use after narrow and wide training, {sweep.run}",
             "After training on narrow rotations, the same part draws the same stroke of every digit; after training on "
             "wide rotations, different parts draw it (the paper's Figure 7). The number below each range is the "
@@ -98,6 +97,7 @@ def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
             "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
             "per part, rotated back upright.",
             [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
+            partial(pictures.image_rows, rows),
         )
 
 
@@ -110,12 +110,12 @@ def _sensitivity(results: Results) -> Iterator[Drawing]:
         yield Drawing(
             f"sensitivity-{run}",
             "svg",
-            partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
             f"Sensitivity of {run} to its hyperparameters",
             "Accuracy of the probes on clean images when one hyperparameter is changed and the others are kept. The "
             "dotted line marks the run's own value; bars are one sd over seeds.",
             "Plots of accuracy over the values of each hyperparameter, one line each for t0 and for t0 and A0.",
             [record for numbers in by_name.values() for record in numbers.records],
+            partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
         )
 
 

@@ -63,7 +63,6 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
         yield Drawing(
             f"accuracy-{group[0]}",
             "svg",
-            partial(curves.accuracy_over_rotation, table, beside),
             f"Probe accuracy over rotation, {' and '.join(group)}",
             "Accuracy of a linear probe on each representation as test images are rotated further than the training "
             "images. Left: the probe is refit on equally warped images (the paper's capsule rows agree with this); "
@@ -72,6 +71,7 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
+            partial(curves.accuracy_over_rotation, table, beside),
         )
 
 
@@ -92,7 +92,6 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
             yield Drawing(
                 f"reconstructions-{study}",
                 "png",
-                partial(pictures.over_rotation, arrays["angles"], rows),
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
                 "repair it (as in the paper's Figure 3). "
@@ -100,6 +99,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
+                partial(pictures.over_rotation, arrays["angles"], rows),
             )
         if steps is None:
             written.miss(f"optimise/{study} (its table)")
@@ -107,7 +107,6 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
             yield Drawing(
                 f"optimisation-{study}",
                 "svg",
-                partial(curves.optimisation_curves, steps),
                 f"The bound during test-time optimisation, {study}",
                 "The bound that each engine reaches after a number of gradient evaluations (left) and of seconds "
                 "(right; one batch), for the narrowest and the widest range of rotation. The vertical axis starts near "
@@ -115,6 +114,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
+                partial(curves.optimisation_curves, steps),
             )
 
 
@@ -130,6 +130,12 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"arrangements-{run}",
             "png",
+            f"Part arrangements over rotation, {run}",
+            "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured "
+            "strokes rotate with the input; a change of colours means that other parts draw the digit (the paper's "
+            "Figure 5).",
+            f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
+            numbers.records,
             partial(
                 pictures.over_rotation,
                 arrays["angles"],
@@ -139,32 +145,26 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
                     ("parts in colour", arrays["arrangements"]),
                 ],
             ),
-            f"Part arrangements over rotation, {run}",
-            "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured "
-            "strokes rotate with the input; a change of colours means that other parts draw the digit (the paper's "
-            "Figure 5).",
-            f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
-            numbers.records,
         )
         yield Drawing(
             f"templates-{run}",
             "png",
-            partial(pictures.templates, arrays["templates"], arrays["alphas"]),
             f"Templates learned by {run}",
             "Look for templates that look like strokes, for parts that are never used (blank alpha channel), and for "
             "templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
             f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
             numbers.records,
+            partial(pictures.templates, arrays["templates"], arrays["alphas"]),
         )
         yield Drawing(
             f"prior-{run}",
             "png",
-            partial(pictures.samples, arrays["prior_samples"]),
             f"Samples from the prior of {run}",
             "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like "
             "digits, the more of a digit's geometry the objects have learned.",
             f"A grid of {min(len(arrays['prior_samples']), 48)} images sampled from the prior of {run}.",
             numbers.records,
+            partial(pictures.samples, arrays["prior_samples"]),
         )
 
 
@@ -180,7 +180,6 @@ def _swept(results: Results) -> Iterator[Drawing]:
         yield Drawing(
             f"sweep-{group[0]}",
             "svg",
-            partial(curves.accuracy_over_training_range, table),
             f"Trained and tested on rotations, {' and '.join(group)}",
             "Does training on wider rotations lower the capsules' accuracy, and do they stay ahead of the VAE? In the "
             "paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: one sd over seeds"
@@ -188,6 +187,7 @@ def _swept(results: Results) -> Iterator[Drawing]:
             "Accuracy over the range of rotation in training and testing, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
+            partial(curves.accuracy_over_training_range, table),
         )
 
 
@@ -209,13 +209,13 @@ def _beyond(results: Results) -> Iterator[Drawing]:
         yield Drawing(
             f"beyond-{sweep.run}",
             "svg",
-            partial(curves.accuracy_over_training_range, table),
             f"Parts in any slot of their parent, {sweep.run} compared with {baseline.run}",
             "The paper explains the loss of accuracy on wide rotations by templates that are tied to their places in "
             "an object. If that is the cause, accuracy should fall less without the tie.",
             f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {baseline.run} "
             f"and one for {sweep.run}.",
             [*baseline.records, *sweep.records],
+            partial(curves.accuracy_over_training_range, table),
         )
 
 

@@ -63,12 +63,12 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"matrix-learning-{dataset}",
             "svg",
-            partial(matrix_curves.accuracies, tables),
             f"Errors of matrix capsules and the CNN as they learn, {dataset}",
             "How fast either network learns and how far training and validation part; training images are cropped at "
             "random places in random light, validation images in the middle. Lines are means over seeds.",
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
+            partial(matrix_curves.accuracies, tables),
         )
 
 
@@ -83,12 +83,12 @@ def _factors(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"matrix-factors-{dataset}",
             "svg",
-            partial(matrix_curves.factors, tables),
             f"Which images matrix capsules and the CNN misread, {dataset}",
             "Whether errors depend on where the camera stands, on the light and on the object; means over seeds. The "
             f"{images} test images of {dataset_label(records)} are shared among a panel's points.",
             "A panel for each factor: test error by its value, a line for each run.",
             records,
+            partial(matrix_curves.factors, tables),
         )
 
 
@@ -110,13 +110,13 @@ def _conditions(results: Results) -> Iterator[Drawing]:
             yield Drawing(
                 f"matrix-conditions-{base}",
                 "svg",
-                partial(matrix_curves.conditions, dots),
                 f"What each component of matrix capsules is worth, {base}",
                 "Whether errors of networks with something changed are ordered as in Table 1 of document 004 (open "
                 f"diamonds, on {PAPER_DATASET}, each axis from 0); ours on {dataset_label(records)}, bars are one sd "
                 "over seeds. At the end the run itself, as long as it was trained, and the CNN.",
                 "Two dot plots of test error with a row for each condition, ours and the paper's.",
                 records,
+                partial(matrix_curves.conditions, dots),
             )
 
 
@@ -138,7 +138,6 @@ def _votes(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"matrix-votes-{trial.item}",
             "png",
-            partial(matrix_pictures.votes, arrays, classes),
             f"Votes gather around class capsules, {trial.item}",
             "Distances of votes to the mean of each class capsule after each routing iteration, each vote counted by "
             "how much of it is assigned: those for the right class (blue) should draw near and gain, and the others "
@@ -146,6 +145,7 @@ def _votes(results: Results, written: Written) -> Iterator[Drawing]:
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,
+            partial(matrix_pictures.votes, arrays, classes),
         )
 
 
@@ -180,7 +180,6 @@ def _viewpoints(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"matrix-viewpoints-{dataset}",
             "svg",
-            partial(matrix_curves.viewpoints, of_dataset),
             f"Errors on novel viewpoints against those on familiar ones, {dataset}",
             "At the same error on familiar viewpoints, whose is the lower on novel ones? A dot is an epoch of a seed; "
             "large marks are where the networks are matched (bars: one sd over seeds), open ones the paper's on "
@@ -188,6 +187,7 @@ def _viewpoints(results: Results, written: Written) -> Iterator[Drawing]:
             "Scatter plots of error on novel viewpoints over error on familiar ones, a panel for each axis, both "
             "networks in each.",
             records[dataset],
+            partial(matrix_curves.viewpoints, of_dataset),
         )
 
 
@@ -202,13 +202,13 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
             yield Drawing(
                 f"matrix-attacks-{study.item}",
                 "svg",
-                partial(matrix_curves.attacks, table, 100 / classes),
                 f"Adversarial attacks on matrix capsules and on the CNN, {study.item}",
                 "Accuracy as pixels are changed by up to epsilon against the right class; how often an attack towards "
                 "another class succeeds; accuracy on images made through another CNN (Figure 3 of document 004; "
                 f"{attacked_images(study):,} images of {label}). Bands are one sd over seeds; dotted is chance.",
                 "Three line plots over epsilon, a line for each network and method.",
                 records,
+                partial(matrix_curves.attacks, table, 100 / classes),
             )
         arrays = results.examples("attack", study.item, ())
         if arrays is None:
@@ -217,10 +217,10 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"matrix-attacked-{study.item}",
             "png",
-            partial(matrix_pictures.attacked, arrays),
             f"Images that FGSM made, {study.item}",
             "Test images as they are, and after attacks through either network, away from their class: how plain to "
             f"see a change by epsilon is, and whether it has a shape (Figure B.3 of document 004; {label}).",
             "A grid of images, a row for each network and epsilon.",
             records,
+            partial(matrix_pictures.attacked, arrays),
         )

@@ -192,13 +192,13 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
         yield Drawing(
             f"capsule-size-{name}",
             "svg",
-            partial(error_over_size, table),
             f"Error over capsule size, {name}",
             f"Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
             f"{label}, with other classifiers on the same inputs. Right: the training error.",
             "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
             "horizontal lines for other classifiers.",
             records,
+            partial(error_over_size, table),
         )
     arrays = results.examples("regression", name, ())
     if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes")):
@@ -208,24 +208,24 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
         yield Drawing(
             f"planes-{name}",
             "png",
-            partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
             f"Squashed vectors of capsules of two numbers, {name}",
             f"One panel per class: test images of that class should lie near the rim, others near the middle "
             f"({label}; the paper's Figures 2-3). The corner shows the image recognised with the highest probability.",
             f"{classes} scatter plots within unit circles, points coloured by class.",
             records,
+            partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
         )
     if arrays and "prototypes" in arrays:
         rows = [(str(c), images.astype(np.float32) / 255) for c, images in enumerate(arrays["prototypes"])]
         yield Drawing(
             f"prototypes-{name}",
             "png",
-            partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
             f"Prototypes of the elements of capsules of eight numbers, {name}",
             "For each element of each class's capsule, the training image of that class with the strongest response "
             "(the paper's Figure 4): different elements respond to different appearances.",
             "A row of images for each class, one image per element of its capsule.",
             records,
+            partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
         )
 
 
@@ -238,11 +238,11 @@ def _lines(
         yield Drawing(
             study.name,
             "svg",
-            partial(draw, table),
             f"{title}, {study.name}",
             f"{caption} ({dataset_label(study.numbers.records)}).",
             alt,
             study.numbers.records,
+            partial(draw, table),
         )
 
 
@@ -292,10 +292,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     yield Drawing(
                         study.name,
                         "png",
-                        partial(pictures.image_rows, rows),
                         f"Distorted copies, {study.name}",
                         "The distorted copies used for training in addition to the original images, in place of "
                         "infinite MNIST.",
                         "A row of digits and three rows of distorted copies of them.",
                         study.numbers.records,
+                        partial(pictures.image_rows, rows),
                     )
