@@ -66,14 +66,18 @@ class Graph:
         self._stages, self._values = stages, values
 
     @classmethod
-    def load(cls, root: Path) -> Graph:
+    def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
         """The graph of a repository.
+
+        Args:
+            values: the content of its `params.yaml`, where it was read already.
 
         Raises:
             GraphError: `dvc.yaml` or `params.yaml` cannot be read.
         """
         try:
-            graph, values = (read_yaml(root / name) for name in ("dvc.yaml", "params.yaml"))
+            graph = read_yaml(root / "dvc.yaml")
+            values = read_yaml(root / "params.yaml") if values is None else values
         except FileReadError as error:
             raise GraphError(f"cannot read the pipeline's stages: {error}") from None
         return cls(graph["stages"], values)

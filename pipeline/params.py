@@ -18,7 +18,7 @@ from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import EvaluateParams, SweepParams
 from pipeline.settings import Name, Section
 from pipeline.systems import SWEEPS, Run
-from pipeline.systems.attention.settings import AttentionStudy
+from pipeline.systems.attention.settings import AttentionItem
 from pipeline.systems.capsnet.studies.settings import InferParams
 from pipeline.systems.generative.studies.settings import (
     FailureParams,
@@ -28,7 +28,7 @@ from pipeline.systems.generative.studies.settings import (
 )
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.settings import AblationParams
-from pipeline.systems.regression.settings import RegressionStudy
+from pipeline.systems.regression.settings import RegressionItem
 
 
 class ParamsError(UserError):
@@ -64,8 +64,8 @@ class Params(Section):
     sweep: SweepParams
     failures: FailureParams
     sensitivity: SensitivityParams
-    regression: dict[Name, RegressionStudy]
-    attention: dict[Name, AttentionStudy]
+    regression: dict[Name, RegressionItem]
+    attention: dict[Name, AttentionItem]
     ablation: dict[Name, AblationParams]
     viewpoint: dict[Name, ViewpointParams]
     attack: dict[Name, AttackParams]
@@ -106,6 +106,7 @@ class Params(Section):
             if regression.dataset not in self.datasets:
                 known = sorted(self.datasets)
                 raise ValueError(f"regression.{name}.dataset: '{regression.dataset}' is not one of {known}")
+        self._check_study_names()
         self._check_classifiers()
         varied_run = self.runs.get(self.sensitivity.run)
         if varied_run is None or varied_run.variant != "generative":
@@ -122,6 +123,16 @@ class Params(Section):
                         f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
                     ) from None
         return self
+
+    def _check_study_names(self) -> None:
+        """Check that no two studies of a section have one name, which their figures are called by."""
+        for section in ("regression", "attention"):
+            seen: set[str] = set()
+            for name, entry in getattr(self, section).items():
+                for study in entry.studies if entry.study == "set" else [name]:
+                    if study in seen:
+                        raise ValueError(f"{section}.{name}: there is another study called '{study}'")
+                    seen.add(study)
 
     def _check_classifiers(self) -> None:
         """Check that the studies of document 004 name runs of the right kind, and changes that give a valid model."""
@@ -180,9 +191,11 @@ def _range(place: tuple[str | int, ...]) -> str:
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
     place = error["loc"]
-    # pydantic's location contains the discriminator's value: runs, <name>, generative, training, ...
-    tag = {"runs": 2, "optimise": 4, "regression": 2, "attention": 2}.get(str(place[0]) if place else "", len(place))
-    written = (*place[:tag], *place[tag + 1 :])
+    # pydantic's location contains the discriminators' values: runs, <name>, generative, training, ...
+    tags = {{"runs": 2, "optimise": 4, "regression": 2, "attention": 2}.get(str(place[0]) if place else "")}
+    if place[2:3] == ("set",):  # regression, <name>, set, studies, <name>, grid, ...
+        tags.add(5)
+    written = [part for index, part in enumerate(place) if index not in tags]
     where = ".".join(str(part) for part in written) or "params.yaml"
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown parameter"
@@ -214,11 +227,11 @@ def parse_params(values: Any, source: str = "params.yaml") -> Params:
         raise ParamsError(f"{source} has bad parameters:\n{lines}") from None
 
 
-def load_params(path: Path) -> Params:
-    """Read and check a params file.
+def read_params(path: Path) -> Any:
+    """The content of a params file, unchecked.
 
     Raises:
-        ParamsError: the file cannot be read (see `read_yaml`), is empty, or holds bad parameters.
+        ParamsError: the file cannot be read (see `read_yaml`), or is empty.
     """
     try:
         values = read_yaml(path)
@@ -226,4 +239,13 @@ def load_params(path: Path) -> Params:
         raise ParamsError(str(error)) from None
     if values is None:
         raise ParamsError(f"{path} is empty")
-    return parse_params(values, path.name)
+    return values
+
+
+def load_params(path: Path) -> Params:
+    """Read and check a params file.
+
+    Raises:
+        ParamsError: the file cannot be read (see `read_yaml`), is empty, or holds bad parameters.
+    """
+    return parse_params(read_params(path), path.name)

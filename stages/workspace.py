@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
-from pipeline.params import Params, ParamsError, load_params
+from pipeline.params import Params, ParamsError, parse_params, read_params
 from pipeline.tracking import Group, Store, TrackedRun
 from stages.guards import dvc_ancestors, exit_with, single_instance
 
@@ -84,6 +84,7 @@ class Workspace:
         home: the repository that keeps what outlives a stage (tracked runs, checkpoints): `root`, but in an experiment
             that DVC runs in a temporary copy, the repository which that copy was made of.
         graph: what every item depends on.
+        settings: the part of the parameters that this item depends on, in their own shape.
         commit: Git's commit, or "unknown".
         dirty: whether files differed from it, other than those that stages themselves write.
     """
@@ -94,6 +95,7 @@ class Workspace:
     home: Path
     params: Params
     graph: Graph
+    settings: dict[str, Any]
     run: TrackedRun
     commit: str
     dirty: bool
@@ -143,11 +145,12 @@ class Workspace:
 
         return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
 
-    def own_code(self) -> str:
-        """A hash of the library's code that this item depends on."""
+    def own_code(self, studies: str, *files: str) -> str:
+        """A hash of the library's code that this item depends on, but of the folder `studies` these files alone."""
         from pipeline.learning.checkpoints import code_fingerprint
 
-        return code_fingerprint(CODE_ROOT, self.graph.item(self.name, self.item).code)
+        others = (place for place in self.graph.item(self.name, self.item).code if place != studies)
+        return code_fingerprint(CODE_ROOT, [*others, *(f"{studies}/{file}" for file in files)])
 
     def trained_models(self, run: str, kind: type[AnyModel], image_size: int, device: torch.device) -> list[AnyModel]:
         """The models of a trained run, one per replica, all of one kind.
@@ -221,10 +224,6 @@ class Workspace:
         """Checkpoints in mid-training, one folder per fingerprint. Outside what DVC deletes before a stage runs."""
         return self.home / ".cache" / "resume"
 
-    def settings(self) -> dict[str, Any]:
-        """The part of the parameters that this item depends on, in their own shape."""
-        return self.graph.settings(self.name, self.item, self.params.model_dump(mode="json"))
-
     def provenance(
         self,
         *,
@@ -239,7 +238,6 @@ class Workspace:
             dataset_label: the data as people call it, with "stand-in" and the like where so.
             epochs: passes over the data behind the result (a mean where replicas differ).
         """
-        settings = self.settings()
         return {
             "stage": self.name,
             "item": self.item,
@@ -248,8 +246,8 @@ class Workspace:
             "data_sha256": data_sha256,
             "commit": self.commit,
             "dirty": self.dirty,
-            "params_hash": params_hash(settings),
-            "settings": settings,
+            "params_hash": params_hash(self.settings),
+            "settings": self.settings,
             "device": self.device,
             "seeds": [int(seed) for seed in seeds],
             "epochs": epochs,
@@ -297,8 +295,9 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     try:
         root = find_root() if root is None else root.resolve()
         home = Path(os.environ.get("DVC_ROOT") or root).resolve() if "DVC_STAGE" in os.environ else root
-        params = load_params(root / "params.yaml")
-        graph = Graph.load(root)
+        values = read_params(root / "params.yaml")
+        params = parse_params(values)
+        graph = Graph.load(root, values)
         _check_item(graph, name, item)
         chain = dvc_ancestors()
         label = _label(name, item)
@@ -306,7 +305,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             run = _open_run(params.profile, settings, name, item, home, commit, dirty, chain[-1] if chain else None)
-            workspace = Workspace(name, item, root, home, params, graph, run, commit, dirty)
+            workspace = Workspace(name, item, root, home, params, graph, settings, run, commit, dirty)
             try:
                 yield workspace
             except (KeyboardInterrupt, SystemExit) as error:

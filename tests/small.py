@@ -210,6 +210,11 @@ ATTENTION: dict[str, dict[str, Any]] = {
 """One study of each kind on top-down attention."""
 
 
+def on_squares(study: dict[str, Any]) -> dict[str, Any]:
+    """A study of capsule regression on the small data set."""
+    return {"dataset": "squares", "features": 8, **study}
+
+
 def small_params(**runs: Run) -> dict[str, Any]:
     """The content of a params.yaml: a run of most variants on the small data set, or the runs given."""
     chosen = runs or {
@@ -257,8 +262,16 @@ def small_params(**runs: Run) -> dict[str, Any]:
             "replicas": 1,
             "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
         },
-        "regression": {name: {"dataset": "squares", "features": 8, **study} for name, study in REGRESSION.items()},
-        "attention": ATTENTION,
+        "regression": {name: on_squares(study) for name, study in REGRESSION.items()}
+        | {
+            "set": {
+                "study": "set",
+                "dataset": "squares",
+                "studies": {f"{name}-in-set": on_squares(REGRESSION[name]) for name in ("grid", "starts")},
+            }
+        },
+        "attention": ATTENTION
+        | {"set": {"study": "set", "studies": {f"{name}-in-set": ATTENTION[name] for name in ("toy", "parsing")}}},
         "ablation": {
             f"{name}-squares": {"run": name, "epochs": 1, "replicas": 2, "conditions": CONDITIONS} for name in matrices
         },

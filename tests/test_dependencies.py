@@ -120,7 +120,8 @@ def imported(item: Item, values: dict[str, Any]) -> set[str]:
     section = values.get(item.stage, {})
     entry = section.get(item.name) if isinstance(section, dict) else None
     if item.stage in ("regression", "attention"):
-        start.append(f"pipeline/systems/{item.stage}/studies/{entry['study']}.py")
+        studies = entry["studies"].values() if entry["study"] == "set" else [entry]
+        start += [f"pipeline/systems/{item.stage}/studies/{study['study']}.py" for study in studies]
     for run in runs_of(item):
         start += system_files(item.stage, values["runs"][run]["variant"])
     if item.stage in PAGE:
@@ -179,7 +180,7 @@ def test_folders_that_stages_depend_on_are_a_systems_own_or_used_whole() -> None
     graph, _ = graph_of(ROOT / "params.yaml")
     named = {place for items in graph.items.values() for item in items.values() for place in item.code}
     shared = {place for place in named if (ROOT / place).is_dir() and not place.startswith("pipeline/systems/")}
-    assert shared == {"pipeline/data/toys", "pipeline/drawing", "pipeline/page", "pipeline/results"}
+    assert shared == {"pipeline/data/toys", "pipeline/drawing", "pipeline/layers", "pipeline/page", "pipeline/results"}
 
 
 # ---- the house

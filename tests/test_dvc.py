@@ -118,18 +118,20 @@ def cut(values: dict[str, Any]) -> None:
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
-    convergence = values["regression"]["convergence-digits"] | {"size": 1, "iterations": 3}
-    grid = values["regression"]["grid-digits"] | {"sizes": [1], "decisions": ["multiclass"]}
-    grid["baselines"] = ["nearest-neighbours"]
-    values["regression"] = {"convergence-digits": convergence, "grid-digits": grid}
-    values["attention"] = {"toy": values["attention"]["toy"]}
+    studies = values["regression"]["digits"]["studies"]
+    convergence = studies["convergence-digits"] | {"size": 1, "iterations": 3}
+    grid = studies["grid-digits"] | {"sizes": [1], "decisions": ["multiclass"], "baselines": ["nearest-neighbours"]}
+    starts = studies["starts-digits"] | {"size": 1, "iterations": 3}
+    together = values["regression"]["digits"] | {"studies": {"convergence-digits": convergence, "grid-digits": grid}}
+    values["regression"] = {"digits": together, "starts-digits": starts}
+    values["attention"] = {"toy": values["attention"]["small"]["studies"]["toy"]}
     values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
     values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
-REGRESSIONS = ["regression@convergence-digits", "regression@grid-digits"]
+REGRESSIONS = ["regression@digits", "regression@starts-digits"]
 STUDIES = [*REGRESSIONS, "attention@toy", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
 STAGES = [
     "download@digits",
@@ -346,7 +348,7 @@ CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "maximisin
         ("pipeline/classification/adversarial.py", {"attack@toys"}),
         ("pipeline/systems/generative/studies/posteriors.py", {f"posterior@{CAPSULES}"}),
         ("pipeline/systems/generative/inference/free_form.py", {f"optimise@{CAPSULES}"}),
-        ("pipeline/systems/regression/studies/grid.py", {"regression@grid-digits"}),
+        ("pipeline/systems/regression/studies/grid.py", set(REGRESSIONS)),
         ("pipeline/systems/regression/model/capsules.py", set(REGRESSIONS)),
         (CAPTIONED, {"figures", "tables"}),
         ("pipeline/page/page.html.j2", {"tables"}),

@@ -184,6 +184,39 @@ def test_a_wrong_type_is_not_coerced(values: dict[str, Any], where: str, value: 
     assert line.startswith(f"{where}: {message}")
 
 
+GRID = "regression.digits.studies.grid-digits"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (f"{GRID}.features", 0, f"{GRID}.features: must be at least 1 and at most 65536 (found 0)"),
+        (f"{GRID}.schedule.momentum", 1.0, f"{GRID}.schedule.momentum: must be at least 0 and below 1 (found 1.0)"),
+        (f"{GRID}.size", 4, f"{GRID}.size: unknown parameter"),
+        ("attention.small.studies.toy.step", 4, "attention.small.studies.toy.step: unknown parameter"),
+        ("regression.digits.studies", {}, "regression.digits.studies: Dictionary should have at least 1 item"),
+        (f"{GRID}.dataset", "toys", "regression.digits: studies.grid-digits.dataset: must be the set's, digits"),
+        (
+            "regression.digits.dataset",
+            "cats",
+            "regression.digits: studies.grid-digits.dataset: must be the set's, cats",
+        ),
+    ],
+)
+def test_a_study_in_a_set_is_named_by_its_place(values: dict[str, Any], where: str, value: Any, message: str) -> None:
+    (line,) = refused(put(values, where, value))
+    assert line.startswith(message)
+
+
+@pytest.mark.parametrize("section", ["regression", "attention"])
+def test_no_two_studies_have_one_name(values: dict[str, Any], section: str) -> None:
+    """Their figures and tables are called by it."""
+    together = next(iter(values[section].values()))
+    name, study = next(iter(together["studies"].items()))
+    (line,) = refused({**values, section: {**values[section], name: study}})
+    assert line == f"{section}.{name}: there is another study called '{name}'"
+
+
 def test_whole_numbers_serve_where_a_number_is_asked_for(values: dict[str, Any]) -> None:
     params = parse_params(put(values, f"{RUN}.augmentation.rotation", 45))
     assert params.runs["capsules-digits"].augmentation.rotation == 45.0
@@ -474,7 +507,8 @@ def fields(params: Params) -> dict[str, set[str]]:
             found[section] = set(entry)
     for section in ("regression", "attention"):
         for entry in values[section].values():
-            found[f"{section}, {entry['study']}"] = set(entry)
+            for study in [entry, *entry.get("studies", {}).values()]:
+                found[f"{section}, {study['study']}"] = set(study)
     for run in values["runs"].values():
         for part in ("augmentation", "training", "model"):
             found[f"{run['variant']}.{part}"] = set(run[part])

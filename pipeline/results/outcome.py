@@ -48,6 +48,31 @@ class Outcome:
     trained: Mapping[str, Any] = field(default_factory=dict)
 
 
+def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str] | None = None) -> Outcome:
+    """One outcome of several studies: everything of each is kept by the study's name.
+
+    Args:
+        datasets: the data of each study as people call them, where they are not the same for all.
+
+    Returns:
+        Numbers under `studies`; one table, its first column the study, the others all that any study has; arrays called
+        `<study>/<name>`. `pipeline.results.studies` takes them apart again.
+    """
+    tables = [each.table.assign(study=name) for name, each in outcomes.items()]
+    table = pd.concat(tables, ignore_index=True)
+    table.insert(0, "study", table.pop("study"))
+    labels = {name: {"dataset": label} for name, label in (datasets or {}).items()}
+    numbers = {name: {**each.numbers, **labels.get(name, {})} for name, each in outcomes.items()}
+    return Outcome(
+        "set",
+        table,
+        {"studies": numbers},
+        tuple(f"studies.{name}.{dotted}" for name, each in outcomes.items() for dotted in each.headline),
+        {f"{name}/{array}": values for name, each in outcomes.items() for array, values in each.arrays.items()},
+        {name: each.trained for name, each in outcomes.items() if each.trained},
+    )
+
+
 @dataclass(frozen=True)
 class Places:
     """Where the parts of a result lie; `arrays` is None for a stage that has none."""

@@ -6,6 +6,7 @@ does not have the form that stages write, an error names it, so that no figure o
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -117,6 +118,11 @@ class Numbers:
             raise ResultError(f"{self.path}: {'.'.join(keys)} should hold numbers by name, found {value!r}")
         return Numbers(self.path, {**value, "provenance": self.values.get("provenance")})
 
+    def about(self, label: str) -> Numbers:
+        """The same numbers, their last provenance record naming these data. Raises `ResultError` if there is none."""
+        *earlier, last = self.records
+        return Numbers(self.path, {**self.values, "provenance": [*earlier, {**last, "dataset": label}]})
+
     @property
     def settings(self) -> Recorded:
         """The parameters that made this result, in the shape of `params.yaml`.
@@ -198,15 +204,19 @@ class Results:
             raise ResultError(f"{path} is corrupt: it should hold one '{RECORD}', a JSON object in a list")
         return Numbers(path, records[0])
 
-    def table(self, stage: str, item: str, columns: Iterable[str]) -> pd.DataFrame | None:
+    def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
         """The table of an item of a stage, or None if it was not executed.
+
+        Args:
+            columns: that it must have.
+            study: only its rows, where the item is a set of studies.
 
         Raises:
             ResultError: the file is not CSV, has no rows, or lacks one of `columns`.
         """
-        path = self.records / stage / f"{item}.csv"
+        path, columns = self.records / stage / f"{item}.csv", list(columns)
         try:
-            table = pd.read_csv(path)
+            table = pd.read_csv(path) if study is None else _rows_of(path, study, columns)
         except FileNotFoundError:
             return None
         except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
@@ -218,8 +228,14 @@ class Results:
             raise ResultError(f"{path} has no rows")
         return table
 
-    def examples(self, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
+    def examples(
+        self, stage: str, item: str, names: Sequence[str], study: str | None = None
+    ) -> dict[str, np.ndarray] | None:
         """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file.
+
+        Args:
+            names: that it must have.
+            study: only its arrays, where the item is a set of studies; None if it has none.
 
         Raises:
             ResultError: the file is corrupt, contains pickles, or lacks one of `names`.
@@ -228,14 +244,30 @@ class Results:
         try:
             # Opened here because numpy does not close a file that turns out not to be an archive.
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                missing = [name for name in names if name not in file.files]
+                prefix = "" if study is None else f"{study}/"
+                found = {name.removeprefix(prefix): name for name in file.files if name.startswith(prefix)}
+                if study is not None and not found:
+                    return None
+                missing = [name for name in names if name not in found]
                 if missing:
                     raise ResultError(f"{path} lacks the array{'s' * (len(missing) > 1)} {', '.join(missing)}")
-                return {name: file[name] for name in file.files}
+                return {name: file[stored] for name, stored in found.items()}
         except FileNotFoundError:
             return None
         except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
             raise ResultError(f"{path} is corrupt: {error}") from None
+
+
+def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
+    """The rows of one study in the table of a set, as its own table would hold them: without the columns of others,
+    and read by themselves, for a column of whole numbers may be one of fractions or words in another study.
+    """
+    whole = pd.read_csv(path, dtype=str, keep_default_na=False)
+    if "study" not in whole:
+        raise ValueError("it has no column 'study'")
+    rows = whole[whole["study"] == study].drop(columns="study")
+    own = (rows != "").any() | rows.columns.isin(columns)
+    return pd.read_csv(io.StringIO(rows.loc[:, own].to_csv(index=False)))
 
 
 def _refuse_constant(name: str) -> float:

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, headlines, one, write_outcome
-from pipeline.results.reading import Measured, Results
+from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, combined, headlines, one, write_outcome
+from pipeline.results.reading import Measured, ResultError, Results
+from pipeline.results.studies import Study, studies_of
 
 NUMBERS = {
     "probe": {"t0": {"refit": {"rotated_0": {"mean": 0.9512345, "sd": 0.01, "n": 2}}}},
@@ -124,3 +125,71 @@ def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(
         write_outcome(places, outcome(numbers={"deep": {"bound": value}}), {})
     assert isinstance(error.value, UserError)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+# ---- several studies together
+
+
+def in_a_set(places: Places, **datasets: str) -> dict[str, Study]:
+    """Two studies with one column of the same name and other content, written together and read again."""
+    numbers = pd.DataFrame({"size": [1, 2], "error": [0.5, 0.25], "empty": [np.nan, np.nan]})
+    words = pd.DataFrame({"size": ["4 4", "3 5"], "count": [7, 8]})
+    both = {
+        "first": Outcome("grid", numbers, {"error": one(0.25)}, ("error",), {"x": np.arange(3)}),
+        "second": Outcome("sizes", words, {"error": one(0.125)}, ("error",), trained={"run": {"seed": 3}}),
+    }
+    settings = {"study": "set", "studies": {"first": {"study": "grid"}, "second": {"study": "sizes"}}}
+    provenance = {"dataset": "all data", "settings": {"evaluate": {"a": settings}}}
+    write_outcome(places, combined(both, datasets), provenance)
+    arrays = places.arrays
+    assert arrays is not None
+    results = Results(places.record.parents[1], arrays.parents[1])
+    return {study.name: study for study in studies_of(results, "evaluate", Study)}
+
+
+def test_studies_of_a_set_are_read_as_if_each_were_alone(places: Places) -> None:
+    found = in_a_set(places)
+    assert [(study.name, study.item, study.kind) for study in found.values()] == [
+        ("first", "a", "grid"),
+        ("second", "a", "sizes"),
+    ]
+    first, second = found["first"], found["second"]
+    assert first.numbers.measured("error") == Measured(0.25, 0.0, 1)
+    assert second.numbers.measured("error") == Measured(0.125, 0.0, 1)
+    table = first.table(("size", "error"))
+    assert table is not None
+    pd.testing.assert_frame_equal(table, pd.DataFrame({"size": [1, 2], "error": [0.5, 0.25]}))
+    table = second.table(("size",))
+    assert table is not None
+    assert table.to_dict("list") == {"size": ["4 4", "3 5"], "count": [7, 8]}
+    table = first.table(("empty",))
+    assert table is not None
+    assert table["empty"].isna().all(), "a column without a value is there for whoever asks for it"
+    with pytest.raises(ResultError, match="lacks the column nothing"):
+        first.table(("size", "nothing"))
+    arrays = first.examples(("x",))
+    assert arrays is not None
+    assert arrays["x"].tolist() == [0, 1, 2]
+    assert second.examples(("x",)) is None
+    with pytest.raises(ResultError, match="lacks the array y"):
+        first.examples(("x", "y"))
+    assert first.numbers.trained == {"second": {"run": {"seed": 3}}}
+
+
+def test_the_headlines_of_a_set_are_those_of_its_studies(places: Places) -> None:
+    in_a_set(places)
+    content = json.loads(places.record.read_text())
+    del content[RECORD]
+    assert content == {"studies": {"first": {"error": 0.25}, "second": {"error": 0.125}}}
+
+
+def test_a_study_of_a_set_says_what_data_are_its_own(places: Places) -> None:
+    labels = {name: study.numbers.records[-1]["dataset"] for name, study in in_a_set(places, second="scenes").items()}
+    assert labels == {"first": "all data", "second": "scenes"}
+
+
+def test_a_table_without_studies_is_no_table_of_a_set(places: Places) -> None:
+    found = in_a_set(places)
+    places.table.write_text("size\n1\n")
+    with pytest.raises(ResultError, match="it has no column 'study'"):
+        found["first"].table(())

@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from records import load_record
 from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
+from pipeline.learning import checkpoints
 from pipeline.results.outcome import RECORD
+from pipeline.results.reading import Results
+from pipeline.results.studies import Study, studies_of
 from stages import (
     ablation,
     attack,
@@ -106,9 +110,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sweep.main("capsules", "45")
         sensitivity.main("temperature")
         sensitivity.main("pixel_sd")
-        for study in REGRESSION:
+        for study in (*REGRESSION, "set"):
             regression.main(study)
-        for study in ATTENTION:
+        for study in (*ATTENTION, "set"):
             attention.main(study)
         ablation.main("matrix-squares")
         for axis in ("azimuth", "elevation"):
@@ -410,6 +414,61 @@ def test_attention_leaves_numbers_and_a_table_of_every_study(done: Path, study: 
     assert (done / "results/small/attention" / study / "examples.npz").exists() == (study == "parsing")
 
 
+@pytest.mark.parametrize(("stage", "kinds"), [("regression", ("grid", "starts")), ("attention", ("toy", "parsing"))])
+def test_a_set_of_studies_is_each_of_them(done: Path, stage: str, kinds: tuple[str, ...]) -> None:
+    """Of the studies that are alone and in a set: the same numbers, rows, arrays, settings and data, read alike."""
+    results = Results(done / "reports/small/results", done / "results/small")
+    found = {study.name: study for study in studies_of(results, stage, Study)}
+    assert {study.item for study in found.values() if study.part} == {"set"}
+    for kind in kinds:
+        alone, within = found[kind], found[f"{kind}-in-set"]
+        assert within.kind == alone.kind == kind
+        assert within.settings == alone.settings
+        assert within.numbers.records[-1]["dataset"] == alone.numbers.records[-1]["dataset"]
+        numbers = [without_times(study.numbers.values) for study in (alone, within)]
+        assert numbers[0] == numbers[1]
+        theirs, ours = alone.table(()), within.table(())
+        assert theirs is not None
+        assert ours is not None
+        columns = [column for column in theirs if column != "seconds"]
+        assert set(ours) == set(theirs)
+        pd.testing.assert_frame_equal(ours[columns], theirs[columns])
+        arrays = [study.examples(()) for study in (alone, within)]
+        assert (arrays[0] is None) == (arrays[1] is None) == (kind not in ("grid", "parsing"))
+        if arrays[0] is not None and arrays[1] is not None:
+            assert arrays[0].keys() == arrays[1].keys()
+            assert all(np.array_equal(arrays[0][name], arrays[1][name]) for name in arrays[0])
+    headlines = headlines_of(results.records / stage / "set.json")["studies"]
+    assert headlines.keys() == {f"{kind}-in-set" for kind in kinds}
+
+
+def without_times(values: Any) -> Any:
+    """Numbers without how long they took, and without what surrounds them."""
+    if isinstance(values, dict):
+        kept = values.keys() - {"seconds", "provenance", "study", "dataset"}
+        return {name: without_times(values[name]) for name in kept}
+    return values
+
+
+def test_fits_in_a_set_are_kept_by_the_code_of_their_own_study(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So an edit of one study repeats no other's."""
+    named: list[list[str]] = []
+
+    def fingerprint(folder: Path, places: Iterable[str]) -> str:
+        named.append(list(places))
+        return "code"
+
+    monkeypatch.setattr(checkpoints, "code_fingerprint", fingerprint)
+    regression.main("set")
+    folder = regression.STUDIES
+    assert [places[-2:] for places in named] == [
+        [f"{folder}/__init__.py", f"{folder}/{kind}.py"] for kind in ("grid", "starts")
+    ]
+    for places in named:
+        assert "pipeline/systems/regression/model" in places
+        assert folder not in places
+
+
 def test_a_study_that_cannot_be_fit_ends_with_one_message(root: Path) -> None:
     values = yaml.safe_load((root / "params.yaml").read_text())
     values["regression"]["grid"]["sizes"] = [200]
@@ -470,8 +529,8 @@ ITEMS = (
     *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in ("capsules", "vae", "capsnet", "matrix", "cnn")),
     *("optimise/capsules", "posterior/capsules", "infer/capsnet", "sweep/vae-45", "sweep/capsules-45"),
     *("sensitivity/pixel_sd", "sensitivity/temperature"),
-    *(f"regression/{study}" for study in REGRESSION),
-    *(f"attention/{study}" for study in ATTENTION),
+    *(f"regression/{study}" for study in (*REGRESSION, "set")),
+    *(f"attention/{study}" for study in (*ATTENTION, "set")),
     *("ablation/matrix-squares", "viewpoint/azimuth", "viewpoint/elevation", "attack/cnn-squares"),
 )
 """All that the fixture `done` measures."""

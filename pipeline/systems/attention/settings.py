@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.settings import Section
+from pipeline.settings import Name, Section
 
 
 class ToyStudy(Section):
@@ -78,4 +78,16 @@ class ParsingStudy(_SceneStudy):
         return self
 
 
-AttentionStudy = Annotated[ToyStudy | IteratedStudy | DensityStudy | ParsingStudy, Field(discriminator="study")]
+_Study = ToyStudy | IteratedStudy | DensityStudy | ParsingStudy
+AttentionStudy = Annotated[_Study, Field(discriminator="study")]
+
+
+class AttentionSet(Section):
+    """Several studies, run together as one item: for studies that are too short to start alone."""
+
+    study: Literal["set"]
+    studies: dict[Name, AttentionStudy] = Field(min_length=1, description="by name")
+
+
+AttentionItem = Annotated[_Study | AttentionSet, Field(discriminator="study")]
+"""An entry of `attention`: a study, or a set of them."""

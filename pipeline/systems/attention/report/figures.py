@@ -154,7 +154,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         label = dataset_label(records)
         match study.kind:
             case "toy":
-                table = results.table("attention", name, ("reading", "weight", "penalty", "h1", "h2", "h3"))
+                table = study.table(("reading", "weight", "penalty", "h1", "h2", "h3"))
                 if table is not None:
                     yield Drawing(
                         f"attention-{name}",
@@ -167,7 +167,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         partial(minimisers, table),
                     )
             case "iterated":
-                table = results.table("attention", name, ("scale", "iteration", "entropy", "right"))
+                table = study.table(("scale", "iteration", "entropy", "right"))
                 if table is not None:
                     yield Drawing(
                         f"attention-{name}",
@@ -180,7 +180,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         partial(attention_over_iterations, table),
                     )
             case "parsing":
-                table = results.table("attention", name, ("sigma", "shown", "method", "found", "standard_error"))
+                table = study.table(("sigma", "shown", "method", "found", "standard_error"))
                 if table is not None:
                     yield Drawing(
                         f"attention-{name}",
@@ -194,7 +194,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         records,
                         partial(parents_found, table),
                     )
-                arrays = results.examples("attention", name, _NAMES)
+                arrays = study.examples(_NAMES)
                 if arrays is None:
                     written.miss(f"attention/{name} (its examples)")
                 else:

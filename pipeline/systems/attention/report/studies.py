@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from pipeline.results.reading import Numbers, Recorded, Results, natural
+from pipeline.results.reading import Results, natural
+from pipeline.results.studies import Study, studies_of
 
 _AMOUNTS = {"toy": "steps", "iterated": "scenes", "density": "samples", "parsing": "scenes"}
 """By kind of study, in the order in which they are shown: the setting that measures a study's size."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """A study that was executed.
-
-    Attributes:
-        settings: the study's own settings, as the result recorded them.
-    """
-
-    name: str
-    numbers: Numbers
-    settings: Recorded
-
-    @property
-    def kind(self) -> str:
-        """Such as "toy"."""
-        return str(self.settings.study)
 
 
 def executed(results: Results) -> list[Study]:
@@ -34,7 +15,7 @@ def executed(results: Results) -> list[Study]:
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
     """
-    found = [Study(name, numbers, numbers.settings.attention[name]) for name, numbers in results.executed("attention")]
+    found = sorted(studies_of(results, "attention", Study), key=lambda study: natural(study.name))
     return [study for kind in _AMOUNTS for study in found if study.kind == kind]
 
 

@@ -73,7 +73,7 @@ def build(results: Results, written: Written) -> list[Table]:
     for study in executed(results):
         title, caption, columns = _SHOWN[study.kind]
         iterated = study.kind == "iterated"
-        data = results.table("attention", study.name, [*columns, *(["iteration"] if iterated else [])])
+        data = study.table([*columns, *(["iteration"] if iterated else [])])
         if data is None:
             continue
         if iterated:

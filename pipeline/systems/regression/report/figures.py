@@ -184,10 +184,10 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]:
+def _grid(study: Study, written: Written) -> Iterator[Drawing]:
     name, records = study.name, study.numbers.records
     label = dataset_label(records)
-    table = results.table("regression", name, ("model", "size", "train", "test"))
+    table = study.table(("model", "size", "train", "test"))
     if table is not None:
         yield Drawing(
             f"capsule-size-{name}",
@@ -200,7 +200,7 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
             records,
             partial(error_over_size, table),
         )
-    arrays = results.examples("regression", name, ())
+    arrays = study.examples(())
     if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes")):
         written.miss(f"regression/{name} (its examples)")
     if arrays and "latents" in arrays:
@@ -230,10 +230,10 @@ def _grid(study: Study, results: Results, written: Written) -> Iterator[Drawing]
 
 
 def _lines(
-    study: Study, results: Results, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
+    study: Study, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
     title: str, caption: str, alt: str,
 ) -> Iterator[Drawing]:  # fmt: skip
-    table = results.table("regression", study.name, columns)
+    table = study.table(columns)
     if table is not None:
         yield Drawing(
             study.name,
@@ -251,10 +251,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     for study in executed(results):
         match study.kind:
             case "grid":
-                yield from _grid(study, results, written)
+                yield from _grid(study, written)
             case "convergence":
                 yield from _lines(
-                    study, results, ("variant", "iteration", "log_loss", "error"), over_iterations,
+                    study, ("variant", "iteration", "log_loss", "error"), over_iterations,
                     "Momentum and thresholds",
                     "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
                     "likelihood",
@@ -262,27 +262,27 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 )  # fmt: skip
             case "starts":
                 yield from _lines(
-                    study, results, ("start", "error"), starts, "Random starts and the subspace start",
+                    study, ("start", "error"), starts, "Random starts and the subspace start",
                     "The lowest training error from each random start; below the dashed line it beats the subspace "
                     "start",
                     "Box plots by sd of the random starts, and a line for the subspace start.",
                 )  # fmt: skip
             case "online":
                 yield from _lines(
-                    study, results, ("method", "passes", "log_loss", "test"), over_passes,
+                    study, ("method", "passes", "log_loss", "test"), over_passes,
                     "Incremental and online EM",
                     "Log-loss and test error of each method after each pass over the training images",
                     "Log-loss and test error over passes, four lines.",
                 )  # fmt: skip
             case "ridge":
                 yield from _lines(
-                    study, results, ("penalty", "train", "validation", "test"), over_penalties,
+                    study, ("penalty", "train", "validation", "test"), over_penalties,
                     "A penalty on squared weights",
                     "Does a penalty narrow the gap between training and test errors?",
                     "Training, validation and test error over the penalty.",
                 )  # fmt: skip
             case "distorted":
-                arrays = results.examples("regression", study.name, ("originals", "copies"))
+                arrays = study.examples(("originals", "copies"))
                 if arrays is None:
                     written.miss(f"regression/{study.name} (its examples)")
                 else:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
-from pipeline.results.reading import Measured, Numbers, Recorded, Results, natural
+from pipeline.results.reading import Measured, Recorded, Results, natural
+from pipeline.results.studies import Study as AnyStudy
+from pipeline.results.studies import studies_of
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 """The paper's sources, in its order."""
@@ -35,22 +37,14 @@ KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "sizes
 
 
 @dataclass(frozen=True)
-class Study:
-    """A study that was executed.
-
-    Attributes:
-        settings, dataset: settings of the study and of its data, as the result recorded them.
-    """
-
-    name: str
-    numbers: Numbers
-    settings: Recorded
-    dataset: Recorded
+class Study(AnyStudy):
+    """A study of capsule regression that was executed."""
 
     @property
-    def kind(self) -> str:
-        """Such as "grid"."""
-        return str(self.settings.study)
+    def dataset(self) -> Recorded:
+        """The settings of its data, as the result recorded them."""
+        found: Recorded = self.numbers.settings.datasets[self.settings.dataset]
+        return found
 
     @property
     def source(self) -> str:
@@ -100,12 +94,7 @@ def executed(results: Results) -> list[Study]:
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
     """
-    found = []
-    for name, numbers in results.executed("regression"):
-        settings = numbers.settings
-        study = settings.regression[name]
-        found.append(Study(name, numbers, study, settings.datasets[study.dataset]))
-    found.sort(key=_place)
+    found = sorted(studies_of(results, "regression", Study), key=lambda study: (_place(study), natural(study.name)))
     return [study for kind in KINDS for study in found if study.kind == kind]
 
 

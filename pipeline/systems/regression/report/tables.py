@@ -69,13 +69,13 @@ def build(results: Results, written: Written) -> list[Table]:
         label = dataset_label(records)
         if kind in _COLUMNS:
             title, caption, wanted = _COLUMNS[kind]
-            data = results.table("regression", name, ())
+            data = study.table(())
             columns = [column for column in wanted if data is not None and column in data]
         elif kind in _LAST:
             key, count, measured = _LAST[kind]
             title = f"Capsule regression by {key}"
             caption = f"The last values of each {key}."
-            data = results.table("regression", name, (key, count, *measured))
+            data = study.table((key, count, *measured))
             data = None if data is None else data.groupby(key, sort=False).tail(1).reset_index(drop=True)
             columns = [key, count, *measured]
         else:

@@ -1,0 +1,72 @@
+"""Studies that were executed: an item of a stage is one study, or a set of several, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from pipeline.results.reading import Numbers, Recorded, Results
+
+Kind = TypeVar("Kind", bound="Study")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that was executed.
+
+    Attributes:
+        stage, item: whose result holds it.
+        part: its name in that result, where the item is a set.
+        numbers: its own, with the provenance of the item.
+        settings: its own, as the result recorded them.
+    """
+
+    results: Results
+    stage: str
+    item: str
+    part: str | None
+    numbers: Numbers
+    settings: Recorded
+
+    @property
+    def name(self) -> str:
+        return self.part or self.item
+
+    @property
+    def kind(self) -> str:
+        """Such as "grid"."""
+        return str(self.settings.study)
+
+    def table(self, columns: Sequence[str]) -> pd.DataFrame | None:
+        """Its table, or None if there is none. Raises `ResultError` as `Results.table`."""
+        return self.results.table(self.stage, self.item, columns, self.part)
+
+    def examples(self, names: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """Its arrays, or None if they are not here. Raises `ResultError` as `Results.examples`."""
+        return self.results.examples(self.stage, self.item, names, self.part)
+
+
+def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
+    """All studies of a stage that were executed, as objects of `kind`; items by name, a set's studies in its order.
+
+    Raises:
+        ResultError: a result is corrupt, or lacks its settings.
+    """
+    for item, numbers in results.executed(stage):
+        settings = numbers.settings[stage][item]
+        if settings.study == "set":
+            for name in numbers.names("studies"):
+                yield kind(results, stage, item, name, _own(numbers, name), settings.studies[name])
+        else:
+            yield kind(results, stage, item, None, numbers, settings)
+
+
+def _own(numbers: Numbers, name: str) -> Numbers:
+    """The numbers of one study of a set. Its provenance names its own data, where those of the set differ."""
+    own = numbers.part("studies", name)
+    label = own.at("dataset")
+    return own if label is None else own.about(label)
