@@ -1,17 +1,77 @@
-"""Optimisers by their names in params.yaml. They treat stacked parameters as ordinary tensors."""
+"""Optimisers by their names in params.yaml. They treat stacked parameters as ordinary tensors.
+
+They are no `torch.optim.Optimizer`: making one imports torch's compiler (`torch._dynamo`), which takes a second, longer
+than some trainings. Adam's arithmetic is torch's own.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Adam, Optimizer
+from torch.optim.adam import adam
 
 from pipeline.learning.settings import TrainingParams
 
 
-class RMSProp(Optimizer):
+class Optimiser:
+    """What a training needs of an optimiser.
+
+    Args:
+        parameters: tensors, whose `grad` is set before each step.
+        settings: the step size `lr`, which may be changed between steps, and what else the optimiser has.
+
+    Attributes:
+        param_groups: the parameters under `params`, with the settings; there is one group.
+        state: tensors by name, for each parameter that was moved.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], **settings: float) -> None:
+        self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), **settings}]
+        self.state: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+
+    def step(self) -> None:
+        """Move every parameter that has a gradient."""
+        raise NotImplementedError
+
+
+class Adam(Optimiser):
+    """Adam as `torch.optim.Adam` has it by default, to the bit."""
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
+        super().__init__(parameters, lr=lr, beta1=0.9, beta2=0.999, eps=1e-8)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every parameter that has a gradient."""
+        for group in self.param_groups:
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter in moved:
+                if not self.state[parameter]:
+                    zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                    # On the CPU, wherever the parameters are: every step reads it, and must not wait for the device.
+                    self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
+            states = [self.state[parameter] for parameter in moved]
+            adam(
+                moved,
+                [parameter.grad for parameter in moved],
+                *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
+                [],
+                [state["step"] for state in states],
+                amsgrad=False,
+                beta1=group["beta1"],
+                beta2=group["beta2"],
+                lr=group["lr"],
+                weight_decay=0.0,
+                eps=group["eps"],
+                maximize=False,
+            )
+
+
+class RMSProp(Optimiser):
     """RMSProp as TensorFlow 1 has it, for gradients g and step size lr:
 
         s = decay s + (1 - decay) g^2,  v = momentum v + lr g / sqrt(s + eps),  w = w - v
@@ -24,10 +84,10 @@ class RMSProp(Optimizer):
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, decay: float, momentum: float, eps: float) -> None:
-        super().__init__(parameters, {"lr": lr, "decay": decay, "momentum": momentum, "eps": eps})
+        super().__init__(parameters, lr=lr, decay=decay, momentum=momentum, eps=eps)
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # nothing here needs closures
+    def step(self) -> None:
         """Move every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -44,7 +104,7 @@ class RMSProp(Optimizer):
                 parameter.sub_(velocity)
 
 
-def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimizer:
+def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimiser:
     """The optimiser of a training, over parameters stacked or not.
 
     RMSProp's constants are those of the authors' code for stacked capsule autoencoders.

@@ -1,15 +1,16 @@
-"""RMSProp against its formula, step by step in float64, and the names that parameters give to optimisers."""
+"""RMSProp against its formula, Adam against torch's own, and the names that parameters give to optimisers."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 from small import training
-from torch.optim import Adam
 
-from pipeline.learning.optimisers import RMSProp, build_optimiser
+from pipeline.learning.optimisers import Adam, RMSProp, build_optimiser
 
 
 def by_formula(start: float, gradients: list[float], rates: list[float], eps: float) -> list[float]:
@@ -44,11 +45,45 @@ def test_rmsprop_follows_its_formula_under_a_changing_step_size() -> None:
     assert path[-1][0, 0] == start[0, 0], "without a gradient nothing moves"
 
 
-def test_a_parameter_without_a_gradient_is_left_alone() -> None:
+def test_adam_is_torchs_own_to_the_bit() -> None:
+    """Under a changing step size, with a parameter that gets its first gradient late; the state too."""
+    generator = torch.Generator().manual_seed(0)
+    ours = [torch.randn(3, 4, generator=generator), torch.randn(5, generator=generator)]
+    theirs = [w.clone() for w in ours]
+    pair = Adam(ours, 0.01), torch.optim.Adam(theirs, lr=0.01)
+    for step in range(20):
+        gradients = [torch.randn(w.shape, generator=generator) for w in ours]
+        for optimiser, weights in zip(pair, (ours, theirs), strict=True):
+            optimiser.param_groups[0]["lr"] = 0.01 / (1 + step)
+            for index, w in enumerate(weights):
+                w.grad = gradients[index].clone() if index == 0 or step > 4 else None
+            optimiser.step()
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    for a, b in zip(ours, theirs, strict=True):
+        mine, other = pair[0].state[a], pair[1].state[b]
+        assert mine.keys() == other.keys()
+        assert all(torch.equal(mine[name], other[name]) for name in mine)
+
+
+def test_making_an_optimiser_and_a_step_do_not_import_torchs_compiler() -> None:
+    """That takes a second in every training."""
+    code = """if True:
+        import sys, torch
+        from pipeline.learning.optimisers import Adam, RMSProp
+        w = torch.ones(2)
+        w.grad = torch.ones(2)
+        for optimiser in (Adam([w], 0.1), RMSProp([w], 0.1, decay=0.9, momentum=0.9, eps=1e-4)):
+            optimiser.step()
+        assert "torch._dynamo" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("kind", ["adam", "rmsprop"])
+def test_a_parameter_without_a_gradient_is_left_alone(kind: str) -> None:
     w, other = torch.ones(2), torch.ones(2)
     w.grad = torch.ones(2)
-    optimiser = RMSProp([w, other], 0.1, decay=0.9, momentum=0.9, eps=1e-4)
-    optimiser.step()
+    build_optimiser(training(optimiser=kind), [w, other]).step()
     assert other.tolist() == [1, 1]
     assert (w < 1).all()
 
