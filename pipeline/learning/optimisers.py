@@ -58,7 +58,8 @@ class Adam(Optimiser):
             adam(
                 moved,
                 [parameter.grad for parameter in moved],
-                *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
                 [],
                 [state["step"] for state in states],
                 amsgrad=False,
