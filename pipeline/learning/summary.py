@@ -17,7 +17,7 @@ def outcome(trained: Trained, model: Model) -> Outcome:
     """Validation metrics at each replica's best epoch, speed and sizes; the table has every epoch of every replica.
 
     Args:
-        model: an untrained one, whose parameters are counted.
+        model: an untrained model, to count its parameters.
     """
     history, best = trained.history, best_rows(trained)
     names = [column for column in history.columns if column.startswith("validation_")]
