@@ -7,11 +7,11 @@ import typer
 from stages.workspace import stage
 
 DATASETS = {"toy": "the toy network", "iterated": "planted scenes", "density": "samples", "parsing": "planted scenes"}
-"""What the numbers are about, by study."""
+"""What each study measures, for its provenance."""
 
 
 def main(name: str) -> None:
-    """Run NAME, an entry of `attention` in params.yaml. It needs no data: scenes are planted."""
+    """Run NAME, an entry of `attention` in params.yaml. It needs no data: scenes are generated."""
     with stage("attention", name) as workspace:
         import torch
 
@@ -19,7 +19,7 @@ def main(name: str) -> None:
         from pipeline.systems.attention.studies import run_study
 
         study = workspace.params.attention[name]
-        prepare(torch.device("cpu"))  # special functions come from SciPy, and everything is small
+        prepare(torch.device("cpu"))  # SciPy computes the special functions, and all arrays are small
         workspace.write(run_study(study, workspace.label), dataset_label=DATASETS[study.study])
 
 

@@ -278,7 +278,7 @@ def test_a_run_that_cannot_be_delivered_keeps_back_no_other(tmp_path: Path, jour
     TrackedRun(tmp_path, experiment="capsules/quick", name="z: the later one").finish()
     connection = FakeConnection()
     connection.failures["metrics"] = OverflowError("too large")
-    with pytest.raises(StoreError, match=f"did not take {journal.id}: too large"):
+    with pytest.raises(StoreError, match=f"did not accept {journal.id}: too large"):
         to_fake(tmp_path, connection)
     assert connection.taken == ["run", "start", "run", "start", "tags", "end"]
 
