@@ -1,4 +1,4 @@
-"""Random starts of several sds against the subspace start (document 002, appendix B.2, Figure 8)."""
+"""Random starts with several sds compared with the subspace start (document 002, appendix B.2, Figure 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBSPACE = "subspace"
 
 
 def run(inputs: Inputs, study: StartsStudy, extras: Extras) -> Outcome:
-    """The lowest training error within the iterations, from every start; all starts of one sd are fit together."""
+    """The lowest training error over the iterations, for every start; all starts of one sd are fit together."""
     X, y = everything(inputs)
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture(
