@@ -6,8 +6,8 @@ Parents are marginalised; for each scene a Gaussian over object poses, with free
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z)),
 
 for all scenes at the same time. The bound has many local maxima, because votes of wrong parts agree by chance. So each
-scene has several starts, at poses that some of its parts vote for. During the first half of the steps, pose sds shrink
-from larger values to those of the model. Then only the best few starts of each scene continue, and the best result is
+scene has several starts, at poses that some of its parts vote for. In the first half of the steps, the parts' sds
+shrink from larger values to those of the model. Then only the best few starts of each scene continue, and the best is
 kept. Estimates of the bound are noisy, and the largest of several is biased upwards. So all starts are compared with
 the same noise, drawn anew for each comparison, and the reported bound is estimated with new noise.
 
@@ -41,7 +41,7 @@ class Settings:
         steps: steps of Adam, half of them from every start; rate: its step size.
         starts: starts per scene; kept: number of them for the second half of the steps.
         samples: samples of the poses at each step; judging: samples for comparing starts.
-        widest: initial factor on the poses' sds; it falls to 1 over the first half of the steps.
+        widest: initial factor on the parts' sds (sigma); it falls to 1 over the first half of the steps.
     """
 
     steps: int
@@ -155,7 +155,7 @@ def _ascend(
     log_scales: Tensor | None = None,
     widest: float = 1.0,
 ) -> Gaussian:
-    """Half of the steps, with sds of poses that shrink from `widest` times the model's.
+    """Half of the steps, with sds of parts that shrink from `widest` times the model's.
 
     Args:
         log_scales: logs of kappa and sigma, learned in place; None: they are the hierarchy's.

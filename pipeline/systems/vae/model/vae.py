@@ -58,7 +58,7 @@ class VAE(Model):
         return Code(mu, F.softplus(raw) + 1e-4)
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features of images `[B, 1, S, S]` for probes: mu_sigma, the code's mean and sd (document 000, section 5)."""
+        """Probe features of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
         code = self.encode(images)
         return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
 
