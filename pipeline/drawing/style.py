@@ -135,6 +135,6 @@ def _with_a_palette(png: io.BytesIO) -> bytes:
 
     smaller = io.BytesIO()
     with Image.open(png) as picture:
-        few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    few.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
+        reduced = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    reduced.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
     return smaller.getvalue()

@@ -108,10 +108,10 @@ def record_on_gpu(step: Step, inputs: Sequence[Tensor]) -> Recording:
     Raises:
         RuntimeError: the step synchronises with the device, or needs more than half of its memory.
     """
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     mode = torch.cuda.get_sync_debug_mode()
-    with torch.cuda.stream(aside):
+    with torch.cuda.stream(stream):
         for _ in range(WARM_UP):
             step(*inputs)
         # Detect synchronisation here: inside a recording it leaves CUDA unusable in this process.
@@ -120,10 +120,10 @@ def record_on_gpu(step: Step, inputs: Sequence[Tensor]) -> Recording:
             step(*inputs)
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     # The outer context restores the current stream even if the recording fails.
-    with torch.cuda.stream(aside), torch.cuda.graph(graph, stream=aside):
+    with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
         outputs = step(*inputs)
     torch.cuda.empty_cache()  # release the memory of the warm-up calls
     return Recording(graph.replay, outputs)

@@ -131,11 +131,11 @@ class EStep:
             weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
             vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
             scaled = self._scaled(vectors, its_sizes, block.own, nu)
-            found = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
+            sums = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
             if scaled.factors is not None:
                 vectors *= scaled.factors.unsqueeze(2)
-                found.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
-            for total, of_block in found:
+                sums.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
+            for total, of_block in sums:
                 total.add_(of_block) if block.problems is None else total.index_add_(0, block.problems, of_block)
         return Statistics(moments, likelihood, errors)
 

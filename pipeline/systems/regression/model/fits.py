@@ -103,12 +103,12 @@ def fit_architecture(
         decision=architecture.decision,
         sizes=architecture.sizes.tolist(),
     )
-    found = _resumed(problems, validation, schedule, checkpoint)
+    result = _resumed(problems, validation, schedule, checkpoint)
     return Fitted(
         architecture,
-        problems.own_coordinates(found.W).float(),
-        int(found.iterations.sum()),
-        int(found.iterations.max()),
+        problems.own_coordinates(result.W).float(),
+        int(result.iterations.sum()),
+        int(result.iterations.max()),
         time.perf_counter() - begun,
     )
 
@@ -123,7 +123,7 @@ def _resumed(problems: Problems, validation: Examples, schedule: ScheduleParams,
         if checkpoint:
             checkpoint.save(vars(state), {})
 
-    found = fit(
+    result = fit(
         problems,
         W,
         validation,
@@ -135,7 +135,7 @@ def _resumed(problems: Problems, validation: Examples, schedule: ScheduleParams,
     )
     if checkpoint and last:
         checkpoint.save(vars(last[0]), {}, force=True)
-    return found
+    return result
 
 
 def parameters(architecture: Architecture, features: int) -> int:

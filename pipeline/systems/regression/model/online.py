@@ -39,8 +39,8 @@ class Incremental:
     @staticmethod
     def start(problems: Problems, batches: list[Examples], W: Tensor) -> Incremental:
         """One E-step on every batch: the first update equals that of EM."""
-        found = torch.stack([_moments(problems, W, batch) for batch in batches])
-        return Incremental(problems, batches, W, found)
+        moments = torch.stack([_moments(problems, W, batch) for batch in batches])
+        return Incremental(problems, batches, W, moments)
 
     def visit(self, batch: int) -> None:
         """Update the moments of one batch with the current weights, then the weights."""
@@ -55,11 +55,11 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
         order = start + torch.randperm(stop - start, generator=generator)
         for into, rows in zip(parts, order.tensor_split(batches), strict=True):
             into.append(rows)
-    found = []
+    result = []
     for part in parts:
         bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
-        found.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
-    return found
+        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
+    return result
 
 
 def _all(problems: Problems) -> Tensor:
@@ -94,10 +94,10 @@ class Online:
         counts = torch.bincount(y, minlength=self.architecture.classes)
         examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
         everyone = torch.arange(len(self.W))
-        found = self._pass(self.W, everyone, self.W.new_zeros(len(self.W)), examples)
+        statistics = self._pass(self.W, everyone, self.W.new_zeros(len(self.W)), examples)
         step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
         self.inputs = torch.lerp(self.inputs, class_moments(X, y, self.architecture.classes) / len(X), step)
-        self.posteriors = torch.lerp(self.posteriors, found.moments / len(X), step)
+        self.posteriors = torch.lerp(self.posteriors, statistics.moments / len(X), step)
         self.W = (self.posteriors.flatten(1, 2) @ torch.linalg.pinv(self._gram(), hermitian=True)).view_as(self.W)
         self.seen += 1
 

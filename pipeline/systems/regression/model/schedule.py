@@ -50,7 +50,7 @@ class State:
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
         best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
-        waited: iterations since the best.
+        waited: iterations since the validation errors last fell.
         round: index of the round, from 0; the number of rounds once a problem has finished.
         iterations: number of iterations so far.
     """
@@ -161,8 +161,8 @@ class _Schedule:
     def iterate(self, now: State, active: Tensor, at: Tensor) -> Tensor:
         """One iteration of the problems `active`, into `now`; returns its rows of the history, `[k, 6]`."""
         working, nu = self.working(now), self.thresholds[now.round]
-        found = self.problems.passed(now.W, active, nu, self.problems.examples)
-        new = self.problems.update(found.moments, active) + self.momentum * (now.W - now.previous)
+        statistics = self.problems.passed(now.W, active, nu, self.problems.examples)
+        new = self.problems.update(statistics.moments, active) + self.momentum * (now.W - now.previous)
         held = self.problems.passed(new, active, None, self.validation)
         fewer = working & (held.errors < now.fewest)
         better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
@@ -177,7 +177,7 @@ class _Schedule:
         now.round = now.round + over
         now.iterations = now.iterations + working
         problem = torch.where(working, at, -1)
-        columns = (problem, now.iterations, nu, found.log_likelihood, found.errors, held.errors)
+        columns = (problem, now.iterations, nu, statistics.log_likelihood, statistics.errors, held.errors)
         return torch.stack([column.double() for column in columns], dim=1)
 
 

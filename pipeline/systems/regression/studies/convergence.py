@@ -35,7 +35,7 @@ def run(inputs: Inputs, study: ConvergenceStudy, extras: Extras) -> Outcome:
     for momentum in (0.0, study.momentum):
         for threshold in (0.0, study.threshold):
             rounds = [Round(threshold, study.iterations + 1)]
-            found = fit(
+            result = fit(
                 problems,
                 W,
                 nothing(problems),
@@ -43,7 +43,7 @@ def run(inputs: Inputs, study: ConvergenceStudy, extras: Extras) -> Outcome:
                 rounds=rounds,
                 most_iterations=study.iterations,
             )
-            columns = found.history[["iteration", "log_loss", "error"]]
+            columns = result.history[["iteration", "log_loss", "error"]]
             tables.append(columns.assign(variant=name_of(momentum, threshold)))
     table = pd.concat(tables, ignore_index=True)
     last = table.groupby("variant").last()
