@@ -15,10 +15,9 @@ def one_hot(labels: Tensor, like: Tensor) -> Tensor:
 
 
 def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, absent_weight: float) -> Tensor:
-    """Margin loss of Sabour et al. 2017 (document 001, equation 3), summed over classes.
+    """Margin loss of Sabour et al. 2017 (document 001, equation 3), summed over classes:
 
-    The true class has the squared shortfall of its length below `present`; every other class has the squared excess of
-    its length above `absent`, times `absent_weight`.
+    max(0, present - length)^2 for the true class, absent_weight max(0, length - absent)^2 for each other class.
     """
     target = one_hot(labels, lengths)
     missing = (present - lengths).clamp_min(0).square()
@@ -27,8 +26,8 @@ def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, 
 
 
 def spread_loss(activations: Tensor, labels: Tensor, margin: Tensor | float) -> Tensor:
-    """Spread loss (document 004, equation 3): for each wrong class, the true class's lead over it; the squared
-    shortfalls of these leads below `margin`, summed.
+    """Spread loss (document 004, equation 3): max(0, margin - lead)^2, summed over the wrong classes, where lead is the
+    true class's activation minus the wrong one's.
 
     Args:
         margin: scalar.
