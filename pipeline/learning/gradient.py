@@ -203,11 +203,9 @@ class _Loop:
         def mean(name: str) -> float:
             return float(np.mean([row[name] for row in rows]))
 
-        words = [f"validation loss {mean('validation_loss'):.4g}"]
-        for part in self.measured_sets:
-            if f"{part}_accuracy" in rows[0]:
-                words.append(f"{part} error {100 * (1 - mean(f'{part}_accuracy')):.1f} %")
-        return ", ".join(words)
+        accuracies = {part: f"{part}_accuracy" for part in self.measured_sets if f"{part}_accuracy" in rows[0]}
+        errors = [f"{part} error {100 * (1 - mean(name)):.1f} %" for part, name in accuracies.items()]
+        return ", ".join([f"validation loss {mean('validation_loss'):.4g}", *errors])
 
     # ---- one epoch
 

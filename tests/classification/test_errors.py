@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from brightness import Brightness
-from small import squares
+from small import CROPPED, squares
 
 from pipeline.classification.errors import classification_errors, crop_places, crop_scores
-from pipeline.learning.settings import CropParams
 
 CROP = CROPPED.model_copy(update={"crop": 8})
 
