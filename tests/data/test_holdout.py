@@ -101,7 +101,10 @@ def of_one_instance(toys: Dataset) -> Dataset:
     ("changed", "settings", "message"),
     [
         (unlabelled, {}, "holdout.factor: toys (stand-in) has no instance (its factors: azimuth, elevation)"),
-        (lambda toys: replace(toys, factors={}), {}, "holdout.factor: toys (stand-in) has no instance (its factors: none)"),
+        (
+            lambda toys: replace(toys, factors={}), {},
+            "holdout.factor: toys (stand-in) has no instance (its factors: none)",
+        ),
         (
             half_known, {"factor": "lighting", "value": 1},
             "holdout.factor: the lighting is unknown of 7 of 120 images of toys (stand-in)",
