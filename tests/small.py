@@ -72,7 +72,9 @@ SMALL_CNN = {"views": 1, "channels": [3, 4], "kernel": 3, "hidden": 6, "dropout"
 STILL = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
 
 
-CROPPED = CropParams(crop=10, brightness=0.1, contrast=0.2)
+CROPPED = CropParams(
+    crop=10, brightness=0.1, contrast=0.2, clip=True, rotation=0.0, scale=0.0, aspect=0.0, shear=0.0, shift=0.0
+)
 """For classifiers."""
 
 
@@ -101,12 +103,14 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "cnn": (CNNRun, SMALL_CNN),
     }
     kind, model = kinds[variant]
+    classifies_crops = variant in ("matrix_capsules", "cnn")
     values = {
         "variant": variant,
         "dataset": "squares",
         "replicas": 2,
         "seed": 3,
-        "augmentation": (CROPPED if variant in ("matrix_capsules", "cnn") else STILL).model_dump(),
+        "augmentation": (CROPPED if classifies_crops else STILL).model_dump(),
+        **({"holdout": None} if classifies_crops else {}),
         "training": training().model_dump(),
         "model": model,
     }

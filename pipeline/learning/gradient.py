@@ -21,15 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from pipeline.data import warps
 from pipeline.errors import UserError
-from pipeline.layers.images import centre_crop, crops
+from pipeline.learning.augmentation import Augmentation, augment
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
-from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
+from pipeline.learning.settings import TrainingParams
 
 _VALIDATION_SEED = 2**31 - 1
 
@@ -88,7 +87,7 @@ class Task:
 
     build: Callable[[], Model]
     training: TrainingParams
-    augmentation: AugmentationParams | CropParams
+    augmentation: Augmentation
     train_part: Labelled
     validation_part: Labelled
     watched: Mapping[str, Labelled] = field(default_factory=dict)
@@ -150,54 +149,6 @@ def _to_device(part: Labelled, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
 
 
-Augmentation = AugmentationParams | CropParams
-
-
-def augment(
-    images: Tensor, augmentation: Augmentation, generators: list[torch.Generator], training: bool = True
-) -> Tensor:
-    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped or cut where asked for; one random generator per
-    replica.
-
-    Args:
-        training: in validation, warps are drawn as in training, but crops are those at the middle, in their own light.
-    """
-    n, count = images.shape[:2]
-    if isinstance(augmentation, CropParams):
-        if not training:
-            return centre_crop(images, augmentation.crop).float() / 255
-        return torch.stack([_cut(own, augmentation, g) for own, g in zip(images, generators, strict=True)])
-    if augmentation.rotation == 0 and augmentation.shift == 0:
-        return images.float() / 255
-    per_replica = []
-    for generator in generators:
-        matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
-        if augmentation.shift:
-            pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
-            if augmentation.whole_pixels:
-                # As likely each: those between -shift - 1/2 and shift + 1/2.
-                pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
-                pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
-            moves = warps.shifts(pixels, images.shape[-1])
-            matrices = warps.compose(moves, matrices)
-        per_replica.append(matrices)
-    return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
-
-
-def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
-    """Crops of images `[B, C, S, S]` in another light, as a camera would have it: within [0, 1]."""
-    B, size = len(images), augmentation.crop
-    draws = torch.rand(B, 4, generator=generator, device=images.device)
-    places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
-    cut = crops(images, size, places).float() / 255
-    if not augmentation.brightness and not augmentation.contrast:
-        return cut
-    lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
-    mean = cut.mean((-3, -2, -1), keepdim=True)
-    lit = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
-    return lit.clamp(0, 1)
-
-
 class _Loop:
     """The loop for one group of replicas that step together."""
 
@@ -243,9 +194,18 @@ class _Loop:
                 if self.on_epoch:
                     self.on_epoch(rows)
                 bar.update()
-                losses = [row["validation_loss"] for row in rows]
-                bar.set_postfix_str(f"validation loss {np.mean(losses):.4g}", refresh=False)
+                bar.set_postfix_str(self._shown(rows), refresh=False)
         return Trained(self.best, pd.DataFrame(self.history), self.best_epoch, self.seconds)
+
+    def _shown(self, rows: list[dict[str, float]]) -> str:
+        """What the progress bar tells of an epoch: means over replicas."""
+
+        def mean(name: str) -> float:
+            return float(np.mean([row[name] for row in rows]))
+
+        accuracies = {part: f"{part}_accuracy" for part in self.measured_sets if f"{part}_accuracy" in rows[0]}
+        errors = [f"{part} error {100 * (1 - mean(name)):.1f} %" for part, name in accuracies.items()]
+        return ", ".join([f"validation loss {mean('validation_loss'):.4g}", *errors])
 
     # ---- one epoch
 

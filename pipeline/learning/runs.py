@@ -11,6 +11,7 @@ import torch
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
+from pipeline.data.holdout import hold_out
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.checkpoints import Checkpoint, fingerprint
 from pipeline.learning.gradient import Labelled, Task, Trained, group_replicas, train
@@ -58,6 +59,8 @@ def train_run(
 ) -> Trained:
     """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
+    Where the run holds images out, these validate, and `known` ones are watched.
+
     Args:
         data_sha256: hash of the data set's file; the checkpoint depends on it.
         tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
@@ -67,13 +70,18 @@ def train_run(
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
     Raises:
-        UserError: the data set does not fit the model: classes, channels, or images smaller than the crop.
+        UserError: the data set does not fit the model: classes, channels, or images smaller than the crop; or it has
+            no images to be held out as the run says.
         DivergedError: training produced a number that is not finite.
         CheckpointError: a checkpoint is damaged.
     """
     prepare(setup.device)
     _, channels, image_size, _ = dataset.images.shape
     run.check_fits(channels, image_size, int(dataset.labels.max()) + 1)
+    watched = dict(watched or {})
+    if run.held_out is not None:
+        dataset, known = hold_out(dataset, run.held_out)
+        watched |= known
     depends = {
         "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),
         "data": data_sha256,
@@ -110,7 +118,7 @@ def train_run(
             run.augmentation,
             dataset.part("train"),
             dataset.part("validation"),
-            watched or {},
+            watched,
         ),
         seeds,
         setup.device,

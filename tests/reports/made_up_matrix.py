@@ -24,7 +24,10 @@ CAPSULES = {
     "margin_epochs": 2.0, "weight_decay": 2e-7,
 }  # fmt: skip
 CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "classes": 5}
-CROPS = {"crop": 32, "brightness": 0.25, "contrast": 0.8}
+CROPS = {
+    "crop": 32, "brightness": 0.25, "contrast": 0.8, "clip": False, "rotation": 0.0, "scale": 0.0, "aspect": 0.0,
+    "shear": 0.0, "shift": 0.0,
+}  # fmt: skip
 SMALL = {"channels": 64, "primary_types": 8, "types": [16, 16]}
 QUICK = {"channels": 16, "primary_types": 4, "types": [4, 4]}
 CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
@@ -68,6 +71,7 @@ def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str
     whole = {"matrix_capsules": CAPSULES, "cnn": CNN}[variant]
     return {
         "variant": variant, "dataset": dataset, "replicas": replicas, "seed": 0, "augmentation": CROPS,
+        "holdout": None,
         "training": training, "model": whole | model,
     }  # fmt: skip
 

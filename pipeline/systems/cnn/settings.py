@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.classification.settings import ClassifierRun
-from pipeline.learning.settings import CropParams
+from pipeline.classification.settings import CroppedRun
 from pipeline.settings import Section
 
 
@@ -30,11 +29,10 @@ class CNNModelParams(Section):
         return self
 
 
-class CNNRun(ClassifierRun):
+class CNNRun(CroppedRun):
     """A run of the convolutional network."""
 
     variant: Literal["cnn"]
-    augmentation: CropParams
     model: CNNModelParams
 
     @property

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.classification.settings import ClassifierRun
-from pipeline.learning.settings import CropParams
+from pipeline.classification.settings import CroppedRun
 from pipeline.settings import Section
 
 
@@ -94,11 +93,10 @@ class MatrixCapsulesModelParams(Section):
         return type(self).model_validate({**self.model_dump(), **changes})
 
 
-class MatrixCapsulesRun(ClassifierRun):
+class MatrixCapsulesRun(CroppedRun):
     """A run of matrix capsules."""
 
     variant: Literal["matrix_capsules"]
-    augmentation: CropParams
     model: MatrixCapsulesModelParams
 
     @property
