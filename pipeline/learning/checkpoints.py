@@ -24,7 +24,7 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of Python files: those named, and all in the folders named.
+    """A hash of source files: those named, and all Python and C++ in the folders named.
 
     Args:
         places: relative to `root`.
@@ -32,7 +32,7 @@ def code_fingerprint(root: Path, places: Iterable[str]) -> str:
     found: set[Path] = set()
     for place in places:
         path = root / place
-        found |= {path} if path.is_file() else set(path.rglob("*.py"))
+        found |= {path} if path.is_file() else {*path.rglob("*.py"), *path.rglob("*.cpp")}
     return json_sha256({file.relative_to(root).as_posix(): sha256(file) for file in sorted(found)})
 
 
