@@ -24,15 +24,15 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of Python files.
+    """A hash of source files: Python and C++.
 
     Args:
-        places: files, and folders whose Python files are all included; relative to `root`.
+        places: files, and folders whose Python and C++ files are all included; relative to `root`.
     """
     files: set[Path] = set()
     for place in places:
         path = root / place
-        files |= {path} if path.is_file() else set(path.rglob("*.py"))
+        files |= {path} if path.is_file() else {*path.rglob("*.py"), *path.rglob("*.cpp")}
     return json_sha256({file.relative_to(root).as_posix(): sha256(file) for file in sorted(files)})
 
 

@@ -75,6 +75,10 @@ class MStep:
     inverse_temperature: float = 0.01
     inverse_temperature_rate: float = 0.95
 
+    def inverse_temperature_at(self, index: int) -> float:
+        """Lambda of an iteration, counted from 0."""
+        return self.inverse_temperature * (1 - self.inverse_temperature_rate ** (index + 1))
+
     def __call__(
         self, moments: Moments, before: Tensor | None, beta_a: Tensor, beta_u: Tensor, index: int, origin: Tensor
     ) -> Parents:
@@ -101,8 +105,7 @@ class MStep:
             log_activations = activations.clamp_min(torch.finfo(mass.dtype).tiny).log()
         else:
             cost = moments.mass * (poses.shape[-1] * beta_u + 0.5 * variance.log().sum(-1))
-            inverse = self.inverse_temperature * (1 - self.inverse_temperature_rate ** (index + 1))
-            logits = inverse * (beta_a - cost)
+            logits = self.inverse_temperature_at(index) * (beta_a - cost)
             activations, log_activations = logits.sigmoid(), torch.nn.functional.logsigmoid(logits)
         constant = log_activations - 0.5 * ((2 * math.pi * variance).log() + poses.square() / variance).sum(-1)
         return Parents(poses, activations, constant, poses / variance, -0.5 / variance)

@@ -19,6 +19,7 @@ from pipeline.classification.classifier import Classifier
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
 from pipeline.layers.images import ChannelsLastConvolution, standardise
+from pipeline.systems.matrix_capsules.model import compiled_routing
 from pipeline.systems.matrix_capsules.model.em_routing import (
     Routing,
     Step,
@@ -121,7 +122,10 @@ class RoutedCapsules(nn.Module):
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
-        return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+        routing = self.routing()
+        if compiled_routing.unsupported(capsules[0], self.transformations, routing) is None:
+            return compiled_routing.route(*capsules, self.transformations, self.beta_a, self.beta_u, routing)
+        return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, routing)
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
