@@ -96,17 +96,18 @@ class Replicas:
         return gradients, metrics
 
     @torch.no_grad()
-    def metrics(self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def metrics(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor, parameters: Stacked | None = None
+    ) -> dict[str, Tensor]:
         """Metrics `[n]` of every replica, in evaluation mode, on the same `images [B, C, H, W]`, `noise [B, K]` and
-        `labels [B]`.
+        `labels [B]`; with other `parameters` than its own, if given.
         """
+        parameters = self.parameters if parameters is None else parameters
         self.skeleton.eval()
         try:
             if len(self) == 1:
-                return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch, labels)[1])
-            _, metrics = vmap(self._loss, in_dims=(0, None, None, None, None))(
-                self.parameters, images, noise, epoch, labels
-            )
+                return _unsqueeze(self._loss(_squeeze(parameters), images, noise, epoch, labels)[1])
+            _, metrics = vmap(self._loss, in_dims=(0, None, None, None, None))(parameters, images, noise, epoch, labels)
             return metrics
         finally:
             self.skeleton.train()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.classification.settings import ClassifierRun
+from pipeline.classification.settings import ClassifierRun, Mixup
 from pipeline.learning.settings import CropParams
 from pipeline.settings import Section
 
@@ -38,7 +38,11 @@ class MatrixCapsulesModelParams(Section):
     )
     pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
-    coordinate_scale: float = Field(gt=0, le=1, description="what one position's step adds")
+    coordinate_scale: float = Field(gt=0, le=100, description="what one position's step adds, in coordinate_unit")
+    coordinate_unit: Literal["absolute", "floor_sd"] = Field(
+        description="absolute: in a pose's own unit; floor_sd: in sds of votes at variance_floor, which decides what a "
+        "step counts (1.8 in the authors' code)"
+    )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
     iterations: int = Field(ge=1, le=100, description="of EM routing")
@@ -63,6 +67,12 @@ class MatrixCapsulesModelParams(Section):
         description="nats: before training, betas are set so that, on some images, a whole vote assigned to an active "
         "capsule saves so much, and the average capsule breaks even; null: they start as told",
     )
+    beta_a_unit: float = Field(
+        gt=0,
+        le=1e6,
+        description="nats: beta_a is learnt in these, so that a step of the optimiser can be a noticeable change of a "
+        "logit (5,000 in the authors' code)",
+    )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
     primary_pose_sd: float = Field(gt=0, le=10, description="of weights of primary poses at the start")
@@ -73,9 +83,12 @@ class MatrixCapsulesModelParams(Section):
     first_margin: float = Field(ge=0, le=1, description="of the spread loss at the start")
     last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
     margin_epochs: float = Field(
-        gt=0, description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these"
+        gt=0,
+        description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these; it is "
+        "constant where first_margin is last_margin",
     )
     weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
+    mixup: Mixup
 
     @model_validator(mode="after")
     def _consistent(self) -> MatrixCapsulesModelParams:

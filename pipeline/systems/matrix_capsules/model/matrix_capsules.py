@@ -93,7 +93,7 @@ class RoutedCapsules(nn.Module):
         inner = side if params.pose == "matrix" else side**2
         start = torch.empty(places, types_below, inner, types, inner)
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
-        self.beta_a = nn.Parameter(torch.full((types,), layer.beta_a))
+        self.beta_a = nn.Parameter(torch.full((types,), layer.beta_a / params.beta_a_unit))
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if shared and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
@@ -104,6 +104,10 @@ class RoutedCapsules(nn.Module):
             inverse_temperature=inverse_temperature,
             inverse_temperature_rate=params.inverse_temperature_rate,
         )
+
+    def betas(self) -> tuple[Tensor, Tensor]:
+        """beta_a and beta_u `[types]` in nats; the former is learnt in another unit."""
+        return self.beta_a * self.params.beta_a_unit, self.beta_u
 
     def routing(self) -> Routing:
         """How the layer routes."""
@@ -121,7 +125,7 @@ class RoutedCapsules(nn.Module):
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
-        return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+        return route(*capsules, self.full_transformations(), *self.betas(), self.routing())
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
@@ -138,7 +142,8 @@ class RoutedCapsules(nn.Module):
                 total += values.mean(1).sum(0) / len(capsules[0])
         size = capsules[0].shape[-1]
         self.beta_u.copy_((-saving - log_sd) / size)
-        self.beta_a.copy_(mass * size * self.beta_u + product)  # the mean cost
+        cost = mass * size * self.beta_u + product  # the mean
+        self.beta_a.copy_(cost / self.params.beta_a_unit)
 
     def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
         """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
@@ -146,7 +151,7 @@ class RoutedCapsules(nn.Module):
 
     def steps(self, capsules: tuple[Tensor, Tensor]) -> list[Step]:
         """Every iteration."""
-        return history(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+        return history(*capsules, self.full_transformations(), *self.betas(), self.routing())
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
@@ -155,7 +160,8 @@ def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> 
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
-    along = (torch.arange(height) - (height - 1) / 2) * params.coordinate_scale
+    unit = params.variance_floor**0.5 if params.coordinate_unit == "floor_sd" else 1.0
+    along = (torch.arange(height) - (height - 1) / 2) * (params.coordinate_scale * unit)
     offsets = torch.zeros(k, side**2)
     places = (side - 1, 2 * side - 1) if params.pose == "matrix" else (0, 1)
     offsets[:, places[0]], offsets[:, places[1]] = along.repeat_interleave(height), along.repeat(height)
@@ -177,7 +183,7 @@ class MatrixCapsules(Classifier):
     stackable = False  # routing keeps a device busy with the votes of one network
 
     def __init__(self, params: MatrixCapsulesModelParams, image_size: int) -> None:
-        super().__init__()
+        super().__init__(mixup=params.mixup)
         self.params = params
         if image_size < params.kernel:
             raise UserError(
