@@ -304,6 +304,10 @@ class _Loop:
             self.optimiser.step()
             if self.average:
                 self.average.update(self.epoch * steps + step + 1)
+        asked = min(replicas.skeleton.statistics_images, total)
+        if asked:
+            images = augment(self.images[order[:, :asked]], self.augmentation, generators)
+            replicas.end_epoch(images, batch, self._judged())
         table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
 

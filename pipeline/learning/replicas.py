@@ -23,7 +23,7 @@ class Replicas:
             learns the same beside others and by itself.
         device: where they live.
         start: values `[n, ...]` that replace the initial ones, of any of the parameters.
-        frozen: names of parameters that keep their values: they get no gradient, and no turn before an epoch.
+        frozen: names of parameters that keep their values: they get no gradient, and no turn between epochs.
     """
 
     def __init__(
@@ -51,11 +51,13 @@ class Replicas:
         for name, value in (start or {}).items():
             self.parameters[name].copy_(value)
         self.frozen = frozenset(frozen)
+        self._without_gradient = {name for name, value in self.skeleton.named_parameters() if not value.requires_grad}
 
     @property
     def trained(self) -> Stacked:
-        """The parameters that training changes."""
-        return {name: value for name, value in self.parameters.items() if name not in self.frozen}
+        """The parameters that the optimiser changes."""
+        still = self.frozen | self._without_gradient
+        return {name: value for name, value in self.parameters.items() if name not in still}
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -88,7 +90,7 @@ class Replicas:
         def loss_of(trained: Stacked, kept: Stacked, *inputs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             return self._loss({**kept, **trained}, *inputs)
 
-        kept = {name: self.parameters[name] for name in self.frozen}
+        kept = {name: value for name, value in self.parameters.items() if name not in self.trained}
         step = grad_and_value(loss_of, has_aux=True)
         gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, 0, None, 0))(
             self.trained, kept, images, noise, epoch, labels
@@ -119,6 +121,17 @@ class Replicas:
             model.begin_epoch(epoch, images[index])
             for name, parameter in model.named_parameters():
                 if name not in self.frozen:
+                    self.parameters[name][index] = parameter.detach()
+
+    def end_epoch(self, images: Tensor, batch: int, parameters: Stacked) -> None:
+        """Give every model its turn after an epoch, with these `parameters` and some of its own training images
+        `[n, N, C, H, W]`; it changes parameters that have no gradient.
+        """
+        for index in range(len(self)):
+            model = self.model(index, parameters)
+            model.end_epoch(images[index], batch)
+            for name, parameter in model.named_parameters():
+                if name in self._without_gradient and name not in self.frozen:
                     self.parameters[name][index] = parameter.detach()
 
     def model(self, index: int, parameters: Stacked | None = None) -> Model:
@@ -164,4 +177,4 @@ def clip(gradients: Stacked, norms: Tensor, largest: float) -> None:
 
 def count_parameters(model: nn.Module) -> int:
     """Numbers that training changes."""
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from line import train_line
-from small import SIZE, small_run, squares, training
 
 from pipeline.learning.averaging import Average
-from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import Task, Trained, train
-from pipeline.systems import build_model
-
-CPU = torch.device("cpu")
 
 
 def profile(steps: int, window: float) -> torch.Tensor:
@@ -64,40 +55,3 @@ def test_stacked_replicas_average_as_they_do_alone() -> None:
     apart = train_line([1, 6, 3], [[0], [1], [2]], epochs=20, averaging=0.2, patience=3)
     assert together.best_epoch == apart.best_epoch
     torch.testing.assert_close(together.parameters, apart.parameters)
-
-
-class CutError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("variant", ["matrix_capsules", "cnn", "generative"])
-def test_a_training_with_every_option_goes_on_as_if_it_had_not_been_cut(tmp_path: Path, variant: str) -> None:
-    run, data = small_run(variant), squares()
-    if variant != "generative":
-        run = run.model_copy(update={"model": run.model.model_copy(update={"mixup": 0.3})})
-    if variant == "matrix_capsules":
-        run = run.model_copy(update={"model": run.model.model_copy(update={"beta_a_unit": 50.0})})
-    images, validation = data.part("train"), data.part("validation")
-    settings = training(epochs=4, averaging=0.2)
-
-    def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> Trained:
-        return train(
-            Task(lambda: build_model(run, SIZE), settings, run.augmentation, images, validation),
-            [3],
-            CPU,
-            checkpoints=None if checkpoint is None else [checkpoint],
-            on_epoch=on_epoch,
-        )
-
-    def cut(rows: list[dict[str, float]]) -> None:
-        if rows[0]["epoch"] == 2:
-            raise CutError
-
-    whole = go(None)
-    with pytest.raises(CutError):
-        go(Checkpoint(tmp_path, "k", interval=0), cut)
-    resumed = go(Checkpoint(tmp_path, "k", interval=0))
-    for name, weights in whole.parameters.items():
-        assert torch.equal(resumed.parameters[name], weights), name
-    measured = [column for column in whole.history.columns if column != "images_per_second"]
-    assert resumed.history[measured].equals(whole.history[measured])

@@ -20,6 +20,21 @@ class RoutingLayerParams(Section):
     beta_u: float = Field(ge=-1e6, le=1e6, description="nats: what each number of a vote costs if nobody explains it")
 
 
+class BayesParams(Section):
+    """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
+
+    alpha0: float = Field(gt=0, le=1e6, description="of a capsule's share (Dirichlet)")
+    kappa0: float = Field(gt=0, le=1e6, description="votes that the prior mean of a pose, 0, counts as")
+    nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
+    psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
+    precisions: Literal["gamma", "wishart"] = Field(
+        description="each number of a vote by itself; or, as in the paper, a matrix, whose diagonal alone is kept"
+    )
+    shares_of: Literal["layer", "position"] = Field(
+        description="a capsule's share is that of what its layer is assigned or, as in the authors' code, its position"
+    )
+
+
 class MatrixCapsulesModelParams(Section):
     """Matrix capsules with EM routing, document 004."""
 
@@ -50,6 +65,10 @@ class MatrixCapsulesModelParams(Section):
         description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
         "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
     )
+    bayes: BayesParams
+    batch_norm: bool = Field(
+        description="of feature maps, poses and activations, where Ribeiro et al. 2020 have it; for activation: bayes"
+    )
     competition: Literal["all", "position"] = Field(
         description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
         "it, those of each position by itself"
@@ -79,7 +98,10 @@ class MatrixCapsulesModelParams(Section):
     primary_activation_sd: float = Field(gt=0, le=10, description="of weights of primary activations at the start")
     primary_bias: float = Field(ge=-100, le=100, description="of primary activations at the start, before the logistic")
 
-    loss: Literal["spread", "margin", "cross-entropy"] = Field(description="of the class capsules' activations")
+    loss: Literal["spread", "margin", "cross-entropy", "softmax"] = Field(
+        description="of the class capsules' activations a; cross-entropy: of their shares a / sum a; softmax: of their "
+        "softmax, as in the code of Ribeiro et al. 2020"
+    )
     first_margin: float = Field(ge=0, le=1, description="of the spread loss at the start")
     last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
     margin_epochs: float = Field(
@@ -96,6 +118,13 @@ class MatrixCapsulesModelParams(Section):
             raise ValueError("capsule_strides must name one step for each layer of types")
         if self.first_margin > self.last_margin:
             raise ValueError(f"first_margin must not exceed last_margin ({self.last_margin})")
+        if self.batch_norm and self.activation != "bayes":
+            raise ValueError("batch_norm needs activation: bayes")
+        if self.batch_norm and self.saving is not None:
+            raise ValueError("with batch_norm, saving must be null: it takes away what beta_a adds")
+        least = self.pose_side**2 - 1
+        if self.bayes.precisions == "wishart" and self.bayes.nu0 <= least:
+            raise ValueError(f"with Wishart precisions, bayes.nu0 must exceed pose_side^2 - 1 ({least})")
         return self
 
     def changed(self, changes: Mapping[str, object]) -> Self:

@@ -7,6 +7,10 @@ vote for the pose of a capsule above (section 3); those fit Gaussians to votes (
 every position through the same transformations, to whose votes the position is added (section 4, "coordinate
 addition"). A class capsule's activation says whether its class is there.
 
+The same network with variational Bayes in place of EM is Ribeiro et al. (2020). Its authors add batch norm: to feature
+maps, to poses and activations of primary capsules, and to those that each layer hands on; activations before their
+logistic.
+
 Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
 """
 
@@ -19,6 +23,7 @@ from pipeline.classification.classifier import Classifier
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
 from pipeline.layers.images import ChannelsLastConvolution, standardise
+from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
 from pipeline.systems.matrix_capsules.model.em_routing import (
     Routing,
     Step,
@@ -27,12 +32,15 @@ from pipeline.systems.matrix_capsules.model.em_routing import (
     images_at_once,
     route,
 )
-from pipeline.systems.matrix_capsules.model.m_steps import MStep
+from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams, RoutingLayerParams
 
 _BALANCED_ON = 64
 """Images that betas are balanced on."""
+_MEASURED_ON = 2048
+"""Images that the statistics of batch norm are measured on: about as many as torch's running means see in batches of
+128."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -43,22 +51,36 @@ class PrimaryCapsules(nn.Module):
         types: capsules at each position.
         size: numbers of a pose, P.
         pose_sd, activation_sd, bias: of weights at the start, and the activations' bias.
+        batch_norm: in place of biases, poses and activations are normalised by type, the latter before the logistic.
     """
 
-    def __init__(self, channels: int, types: int, size: int, pose_sd: float, activation_sd: float, bias: float) -> None:
+    def __init__(
+        self,
+        channels: int,
+        types: int,
+        size: int,
+        pose_sd: float,
+        activation_sd: float,
+        bias: float,
+        batch_norm: bool,
+    ) -> None:
         super().__init__()
         self.types, self.size = types, size
-        self.poses = nn.Linear(channels, types * size)
-        self.activations = nn.Linear(channels, types)
+        self.poses = nn.Linear(channels, types * size, bias=not batch_norm)
+        self.activations = nn.Linear(channels, types, bias=not batch_norm)
         with torch.no_grad():
             for linear, sd, start in ((self.poses, pose_sd, 0.0), (self.activations, activation_sd, bias)):
                 nn.init.trunc_normal_(linear.weight, std=sd, a=-2 * sd, b=2 * sd)
-                linear.bias.fill_(start)
+                if not batch_norm:
+                    linear.bias.fill_(start)
+        self.norm_poses = BatchNorm(types, 2, learnt=True) if batch_norm else nn.Identity()
+        self.norm_activations = BatchNorm(types, 2, learnt=True) if batch_norm else nn.Identity()
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """`[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
         flat = features.permute(0, 2, 3, 1).flatten(1, 2)
-        return self.poses(flat).unflatten(-1, (self.types, self.size)), self.activations(flat).sigmoid()
+        poses = self.norm_poses(self.poses(flat).unflatten(-1, (self.types, self.size)))
+        return poses, self.norm_activations(self.activations(flat)).sigmoid()
 
 
 class RoutedCapsules(nn.Module):
@@ -103,7 +125,13 @@ class RoutedCapsules(nn.Module):
             damping=params.damping,
             inverse_temperature=inverse_temperature,
             inverse_temperature_rate=params.inverse_temperature_rate,
+            priors=Priors(**params.bayes.model_dump()),
+            logits=params.batch_norm,
         )
+        if params.batch_norm:
+            self.beta_a.requires_grad_(False)  # what it adds is taken away again
+        self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
+        self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
 
     def betas(self) -> tuple[Tensor, Tensor]:
         """beta_a and beta_u `[types]` in nats; the former is learnt in another unit."""
@@ -125,7 +153,10 @@ class RoutedCapsules(nn.Module):
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
-        return route(*capsules, self.full_transformations(), *self.betas(), self.routing())
+        poses, activations = route(*capsules, self.full_transformations(), *self.betas(), self.routing())
+        if self.norm_poses is None or self.norm_activations is None:
+            return poses, activations
+        return self.norm_poses(poses), self.norm_activations(activations).sigmoid()
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
@@ -189,7 +220,10 @@ class MatrixCapsules(Classifier):
             raise UserError(
                 f"matrix capsules: kernels of {params.kernel} pixels see more than {image_size}x{image_size}"
             )
-        self.first = ChannelsLastConvolution(params.views, params.channels, params.kernel, params.stride)
+        norm = params.batch_norm
+        self.first = ChannelsLastConvolution(params.views, params.channels, params.kernel, params.stride, bias=not norm)
+        self.norm_first = BatchNorm(params.channels, 1, learnt=True) if norm else nn.Identity()
+        self.statistics_images = _MEASURED_ON if norm else 0
         height = (image_size - params.kernel) // params.stride + 1
         self.primary = PrimaryCapsules(
             params.channels,
@@ -198,6 +232,7 @@ class MatrixCapsules(Classifier):
             params.primary_pose_sd,
             params.primary_activation_sd,
             params.primary_bias,
+            norm,
         )
         layers, types = [], params.primary_types
         for above, stride in zip(params.types, params.capsule_strides, strict=True):
@@ -211,9 +246,14 @@ class MatrixCapsules(Classifier):
         layers.append(RoutedCapsules(last, types, params.classes, params, params.last, True, warmth))
         self.routed = nn.ModuleList(layers)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Feature maps that primary capsules are linear in, `[B, A, H, H]`."""
+        found: Tensor = self.norm_first(self.first(standardise(images))).relu()
+        return found
+
     def capsules(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Poses and activations of every layer, primary capsules first."""
-        found = [self.primary(self.first(standardise(images)).relu())]
+        found = [self.primary(self.maps(images))]
         for layer in self.routed:
             found.append(layer(found[-1]))
         return found
@@ -223,11 +263,17 @@ class MatrixCapsules(Classifier):
         saving = self.params.saving
         if epoch == 0 and saving is not None:
             with torch.no_grad():
-                capsules = self.primary(self.first(standardise(images[:_BALANCED_ON])).relu())
+                capsules = self.primary(self.maps(images[:_BALANCED_ON]))
                 for layer in self.routed:
                     assert isinstance(layer, RoutedCapsules)
                     layer.balance(capsules, saving)
                     capsules = layer(capsules)
+
+    def end_epoch(self, images: Tensor, batch: int) -> None:
+        """Measure what evaluation normalises by, if there is batch norm, on the whole batches of these images."""
+        if self.params.batch_norm:
+            whole = images[: max(len(images) // batch, 1) * batch]
+            measure_statistics(self, self.capsules, whole.split(batch))
 
     def logits(self, scores: Tensor) -> Tensor:
         """Log odds of the activations."""
@@ -238,7 +284,7 @@ class MatrixCapsules(Classifier):
         return self.capsules(images)[-1][1][:, 0]
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """Spread loss, whose margin grows with the epochs; margin loss; or cross-entropy."""
+        """Spread loss, whose margin grows with the epochs; margin loss; or one of two cross-entropies."""
         params = self.params
         match params.loss:
             case "spread":
@@ -250,6 +296,8 @@ class MatrixCapsules(Classifier):
                 return margin_loss(scores, labels, 0.9, 0.1, 0.5)
             case "cross-entropy":
                 return cross_entropy(scores, labels)
+            case "softmax":
+                return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
 
     def penalty(self) -> Tensor:
         """Half the squared weights, times weight decay; biases and betas are free."""
