@@ -11,6 +11,16 @@ from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section
 
+Mixup = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=100,
+        description="in training, images are mixed in pairs by shares from Beta(mixup, mixup) (Zhang et al. 2018); "
+        "0: no mixing",
+    ),
+]
+
 
 class ClassifierModelParams(Protocol):
     """The settings that every classifier's model has."""

@@ -24,11 +24,13 @@ class ChannelsLastConvolution(nn.Module):
     order of storage, not a call, says so, because calls about it are unknown to `vmap`.
     """
 
-    def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
+    def __init__(
+        self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
+    ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
         self.weight = nn.Parameter(like.weight.detach().permute(0, 2, 3, 1).contiguous())  # (out, k, k, in)
-        self.bias = nn.Parameter(like.bias.detach())  # type: ignore[union-attr]
+        self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
         self.stride, self.padding = stride, padding
 
     def forward(self, x: Tensor) -> Tensor:

@@ -3,7 +3,8 @@ device after each step.
 
 In each epoch: draw order, warps and noise from (seed, epoch) only; train on all batches, keeping the results on the
 device; read them once; validate; keep the best parameters of each replica; save a checkpoint. If training is
-interrupted at any time and run again, it therefore gives the same weights (bit by bit on the CPU).
+interrupted at any time and run again, it therefore gives the same weights (bit by bit on the CPU). With
+`training.averaging`, what is validated and kept is the average of the weights.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tqdm import tqdm
 
 from pipeline.errors import UserError
 from pipeline.learning.augmentation import Augmentation, augment
+from pipeline.learning.averaging import Average
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
@@ -171,6 +173,8 @@ class _Loop:
         n = len(replicas)
         self.gradients = recorded(replicas.gradients, replicas.device)
         self.optimiser = build_optimiser(task.training, list(replicas.trained.values()))
+        averaging = task.training.averaging
+        self.average = Average(replicas.trained, averaging) if averaging else None
         self.best = {name: value.clone() for name, value in replicas.parameters.items()}
         self.best_loss = [math.inf] * n
         self.best_epoch = [0] * n
@@ -258,8 +262,19 @@ class _Loop:
             # A copy, made before the step: a metric may be a view of a parameter.
             recorded.append(torch.stack(list(metrics.values())))  # (metrics, n)
             self.optimiser.step()
+            if self.average:
+                self.average.update(self.epoch * steps + step + 1)
+        asked = min(replicas.skeleton.statistics_images, total)
+        if asked:
+            images = augment(self.images[order[:, :asked]], self.augmentation, generators)
+            replicas.end_epoch(images, batch, self._judged())
         table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
+
+    def _judged(self) -> Stacked:
+        """The parameters that are measured and kept: the trained ones, or their average."""
+        averaged = self.average.averaged if self.average else {}
+        return {**self.replicas.parameters, **averaged}
 
     def _generator(self, seed: int, device: torch.device) -> torch.Generator:
         return torch.Generator(device).manual_seed(seed * 1_000_003 + self.epoch)
@@ -289,12 +304,14 @@ class _Loop:
         images = augment(all_images.unsqueeze(0), self.augmentation, [generator], training=False)[0]
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
+        parameters = self._judged()
         sums: dict[str, Tensor] = {}
         # A loss may depend on the whole batch, so only batches of the training's size give comparable losses.
         batch = self.training.batch_size
         for start in range(0, len(images), batch):
             part = slice(start, start + batch)
-            for name, value in replicas.metrics(images[part], noise[part], time_now, labels[part]).items():
+            found = replicas.metrics(images[part], noise[part], time_now, labels[part], parameters)
+            for name, value in found.items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
 
@@ -305,7 +322,7 @@ class _Loop:
             index = self.places.index(int(row["replica"]))
             if row["validation_loss"] < self.best_loss[index]:
                 self.best_loss[index], self.best_epoch[index] = row["validation_loss"], self.epoch
-                for name, value in self.replicas.parameters.items():
+                for name, value in self._judged().items():
                     self.best[name][index] = value[index]
             self.stopped[index] = self.epoch - self.best_epoch[index] >= self.training.patience
 
@@ -314,6 +331,8 @@ class _Loop:
             return
         tensors = {f"now.{name}": value for name, value in self.replicas.parameters.items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        if self.average:
+            tensors |= {f"average.{name}": value for name, value in self.average.averaged.items()}
         for name, parameter in self.replicas.trained.items():
             for key, value in self.optimiser.state[parameter].items():
                 tensors[f"optimiser.{key}.{name}"] = value
@@ -336,6 +355,9 @@ class _Loop:
         for name, parameter in self.replicas.parameters.items():
             parameter.copy_(tensors[f"now.{name}"])
             self.best[name].copy_(tensors[f"best.{name}"])
+        if self.average:
+            for name, value in self.average.averaged.items():
+                value.copy_(tensors[f"average.{name}"])
         for stored, value in tensors.items():
             kind, _, rest = stored.partition(".")
             if kind == "optimiser":

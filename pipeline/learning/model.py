@@ -20,6 +20,9 @@ class Model(nn.Module):
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
 
+    statistics_images: int = 0
+    """Training images that `end_epoch` asks for."""
+
     @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
         """Noise `[*shape, noise_size]` for images in an array of this shape."""
@@ -40,6 +43,11 @@ class Model(nn.Module):
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Change the model before an epoch, using some training images `[B, 1, S, S]`."""
+
+    def end_epoch(self, images: Tensor, batch: int) -> None:
+        """Measure what evaluation needs, after an epoch, on training images `[N, C, S, S]` in batches of so many: set
+        parameters that have no gradient. Not called where `statistics_images` is 0.
+        """
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
         """Features of images `[B, C, S, S]` for probes: arrays `[B, d]` by name; empty if there is nothing to probe."""

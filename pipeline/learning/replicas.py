@@ -51,11 +51,13 @@ class Replicas:
         for name, value in (start or {}).items():
             self.parameters[name].copy_(value)
         self.frozen = frozenset(frozen)
+        self._without_gradient = {name for name, value in self.skeleton.named_parameters() if not value.requires_grad}
 
     @property
     def trained(self) -> Stacked:
-        """The parameters that training changes."""
-        return {name: value for name, value in self.parameters.items() if name not in self.frozen}
+        """The parameters that the optimiser changes."""
+        still = self.frozen | self._without_gradient
+        return {name: value for name, value in self.parameters.items() if name not in still}
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -88,7 +90,7 @@ class Replicas:
         def loss_of(trained: Stacked, kept: Stacked, *inputs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             return self._loss({**kept, **trained}, *inputs)
 
-        kept = {name: self.parameters[name] for name in self.frozen}
+        kept = {name: value for name, value in self.parameters.items() if name not in self.trained}
         step = grad_and_value(loss_of, has_aux=True)
         gradients, (_, metrics) = vmap(step, in_dims=(0, 0, 0, 0, None, 0))(
             self.trained, kept, images, noise, epoch, labels
@@ -96,17 +98,18 @@ class Replicas:
         return gradients, metrics
 
     @torch.no_grad()
-    def metrics(self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def metrics(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor, parameters: Stacked | None = None
+    ) -> dict[str, Tensor]:
         """Metrics `[n]` of every replica, in evaluation mode, on the same `images [B, C, H, W]`, `noise [B, K]` and
-        `labels [B]`.
+        `labels [B]`; with other `parameters` than its own, if given.
         """
+        parameters = self.parameters if parameters is None else parameters
         self.skeleton.eval()
         try:
             if len(self) == 1:
-                return _unsqueeze(self._loss(_squeeze(self.parameters), images, noise, epoch, labels)[1])
-            _, metrics = vmap(self._loss, in_dims=(0, None, None, None, None))(
-                self.parameters, images, noise, epoch, labels
-            )
+                return _unsqueeze(self._loss(_squeeze(parameters), images, noise, epoch, labels)[1])
+            _, metrics = vmap(self._loss, in_dims=(0, None, None, None, None))(parameters, images, noise, epoch, labels)
             return metrics
         finally:
             self.skeleton.train()
@@ -118,6 +121,17 @@ class Replicas:
             model.begin_epoch(epoch, images[index])
             for name, parameter in model.named_parameters():
                 if name not in self.frozen:
+                    self.parameters[name][index] = parameter.detach()
+
+    def end_epoch(self, images: Tensor, batch: int, parameters: Stacked) -> None:
+        """Give every model its turn after an epoch, with these `parameters` and some of its own training images
+        `[n, N, C, H, W]`; it changes parameters that have no gradient.
+        """
+        for index in range(len(self)):
+            model = self.model(index, parameters)
+            model.end_epoch(images[index], batch)
+            for name, parameter in model.named_parameters():
+                if name in self._without_gradient and name not in self.frozen:
                     self.parameters[name][index] = parameter.detach()
 
     def model(self, index: int, parameters: Stacked | None = None) -> Model:
@@ -162,5 +176,5 @@ def clip(gradients: Stacked, norms: Tensor, largest: float) -> None:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trainable parameters."""
-    return sum(parameter.numel() for parameter in model.parameters())
+    """Number of parameters that training changes."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

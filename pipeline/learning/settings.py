@@ -80,6 +80,12 @@ class TrainingParams(Section):
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
     gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
     patience: int = Field(ge=1, description="epochs without a better validation loss after which a replica stops")
+    averaging: float = Field(
+        ge=0,
+        le=0.5,
+        description="mean age of averaged weights, as a share of the steps so far: they are validated, and the best of "
+        "them kept; 0: no averaging",
+    )
 
 
 class RunSettings(Section):

@@ -144,18 +144,33 @@ def test_a_real_model_that_diverges_says_so() -> None:
 # ---- resuming
 
 
+BATCH_NORM = {"activation": "bayes", "batch_norm": True, "saving": None}
+"""Of matrix capsules, with statistics that are measured after each epoch."""
+
+
 @pytest.mark.parametrize(
-    ("variant", "optimiser"), [("generative", "adam"), ("generative", "rmsprop"), ("scae", "rmsprop")]
+    ("variant", "model", "changes"),
+    [
+        ("generative", {}, {"optimiser": "adam"}),
+        ("generative", {}, {"optimiser": "rmsprop", "averaging": 0.2}),
+        ("scae", {}, {"optimiser": "rmsprop"}),
+        ("cnn", {"mixup": 0.3}, {}),
+        ("matrix_capsules", {"mixup": 0.3, "beta_a_unit": 50.0}, {"averaging": 0.2}),
+        ("matrix_capsules", BATCH_NORM, {}),
+        ("matrix_capsules", BATCH_NORM, {"averaging": 0.2}),
+    ],
 )
 def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, optimiser: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, model: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
     size = SCAE_SIZE if variant == "scae" else SIZE
     run, data = small_run(variant), squares(size=size)
+    run = run.model_copy(update={"model": run.model.model_copy(update=model)})
     images, validation = data.part("train"), data.part("validation")
-    augmentation = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
-    settings = training(epochs=4, optimiser=optimiser)
+    turned = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
+    augmentation = run.augmentation if isinstance(run.augmentation, CropParams) else turned
+    settings = training(epochs=4, **changes)
 
     def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> gradient.Trained:
         return train(

@@ -25,9 +25,8 @@ class CNN(Classifier):
     """
 
     def __init__(self, params: CNNModelParams, image_size: int) -> None:
-        super().__init__()
+        super().__init__(params.hidden, params.mixup)
         self.params = params
-        self.noise_size = params.hidden
         first, second = params.channels
         pad = params.kernel // 2  # keeps the size, as the 4.2 million parameters imply
         self.first = ChannelsLastConvolution(params.views, first, params.kernel, padding=pad)
