@@ -28,12 +28,17 @@ help:  ## what there is (the default)
 $(VENV)/installed: requirements.lock
 	@sh scripts/setup.sh $(VENV)
 
-repro: $(VENV)/installed
+# Without a C++ compiler everything works, more slowly.
+$(VENV)/kernels: $(VENV)/installed $(shell find pipeline -name '*.cpp')
+	@python -m pipeline kernels || echo "Going on without compiled kernels: routing will be slower."
+	@touch $@
+
+repro: $(VENV)/kernels
 	@python -m pipeline check
 	@python -m dvc repro $(ARGS)
 	@echo "done: open reports/$$(python -m pipeline profile current)/index.html"
 
-test: $(VENV)/installed
+test: $(VENV)/kernels
 	@OMP_NUM_THREADS=1 python -m pytest --cov -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 ui: $(VENV)/installed
@@ -44,7 +49,7 @@ paper: $(VENV)/installed
 	@python -m pipeline profile switch paper
 	@$(MAKE) --no-print-directory repro
 
-bench: $(VENV)/installed
+bench: $(VENV)/kernels
 	@python -m benchmarks $(ARGS)
 
 lint: $(VENV)/installed

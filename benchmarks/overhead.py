@@ -82,7 +82,7 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
     pixels = generator.integers(0, 256, (images + images // 5, 1, IMAGE, IMAGE), dtype=np.uint8)
     rates = {"learning_rate": 1e-3, "final_learning_rate": 1e-4}
     training = TrainingParams(
-        epochs=epochs, batch_size=BATCH, optimiser="adam", gradient_clip=1e3, patience=epochs, **rates
+        epochs=epochs, batch_size=BATCH, optimiser="adam", gradient_clip=1e3, patience=epochs, averaging=0.0, **rates
     )
     still = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
     params = paper_sizes()

@@ -86,6 +86,14 @@ def check() -> None:
 
 
 @app.command()
+def kernels() -> None:
+    """Compile the C++ kernels that make routing fast; `make` does it at set-up."""
+    from pipeline.kernels import build, folder
+
+    print(f"{len(build())} compiled kernels in {folder()}")
+
+
+@app.command()
 def doctor() -> None:
     """Check this machine: one line per check, with advice if something is wrong."""
     from pipeline.doctor import examine

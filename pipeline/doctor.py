@@ -39,6 +39,7 @@ def examine(root: Path, store: Store | None) -> Iterator[Finding]:
     checks: dict[str, Callable[[], Finding]] = {
         "python": _python,
         "torch": _torch,
+        "kernels": _kernels,
         "parameters": lambda: _parameters(root),
         "disk": lambda: _disk(root),
         "downloads": lambda: _downloads(root),
@@ -66,6 +67,18 @@ def _torch() -> Finding:
     else:
         device = f"CPU, {torch.get_num_threads()} threads"
     return Finding("torch", True, f"{torch.__version__} on {device}")
+
+
+def _kernels() -> Finding:
+    from pipeline import kernels
+
+    names = ", ".join(source.stem for source in kernels.sources())
+    compiled = [kernel for source in kernels.sources() if (kernel := kernels.find(source))]
+    if len(compiled) == len(kernels.sources()):
+        return Finding("kernels", True, f"{names}: compiled, {compiled[0].form}")
+    # Slow, not wrong: no problem by itself.
+    missing = "" if kernels.compiler() else "install a C++ compiler (Debian, Ubuntu: apt install g++), then run "
+    return Finding("kernels", True, f"{names}: slower PyTorch forms; {missing}python -m pipeline kernels")
 
 
 def _parameters(root: Path) -> Finding:

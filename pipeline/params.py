@@ -175,6 +175,7 @@ def _range(place: tuple[str | int, ...]) -> str:
     schema = Params.model_json_schema()
     node = schema
     for part in place:
+        node = _without_null(node)
         if "$ref" in node:
             node = schema["$defs"][node["$ref"].rpartition("/")[2]]
         if "discriminator" in node:
@@ -183,9 +184,13 @@ def _range(place: tuple[str | int, ...]) -> str:
             (node,) = node["patternProperties"].values()
         else:
             node = node["items"] if "items" in node else node["properties"][part]
-    if "anyOf" in node:  # a number or null
-        node = next(form for form in node["anyOf"] if form.get("type") != "null")
+    node = _without_null(node)
     return " and ".join(f"{words} {node[bound]:g}" for bound, words in _BOUNDS.items() if bound in node)
+
+
+def _without_null(node: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what a value is that may also be null."""
+    return next(form for form in node["anyOf"] if form.get("type") != "null") if "anyOf" in node else node
 
 
 def _describe(error: Any) -> str:

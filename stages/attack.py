@@ -27,8 +27,8 @@ def main(study: str) -> None:
         attacked, beside = (
             workspace.trained_models(name, Classifier, size, device) for name in (settings.capsules, settings.cnn)
         )
-        found = outcome(attacked, beside, dataset, settings, capsules.augmentation, workspace.label)
-        workspace.write(found, dataset_label=dataset.label, data_sha256=digest, seeds=capsules.seeds)
+        result = outcome(attacked, beside, dataset, settings, capsules.augmentation, workspace.label)
+        workspace.write(result, dataset_label=dataset.label, data_sha256=digest, seeds=capsules.seeds)
 
 
 if __name__ == "__main__":

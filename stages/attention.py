@@ -7,12 +7,12 @@ import typer
 from stages.workspace import stage
 
 DATASETS = {"toy": "the toy network", "iterated": "planted scenes", "density": "samples", "parsing": "planted scenes"}
-"""What the numbers are about, by kind of study."""
+"""What each kind of study measures, for its provenance."""
 
 
 def main(name: str) -> None:
-    """Run NAME, an entry of `attention` in params.yaml: a study, or each of a set. No data are needed: scenes are
-    planted.
+    """Run NAME, an entry of `attention` in params.yaml: a study, or each of a set. It needs no data: scenes are
+    generated.
     """
     with stage("attention", name) as workspace:
         import torch
@@ -22,7 +22,7 @@ def main(name: str) -> None:
         from pipeline.systems.attention.studies import run_study
 
         item = workspace.params.attention[name]
-        prepare(torch.device("cpu"))  # special functions come from SciPy, and everything is small
+        prepare(torch.device("cpu"))  # SciPy computes the special functions, and all arrays are small
         if item.study == "set":
             labels = {key: DATASETS[each.study] for key, each in item.studies.items()}
             found = {key: run_study(each, f"{workspace.label}, {key}") for key, each in item.studies.items()}

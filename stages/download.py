@@ -10,11 +10,11 @@ from stages.workspace import stage
 
 
 def main(source: str) -> None:
-    """Get the files of SOURCE from the first mirror that serves them right; CAPSULES_MIRROR names one of your own."""
+    """Download the files of SOURCE from the first mirror that has them; CAPSULES_MIRROR is your own mirror, if any."""
     with stage("download", source) as workspace:
         from pipeline.data.sources import MIRROR_VARIABLE, fetch
 
-        # DVC empties data/raw/<source> before every run: what a broken download left must lie elsewhere.
+        # DVC empties data/raw/<source> before every run, so unfinished downloads are kept elsewhere.
         partial = workspace.home / ".cache" / "downloads" / source
         mirror = os.environ.get(MIRROR_VARIABLE)
         files = fetch(source, workspace.raw_folder(source), partial, mirror)

@@ -1,4 +1,4 @@
-"""Ask of a trained run what is asked of its system: probes on clean, rotated and affine images, or test errors."""
+"""Evaluate a trained run as its system defines it: probes on clean, rotated and affine images, or test errors."""
 
 from __future__ import annotations
 

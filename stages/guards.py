@@ -1,4 +1,4 @@
-"""What keeps two processes from running one stage, and a stage from outliving the reproduction that started it."""
+"""Prevents two processes from running the same stage, and a stage from outliving the reproduction that started it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
 class AlreadyRunningError(UserError):
-    """The same stage is already at work on the same item."""
+    """The same stage is already running on the same item."""
 
 
 @contextmanager
 def single_instance(path: Path, label: str) -> Iterator[None]:
-    """Hold the lock of a stage and item for the block. It goes with the process, however that ends.
+    """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends.
 
     Raises:
-        AlreadyRunningError: naming the process that holds it, whose number lies beside the lock.
+        AlreadyRunningError: another process holds it. The message has the process id, from a file next to the lock.
     """
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
@@ -45,7 +45,7 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
         number = holder.read_text() if holder.exists() else ""
         message = f"{label} is already running (process {number or 'unknown'}): this one stops"
         raise AlreadyRunningError(message) from None
-    with suppress(OSError):  # a full disk: the lock holds without its owner's number
+    with suppress(OSError):  # on a full disk, the lock works without its owner's id
         holder.write_text(str(os.getpid()))
     try:
         yield
@@ -56,15 +56,15 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
 def dvc_ancestors() -> list[Process]:
     """The processes between this one and the `dvc` that started it, nearest first, `dvc` last.
 
-    DVC runs a command through a shell, which may or may not replace itself by it. Where no ancestor is called `dvc`,
-    the nearest one that is not a shell counts as the starter. Empty where DVC did not start this process.
+    DVC runs a command through a shell, which may or may not replace itself by it. If no ancestor is called `dvc`, the
+    chain ends at the nearest one that is not a shell. Empty if DVC did not start this process.
     """
     if "DVC_STAGE" not in os.environ:
         return []
     import psutil
 
     chain: list[Process] = []
-    nearest = 0  # how many processes there are up to the first that is not a shell
+    nearest = 0  # number of processes up to the first that is not a shell
     with suppress(psutil.Error):
         for process in psutil.Process().parents():
             words = [Path(word).name.lstrip("-") for word in process.cmdline()[:4]]
@@ -78,11 +78,11 @@ def dvc_ancestors() -> list[Process]:
 
 @contextmanager
 def exit_with(chain: list[Process]) -> Iterator[None]:
-    """Exit soon after any process of `chain` has ended; also turn SIGTERM into an orderly exit for the block.
+    """Exit soon after any process of `chain` has ended; during the block, SIGTERM also causes an orderly exit.
 
-    A reproduction that is killed leaves its stage behind: the shell in between keeps waiting, or the stage is handed to
-    another parent, so neither the parent's number alone nor a signal at its death would do. The chain is watched
-    instead. The stage gets SIGTERM, and `GRACE_SECONDS` later, if it is still stuck somewhere, it is ended.
+    If a reproduction is killed, its stage goes on: the shell in between keeps waiting, or the stage gets another
+    parent. So neither the parent's id nor a signal at its death is enough, and the whole chain is watched. The stage
+    gets SIGTERM; if it is still running after `GRACE_SECONDS`, it is ended.
     """
     done = threading.Event()
 
@@ -110,7 +110,7 @@ def exit_with(chain: list[Process]) -> Iterator[None]:
 
 
 def _is_alive(process: Process) -> bool:
-    """Whether a process runs: its number may be another one's by now, and one that has ended may still be listed."""
+    """Whether a process runs. Its id may be reused by another process, and a zombie is still listed."""
     import psutil
 
     try:

@@ -1,4 +1,4 @@
-"""Train encoders with Gaussian poses, from a trained run's and from scratch (document 000, section 2.3)."""
+"""Train encoders with Gaussian poses, starting from a trained run and from scratch (document 000, section 2.3)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def main(study: str) -> None:
             guide: str, changed: GenerativeRun, start: Stacked | None, frozen: Collection[str]
         ) -> list[GenerativeModel]:
             title, part = f"{workspace.label}, {guide}", Part(workspace.run, guide)
-            found = train_run(setup, changed, dataset, digest, part, title, start, frozen)
-            return of_kind(GenerativeModel, trained_models(setup, changed, size, found))
+            result = train_run(setup, changed, dataset, digest, part, title, start, frozen)
+            return of_kind(GenerativeModel, trained_models(setup, changed, size, result))
 
         refined, scratch = posteriors.refined(run, settings), posteriors.scratch(run, settings)
         models = {

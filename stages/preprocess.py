@@ -1,4 +1,4 @@
-"""Make one data set ready to use: `data/processed/<dataset>.npz`, and a preview of it for the eye."""
+"""Build one data set: `data/processed/<dataset>.npz`, and a preview image."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from stages.workspace import stage
 
 
 def main(hyperparameter: str) -> None:
-    """Train and probe the run of `sensitivity` in params.yaml at each value of HYPERPARAMETER, and at its own."""
+    """Train and probe the run of `sensitivity` in params.yaml at each value of HYPERPARAMETER and at the run's own."""
     with stage("sensitivity", hyperparameter) as workspace:
         from pipeline.learning.runs import train_run, trained_models
         from pipeline.results.spread import stack_replicas

@@ -8,9 +8,9 @@ from stages.workspace import stage
 
 
 def main(run: str, angle: str) -> None:
-    """Train RUN, an entry of `runs` in params.yaml, on images turned within +-ANGLE degrees; probe it on the like.
+    """Train RUN, an entry of `runs` in params.yaml, on images rotated within +-ANGLE degrees; probe it on such images.
 
-    ANGLE is written as in params.yaml, so that this item has DVC's name.
+    ANGLE must be written as in params.yaml, because it is part of the item's name in DVC.
     """
     with stage("sweep", f"{run}-{angle}") as workspace:
         from pipeline.learning.runs import train_run, trained_models

@@ -8,7 +8,7 @@ from stages.workspace import params_hash, stage
 
 
 def main() -> None:
-    """Write what the executed stages of the current profile measured, beside the papers' figures."""
+    """Write the results of the executed stages of the current profile, next to the papers' numbers."""
     with stage("tables") as workspace:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text

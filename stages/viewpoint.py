@@ -1,4 +1,4 @@
-"""Novel viewpoints for two networks that are alike on familiar ones (document 004, Table 2)."""
+"""Errors on novel viewpoints of two networks with equal errors on familiar ones (document 004, Table 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every stage stands in: the repository's places, checked parameters, a lock, a tracked run, one way to fail.
+"""The context of every stage: the repository's paths, checked parameters, a lock, a tracked run and error handling.
 
     with stage("train", item) as workspace:
         ...
@@ -47,10 +47,10 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPE
 def find_root(start: Path | None = None) -> Path:
     """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
 
-    `DVC_ROOT` comes second because it names the repository even where DVC runs an experiment in a copy of it.
+    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it.
 
     Raises:
-        ParamsError: there is none.
+        ParamsError: there is no such folder.
     """
     begin = (start or Path.cwd()).resolve()
     for folder in (begin, *begin.parents):
@@ -62,12 +62,12 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def tracking_folder(home: Path) -> Path:
-    """Where the journals of tracked runs lie."""
+    """The folder of the journals of tracked runs."""
     return home / ".tracking"
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None where `CAPSULES_MLFLOW=off`."""
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`."""
     if os.environ.get("CAPSULES_MLFLOW", "").lower() in ("off", "0", "false", "no"):
         return None
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
@@ -77,16 +77,16 @@ def tracking_store(home: Path) -> Store | None:
 
 @dataclass
 class Workspace:
-    """One stage at work on one item.
+    """One stage running on one item.
 
     Args:
-        root: the repository's folder; every path below lies in it.
-        home: the repository that keeps what outlives a stage (tracked runs, checkpoints): `root`, but in an experiment
-            that DVC runs in a temporary copy, the repository which that copy was made of.
-        graph: what every item depends on.
-        settings: the part of the parameters that this item depends on, in their own shape.
+        root: the repository's folder, which contains all paths below.
+        home: the repository with the files that outlive a stage (tracked runs, checkpoints). It is `root`, except in an
+            experiment that DVC runs in a temporary copy: then it is the original repository.
+        graph: the dependencies of every item.
+        settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit: Git's commit, or "unknown".
-        dirty: whether files differed from it, other than those that stages themselves write.
+        dirty: whether there are uncommitted changes, except in files that stages write.
     """
 
     name: str
@@ -123,17 +123,17 @@ class Workspace:
         return load_dataset(path), sha256(path)
 
     def choose_device(self) -> torch.device:
-        """The device that the parameters ask for.
+        """The device requested by the parameters.
 
         Raises:
-            DeviceError: it is not there.
+            DeviceError: it is not available.
         """
         from pipeline.compute import choose_device
 
         return choose_device(self.params.device)
 
     def training_setup(self, device: torch.device) -> Setup:
-        """What this stage's trainings share."""
+        """The settings shared by this stage's trainings."""
         from pipeline.learning.runs import Setup
         from pipeline.systems import build_model
 
@@ -156,8 +156,8 @@ class Workspace:
         """The models of a trained run, one per replica, all of one kind.
 
         Raises:
-            CheckpointError: the weights are missing, damaged, or those of another run or model.
-            TypeError: they are of another kind; checked parameters rule that out.
+            CheckpointError: the weights are missing, damaged, or belong to another run or model.
+            TypeError: they are of another kind, which checked parameters exclude.
         """
         from pipeline.learning.runs import load_run, of_kind
         from pipeline.systems import build_model
@@ -165,7 +165,7 @@ class Workspace:
         settings = self.params.runs[run]
         return of_kind(kind, load_run(build_model, self.model_folder(run), run, settings, image_size, device))
 
-    # Where files lie. Folders are made by whoever writes into them.
+    # Paths. The code that writes into a folder creates it.
 
     def raw_folder(self, source: str) -> Path:
         """Downloaded files of one source."""
@@ -181,16 +181,16 @@ class Workspace:
 
     @property
     def arrays_folder(self) -> Path:
-        """The arrays of this profile, which DVC keeps."""
+        """The arrays of this profile, which are in DVC's cache."""
         return self.root / "results" / self.profile
 
     @property
     def reports_folder(self) -> Path:
-        """Everything of this profile that is kept in Git."""
+        """All results of this profile that are in Git."""
         return self.root / "reports" / self.profile
 
     def preview_path(self, dataset: str) -> Path:
-        """A picture of a data set."""
+        """The preview image of a data set."""
         return self.reports_folder / "previews" / f"{dataset}.png"
 
     @property
@@ -203,12 +203,12 @@ class Workspace:
 
     @property
     def records_folder(self) -> Path:
-        """What the stages measured, with the settings that made it: `<stage>/<item>.json` and `.csv`."""
+        """The stages' results with their settings: `<stage>/<item>.json` and `.csv`."""
         return self.reports_folder / "results"
 
     @property
     def places(self) -> Places:
-        """Where the parts of this item's result lie."""
+        """The paths of the parts of this item's result."""
         from pipeline.results.outcome import Places
 
         assert self.item is not None
@@ -221,7 +221,7 @@ class Workspace:
         )
 
     def checkpoint_folder(self) -> Path:
-        """Checkpoints in mid-training, one folder per fingerprint. Outside what DVC deletes before a stage runs."""
+        """Checkpoints of unfinished trainings, one folder per fingerprint; DVC does not delete it before a stage."""
         return self.home / ".cache" / "resume"
 
     def provenance(
@@ -232,11 +232,11 @@ class Workspace:
         seeds: Sequence[int] = (),
         epochs: float | None = None,
     ) -> dict[str, Any]:
-        """Where a result comes from, to be stored with it (in a list under `provenance`).
+        """The provenance of a result, stored with it (in a list under `provenance`).
 
         Args:
-            dataset_label: the data as people call it, with "stand-in" and the like where so.
-            epochs: passes over the data behind the result (a mean where replicas differ).
+            dataset_label: display name of the data set, which also says if it is a stand-in.
+            epochs: passes over the data for the result (the mean if replicas differ).
         """
         return {
             "stage": self.name,
@@ -257,11 +257,11 @@ class Workspace:
         }
 
     def write(self, outcome: Outcome, *, step: int = 0, **provenance: Any) -> None:
-        """Write what the stage found with its provenance, and track the numbers.
+        """Write the stage's result with its provenance, and track the numbers.
 
         Args:
-            step: that tracking files the numbers under.
-            provenance: as for `provenance`.
+            step: step of the tracked numbers.
+            provenance: arguments of `provenance`.
 
         Raises:
             FileWriteError, NotFiniteError: as `write_outcome`.
@@ -274,7 +274,7 @@ class Workspace:
 
     @property
     def device(self) -> str:
-        """What the work was done on, as far as this process has shown: a GPU once it was used, else the CPU."""
+        """The device used so far by this process: a GPU once it was used, else the CPU."""
         torch = sys.modules.get("torch")
         if torch is None:
             return f"CPU ({platform.processor() or platform.machine()})"
@@ -285,11 +285,11 @@ class Workspace:
 
 @contextmanager
 def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
-    """Enter a stage: check everything that can be checked, then lock, track and watch until the block ends.
+    """Enter a stage: check parameters and item, then lock, track and watch the starting process until the block ends.
 
     Raises:
-        SystemExit: with code 2 for parameters (or an item) that do not fit, 1 for anything else the user can mend,
-            143 when terminated; the message is on stderr.
+        SystemExit: with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
+            143 if terminated; the message is on stderr.
     """
     _configure_logging()
     try:
@@ -330,16 +330,16 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
 
 
 def _earlier_results() -> str:
-    """What became of the results before a stage that failed: DVC removes them before it starts one."""
+    """What happened to earlier results when a stage failed: DVC removes them before it starts a stage."""
     if "DVC_STAGE" in os.environ:
-        return "DVC has set earlier results aside: `dvc checkout` and `git checkout reports` bring them back."
+        return "DVC has removed earlier results: `dvc checkout` and `git checkout reports` restore them."
     return "Earlier results are untouched."
 
 
 def git_state(root: Path) -> tuple[str, bool]:
-    """The commit and whether files differ from it, leaving out what stages write themselves: reports and DVC's locks.
+    """The commit and whether there are uncommitted changes, except in files that stages write: reports and DVC's locks.
 
-    ("unknown", True) where there is no Git, no repository or no commit yet.
+    ("unknown", True) if there is no Git, no repository or no commit.
     """
     ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
     try:
@@ -350,7 +350,7 @@ def git_state(root: Path) -> tuple[str, bool]:
 
 
 def params_hash(parameters: Any) -> str:
-    """A short hash that is equal exactly where the parameters are."""
+    """A short hash of the parameters."""
     return json_sha256(parameters)[:HASH_LENGTH]
 
 
@@ -366,7 +366,7 @@ def _label(name: str, item: str | None) -> str:
 def _check_item(graph: Graph, name: str, item: str | None) -> None:
     if name not in graph.items:
         raise GraphError(f"dvc.yaml has no stage {name}")
-    known = [each for each in graph.items[name] if each is not None]
+    known = [key for key in graph.items[name] if key is not None]
     if item in graph.items[name]:
         return
     what = "needs an item" if item is None else f"has no '{item}'"
@@ -398,8 +398,8 @@ def _open_run(
         tags["dvc_experiment"] = experiment
     group = None
     if dvc is not None:
-        # One reproduction is one `dvc` process. psutil's hash is of its number and its start in ticks since the boot,
-        # which tell it from all others on this host, and which stay the same when the clock is set.
+        # One reproduction is one `dvc` process. psutil's hash combines its id and its start in ticks since boot: unique
+        # on this host, and unchanged when the clock is set.
         title = experiment or f"reproduction {datetime.now(UTC):%Y-%m-%d %H:%M}"
         group = Group(f"{platform.node()}-{dvc.pid}-{hash(dvc)}", title)
     return TrackedRun(
@@ -414,7 +414,7 @@ def _open_run(
 
 
 def _configure_logging() -> None:
-    """Let the library's notes reach the terminal, unless whoever runs this stage has arranged for them."""
+    """Show the library's log messages in the terminal, unless the caller has configured logging."""
     logger = logging.getLogger("pipeline")
     if not logger.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler()

@@ -56,23 +56,26 @@ SMALL_CAPSNET = {
     "absent_weight": 0.5,
 }  # fmt: skip
 
+BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 2.0, "psi0": 1.0, "precisions": "gamma", "shares_of": "layer"}
 SMALL_MATRIX_CAPSULES = {
     "views": 1, "channels": 4, "kernel": 3, "stride": 2, "primary_types": 2, "types": [2], "capsule_kernel": 2,
     "capsule_strides": [1], "pose": "matrix", "pose_side": 2, "coordinate_addition": True, "coordinate_scale": 0.1,
-    "classes": 3, "iterations": 2, "activation": "mdl", "competition": "all", "inverse_temperature": 3.0,
-    "inverse_temperature_rate": 0.9, "class_inverse_temperature": 1.0, "damping": 0.1, "variance_floor": 0.1,
-    "saving": 8.0, "convolutional": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0},
-    "last": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0}, "primary_pose_sd": 0.5, "primary_activation_sd": 1.0,
-    "primary_bias": 0.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9, "margin_epochs": 0.2,
-    "weight_decay": 2e-7,
+    "coordinate_unit": "absolute", "classes": 3, "iterations": 2, "activation": "mdl", "bayes": BAYES,
+    "batch_norm": False, "competition": "all", "inverse_temperature": 3.0, "inverse_temperature_rate": 0.9,
+    "class_inverse_temperature": 1.0, "damping": 0.1, "variance_floor": 0.1, "saving": 8.0, "beta_a_unit": 1.0,
+    "convolutional": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0}, "last": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0},
+    "primary_pose_sd": 0.5, "primary_activation_sd": 1.0, "primary_bias": 0.0, "loss": "spread", "first_margin": 0.2,
+    "last_margin": 0.9, "margin_epochs": 0.2, "weight_decay": 2e-7, "mixup": 0.0,
 }  # fmt: skip
 
-SMALL_CNN = {"views": 1, "channels": [3, 4], "kernel": 3, "hidden": 6, "dropout": 0.5, "classes": 3}
+SMALL_CNN = {"views": 1, "channels": [3, 4], "kernel": 3, "hidden": 6, "dropout": 0.5, "mixup": 0.0, "classes": 3}
 
 STILL = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
 
 
-CROPPED = CropParams(crop=10, brightness=0.1, contrast=0.2)
+CROPPED = CropParams(
+    crop=10, brightness=0.1, contrast=0.2, clip=True, rotation=0.0, scale=0.0, aspect=0.0, shear=0.0, shift=0.0
+)
 """For classifiers."""
 
 
@@ -86,6 +89,7 @@ def training(**changes: Any) -> TrainingParams:
         "final_learning_rate": 0.001,
         "gradient_clip": 1000.0,
         "patience": 100,
+        "averaging": 0.0,
     }
     return TrainingParams.model_validate({**values, **changes})
 
@@ -101,12 +105,14 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "cnn": (CNNRun, SMALL_CNN),
     }
     kind, model = kinds[variant]
+    classifies_crops = variant in ("matrix_capsules", "cnn")
     values = {
         "variant": variant,
         "dataset": "squares",
         "replicas": 2,
         "seed": 3,
-        "augmentation": (CROPPED if variant in ("matrix_capsules", "cnn") else STILL).model_dump(),
+        "augmentation": (CROPPED if classifies_crops else STILL).model_dump(),
+        **({"holdout": None} if classifies_crops else {}),
         "training": training().model_dump(),
         "model": model,
     }

@@ -202,6 +202,15 @@ def test_traffic_of_votes_by_hand() -> None:
     assert matrix_capsules.traffic(10, 2) - matrix_capsules.traffic(10, 1) == 10 * 2 * 4 * (2 + 2 + 2)
 
 
+def test_operations_of_routing_by_hand() -> None:
+    """A number of a vote of 4x4 poses takes 4 multiply-adds. One iteration: 5 for the mean, 6 for moments, 6 for the
+    gradient by their weights, and for its own gradient 5, 2, and 8 for pose and transformation.
+    """
+    assert matrix_capsules.operations(1, 1, 4) == 2 * (5 + 6 + 6 + 5 + 2 + 8)
+    # Another iteration: moments, log densities, the gradients of both, and two more numbers of each.
+    assert matrix_capsules.operations(10, 3, 4) - matrix_capsules.operations(10, 2, 4) == 10 * 2 * (4 * 6 + 4)
+
+
 @pytest.mark.slow
 def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"

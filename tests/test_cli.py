@@ -218,7 +218,7 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert pipeline(monkeypatch, "doctor") == 1
     lines = capsys.readouterr().out.splitlines()
     found = {line.split()[1]: line.split()[0] for line in lines if line.startswith(("ok", "problem"))}
-    assert list(found) == ["python", "torch", "parameters", "disk", "downloads", "mlflow", "dvc", "git"]
+    assert list(found) == ["python", "torch", "kernels", "parameters", "disk", "downloads", "mlflow", "dvc", "git"]
     assert [found[what] for what in ("python", "torch", "mlflow")] == ["ok"] * 3
     assert [found[what] for what in ("parameters", "downloads", "dvc")] == ["problem"] * 3
     assert any("CAPSULES_MIRROR names a folder that does not exist" in line for line in lines)

@@ -82,6 +82,9 @@ CAPSNET = "runs.capsnet-routed-digits"
         (f"{CAPSNET}.model.strides", [1, 17], "at least 1 and at most 16"),
         (f"{CAPSNET}.model.present_margin", 1.0, "above 0 and below 1"),
         (f"{CAPSNET}.model.iterations", 101, "at least 0 and at most 100"),
+        ("runs.cnn-toys.augmentation.rotation", 181, "at least 0 and at most 180"),
+        ("runs.matrix-toys.augmentation.scale", 1.5, "at least 0 and at most 1"),
+        ("runs.cnn-toys.augmentation.shift", 65.0, "at least 0 and at most 64"),
         ("infer.capsnet-routed-digits.rate", 0.0, "above 0 and at most 1"),
         ("posterior.capsules-digits.samples", 0, "at least 1 and at most 100000"),
         ("posterior.capsules-digits.sd_grid", [0.0], "above 0"),
@@ -109,6 +112,28 @@ def test_out_of_range_names_the_field_the_range_and_what_was_found(
 ) -> None:
     place, found = (f"{where}.{len(value) - 1}", value[-1]) if isinstance(value, list) else (where, value)
     assert refused(put(values, where, value)) == [f"{place}: must be {message} (found {found!r})"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"known_share": 1.0}, "known_share: must be at least 0 and below 1 (found 1.0)"),
+        ({"value": -1}, "value: must be at least 0 (found -1)"),
+        (
+            {"factor": "colour"},
+            "factor: Input should be 'instance', 'azimuth', 'elevation' or 'lighting' (found 'colour')",
+        ),
+        ({"share": 0.5}, "share: unknown parameter"),
+    ],
+)
+def test_what_is_held_out_is_checked_where_it_is_not_null(
+    values: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    holdout = {"factor": "instance", "value": 4, "known_share": 0.05}
+    held_out = parse_params(put(values, "runs.cnn-toys.holdout", holdout)).runs["cnn-toys"].held_out
+    assert held_out is not None
+    assert held_out.model_dump() == holdout
+    assert refused(put(values, "runs.cnn-toys.holdout", {**holdout, **changes})) == [f"runs.cnn-toys.holdout.{message}"]
 
 
 def test_every_number_can_say_what_it_allows(values: dict[str, Any]) -> None:

@@ -12,16 +12,25 @@ from pipeline.learning.model import Model
 
 
 class Classifier(Model):
-    """A network from images `[B, C, S, S]` in [0, 1] to one number for each class, the larger the likelier."""
+    """A network from images `[B, C, S, S]` in [0, 1] to one number for each class, the larger the likelier.
 
-    noise_size = 0
+    Args:
+        noise_of_scores: random numbers that `scores` takes for each image.
+        mixup: in training, each image is mixed with the next of its batch, which is a random one, by a share from
+            Beta(mixup, mixup), and so are the losses of both classes (Zhang et al. 2018); 0 for no mixing.
+    """
 
     scores_are_activations: ClassVar[bool] = False
     """Whether scores are activations between 0 and 1, not logits."""
 
+    def __init__(self, noise_of_scores: int = 0, mixup: float = 0.0) -> None:
+        super().__init__()
+        self._noise_of_scores, self.mixup = noise_of_scores, mixup
+        self.noise_size = noise_of_scores + (mixup > 0)
+
     @abstractmethod
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-        """`[B, n]`. `noise [B, noise_size]` is for dropout, which there is in training mode alone."""
+        """`[B, n]`. `noise [B, noise_of_scores]` is for dropout, which there is in training mode alone."""
 
     @abstractmethod
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
@@ -36,8 +45,14 @@ class Classifier(Model):
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Uniform in [0, 1), `[*shape, noise_size]`."""
-        return torch.rand((*shape, self.noise_size), generator=generator, device=device)
+        """Uniform in [0, 1), and last, where images are mixed, their own shares: `[*shape, noise_size]`."""
+        uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
+        if not self.mixup:
+            return uniform
+        # Double precision: numbers of a Gamma distribution of a small shape vanish in single.
+        concentrations = torch.full((*shape, 2), self.mixup, device=device, dtype=torch.float64)
+        shares = torch._sample_dirichlet(concentrations, generator)[..., :1]
+        return torch.cat([uniform, shares.to(uniform)], -1)
 
     def generative_parameters(self) -> int:
         """There is no generative side."""
@@ -46,13 +61,20 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, and `accuracy`.
+        """The loss per image, and `accuracy`; of a mixed image, those of both classes by their shares.
 
         Raises:
             ValueError: labels are missing.
         """
         if labels is None:
             raise ValueError("a classifier learns from labels")
-        scores = self.scores(images, noise)
-        loss = self.losses(scores, labels, epoch).mean() + self.penalty()
-        return loss, {"accuracy": (scores.argmax(-1) == labels).float().mean()}
+        if not (self.training and self.mixup):
+            scores = self.scores(images, noise[..., : self._noise_of_scores])
+            loss = self.losses(scores, labels, epoch).mean() + self.penalty()
+            return loss, {"accuracy": (scores.argmax(-1) == labels).float().mean()}
+        share, others = noise[:, -1], labels.roll(1, 0)
+        scores = self.scores(images.roll(1, 0).lerp(images, share[:, None, None, None]), noise[:, :-1])
+        of_both = self.losses(scores, others, epoch).lerp(self.losses(scores, labels, epoch), share)
+        found = scores.argmax(-1)
+        accuracy = (found == others).to(share).lerp((found == labels).to(share), share)
+        return of_both.mean() + self.penalty(), {"accuracy": accuracy.mean()}

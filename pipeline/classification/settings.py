@@ -6,9 +6,20 @@ from typing import Annotated, Literal, Protocol, cast
 
 from pydantic import Field
 
+from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
-from pipeline.learning.settings import RunSettings
+from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section
+
+Mixup = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=100,
+        description="in training, images are mixed in pairs by shares from Beta(mixup, mixup) (Zhang et al. 2018); "
+        "0: no mixing",
+    ),
+]
 
 
 class ClassifierModelParams(Protocol):
@@ -29,6 +40,20 @@ class ClassifierRun(RunSettings):
         outputs = cast("ClassifierModelParams", self.model).classes
         if outputs < classes:
             raise UserError(f"model.classes is {outputs}: {self.dataset} has classes up to {classes - 1}")
+
+
+class CroppedRun(ClassifierRun):
+    """A run of one of document 004's networks: on crops, and perhaps validated on objects that it is not trained on."""
+
+    augmentation: CropParams
+    holdout: HoldoutParams | None = Field(
+        description="which training images validate; null: those that the data set has for it, a random share"
+    )
+
+    @property
+    def held_out(self) -> HoldoutParams | None:
+        """Which images validate in place of those that the data set has for it; None: these."""
+        return self.holdout
 
 
 class ViewpointParams(Section):

@@ -21,7 +21,7 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
             `version` counts them from 1.
 
     Raises:
-        FormatError: the file is missing, damaged or foreign.
+        FormatError: the file is missing, damaged or in another format.
     """
     images, labels, version = read_affnist(raw / "test_batches.zip", versions)
     none = np.empty(0, np.int64)

@@ -18,20 +18,20 @@ from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
 
 POSED_TEST_INSTANCES = (3, 5)
-"""Instances of smallNORB's test part that test where it is all there is to learn from, too; 0, 1 and 2 train."""
+"""Test instances when smallNORB's test part is the whole data set; its instances 0, 1 and 2 are for training."""
 _DIGITS = tuple("0123456789")
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 
 @dataclass(frozen=True)
 class _Published:
-    """A data set as it is published.
+    """A data set as published.
 
     Attributes:
-        images: `[N, C, side, side]` uint8, or a function that makes those of the indices `[n]` given to it.
-        side: pixels a side.
-        test: its last so many images are the official test part; 0 where there is none.
-        factors: what else is known of each image, `[N]` each.
+        images: `[N, C, side, side]` uint8, or a function that returns the images of given indices `[n]`.
+        side: height and width in pixels.
+        test: size of the official test part, which comes last; 0 if there is none.
+        factors: other properties of each image, by name, `[N]` each.
     """
 
     label: str
@@ -46,9 +46,9 @@ class _Published:
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     """Read a data set's downloaded files and split it.
 
-    The official test part is kept apart; where there is none (digits), the test images come out of the whole. Every
-    part is shuffled by `split_seed`, so that its first images are a fair sample of it. Fewer training images leave the
-    validation and test images as they are.
+    The official test part is kept separate; if there is none (digits), test images are taken from the whole set. Every
+    part is shuffled with `split_seed`, so that its first images are a random sample of it. Keeping fewer training
+    images does not change the validation and test images.
 
     Factors: smallNORB and toys have `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to 5),
     -1 where unknown; the category is the label.
@@ -58,15 +58,15 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         raw: folder of the source's downloaded files.
 
     Raises:
-        DatasetError: more images are asked for than there are, or a canvas that they do not fit on.
-        FormatError: a file is missing, damaged or foreign.
+        DatasetError: more images are requested than there are, or the canvas is smaller than the images.
+        FormatError: a file is missing, damaged or in another format.
     """
     published = _READERS[params.source](raw)
     side, label = published.side, published.label
     if params.canvas < side:
         raise DatasetError(
             f"datasets.{name}: canvas {params.canvas} is too small for the images of {label}, which have {side}x{side} "
-            f"pixels: give {side} or more"
+            f"pixels: set {side} or more"
         )
     split = _split(name, params, published)
     if callable(published.images):
@@ -88,7 +88,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _centred(images: NDArray[np.uint8], canvas: int) -> NDArray[np.uint8]:
-    """Images `[N, C, H, H]` in the middle of a black canvas, up and to the left of it where it cannot be exact."""
+    """Images `[N, C, H, H]` centred on a black canvas; an odd pixel is added at the bottom and on the right."""
     free = canvas - images.shape[-1]
     before, after = free // 2, free - free // 2
     return np.pad(images, ((0, 0), (0, 0), (before, after), (before, after))) if free else images
@@ -116,9 +116,9 @@ def _split(name: str, params: DatasetParams, published: _Published) -> dict[str,
 
 
 def _as_published(name: str, params: DatasetParams, published: _Published) -> dict[str, NDArray[np.int64]]:
-    """The first training images train, the last ones validate; the first test images test.
+    """The published order: the first training images, the last ones for validation, the first test images.
 
-    Where nothing is published as a test part, the images before the validating ones test.
+    Without an official test part, the images just before those for validation are for testing.
     """
     pool = len(published.labels) - published.test
     wanted = {"train": params.train, "validation": params.validation}
@@ -139,16 +139,16 @@ def _check_enough(name: str, wanted: dict[str, int], available: int, kind: str, 
         total_shown = f" = {total}" if len(wanted) > 1 else ""
         images = f"{kind} images".strip()
         raise DatasetError(
-            f"datasets.{name}: {asked}{total_shown} asked for, but {published.label} has {available} {images}"
+            f"datasets.{name}: {asked}{total_shown} requested, but {published.label} has {available} {images}"
         )
 
 
 def _enlarge(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """scikit-learn's digits `[N, 8, 8]` (0 to 16) as MNIST lays its digits out: `[N, 28, 28]`, the digit in 20x20.
+    """scikit-learn's digits `[N, 8, 8]` (0 to 16) in MNIST's layout: `[N, 28, 28]`, the digit in the middle 20x20.
 
-    Cubic interpolation keeps strokes crisp; where it overshoots into pixels that no stroke reaches, they stay black.
+    Cubic interpolation keeps strokes sharp. It overshoots, so pixels that are black by linear interpolation stay black.
     """
-    # Two black pixels around let strokes at the edge fade out: 12 pixels become 30, of which the middle 28 are kept.
+    # Two black pixels on each side let strokes fade out at the edge: 12 pixels become 30, and the middle 28 are kept.
     padded = functional.pad(torch.from_numpy(images).double(), (2, 2, 2, 2))[:, None]
     cubic, linear = (
         functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)
@@ -164,7 +164,7 @@ def _digits(raw: Path) -> _Published:
 
 
 def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
-    """The four files that MNIST and its successors are published in."""
+    """The four files of MNIST and of data sets in the same format."""
     images, labels = [], []
     for part in ("train", "t10k"):
         pixels_path, labels_path = raw / f"{part}-images-idx3-ubyte.gz", raw / f"{part}-labels-idx1-ubyte.gz"
@@ -207,7 +207,7 @@ def _smallnorb48(raw: Path) -> _Published:
 
 
 def _smallnorb48_posed(raw: Path) -> _Published:
-    """The official test part alone, for studies of viewpoints: those of the training part are not known."""
+    """The official test part alone, for studies of viewpoints: the training part's viewpoints are unknown."""
     whole = norb.read_smallnorb48(raw / "test.npz", posed=True)
     is_test = np.isin(whole.factors["instance"], POSED_TEST_INSTANCES)
     train, test = (_of_part(whole, chosen) for chosen in (~is_test, is_test))
@@ -220,7 +220,7 @@ def _of_part(part: norb.NorbPart, chosen: NDArray[np.bool_]) -> norb.NorbPart:
 
 
 def _toys(_: Path) -> _Published:
-    """Every category, elevation, azimuth and lighting of every instance, those of smallNORB's training part first."""
+    """All combinations of instance, category, elevation, azimuth and lighting, smallNORB's training instances first."""
     instances = norb.TRAIN_INSTANCES + norb.TEST_INSTANCES
     counts = (len(norb.CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), toys.LIGHTINGS)
     grid = np.indices((len(instances), *counts)).reshape(1 + len(counts), -1)

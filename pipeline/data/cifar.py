@@ -22,7 +22,7 @@ from pipeline.data.formats import FormatError, check_there
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = 32
-"""Pixels a side."""
+"""Height and width in pixels."""
 TEST = 10_000
 """Images of the test part, which come last."""
 
@@ -30,7 +30,7 @@ _FOLDER = "cifar-10-batches-py"
 _BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 _PIXELS = 3 * SIZE * SIZE
 _LARGEST = 64 * 1024 * 1024
-"""Bytes of a batch beyond which something is wrong; they have 31 million."""
+"""Maximum size of a batch in bytes; the real ones have 31 million."""
 
 
 class _Array:
@@ -58,7 +58,7 @@ def _reconstruct(*_: Any) -> _Array:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Raise UnpicklingError for anything but what an array is made of."""
+        """Raise UnpicklingError for any name that arrays do not need."""
         stand_ins = {"_reconstruct": _reconstruct, "ndarray": _Array, "dtype": _Type}
         if module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray") and name in stand_ins:
             return stand_ins[name]
@@ -72,7 +72,7 @@ def read_cifar10(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         path: `cifar-10-python.tar.gz`.
 
     Raises:
-        FormatError: the file is missing, damaged, or holds anything else; a pickle that asks for code among it.
+        FormatError: the file is missing, damaged, or has other content, such as a pickle that calls other functions.
     """
     check_there(path)
     images, labels = [], []
@@ -92,7 +92,7 @@ def _member(archive: tarfile.TarFile, where: str, name: str) -> bytes:
     try:
         member = archive.getmember(name)
     except KeyError:
-        raise FormatError(f"{where} is not there: this is no archive of CIFAR-10 for Python") from None
+        raise FormatError(f"{where} is missing: this is not the Python archive of CIFAR-10") from None
     file = archive.extractfile(member) if member.isfile() and member.size <= _LARGEST else None
     if file is None:
         raise FormatError(f"{where} is not a file of {_LARGEST} bytes at most")
@@ -103,7 +103,7 @@ def _batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.in
     """Images `[n, 3072]` and labels `[n]` of one file. Python 2 wrote it: its strings come as bytes."""
     try:
         batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    # Nothing less will do: on damaged pickles the module raises whatever its machine trips over.
+    # All exceptions: pickle raises many kinds on damaged data.
     except Exception as error:
         raise FormatError(f"{where} is not a batch of CIFAR-10: {error or type(error).__name__}") from None
     data, labels = (batch.get(key) if isinstance(batch, dict) else None for key in (b"data", b"labels"))
@@ -120,7 +120,7 @@ def _batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.in
 
 
 def _bytes_of(array: Any) -> NDArray[np.uint8] | None:
-    """The array `[n, m]` of bytes whose state the stand-in was given: version, shape, type, order, content."""
+    """The uint8 array `[n, m]` from a stand-in's state (version, shape, type, order, content), or None."""
     match getattr(array, "state", None):
         case (_, (int(rows), int(columns)), _Type(name=b"u1" | "u1"), False | 0, bytes(content)) if min(
             rows, columns

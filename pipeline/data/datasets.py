@@ -1,7 +1,7 @@
 """Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
 
-Images keep their published order and bytes; the split consists of indices into them, drawn with a seed. Of rendered
-data sets only the images of the split are rendered.
+Images keep their published order and bytes; the split consists of indices into them, drawn with a seed. For rendered
+data sets, only the images of the split are rendered.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _FORMAT = "capsules data set 1"
 
 
 class DatasetError(UserError):
-    """More images were asked for than there are, or a data set's file is missing, damaged or foreign."""
+    """More images were requested than there are, or a data set's file is missing, damaged or in another format."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images with their labels, and which of them serve for what.
+    """Images with labels and a fixed split.
 
     Attributes:
         name: its key in `datasets` of params.yaml.
-        label: what people call it, with "stand-in" and the like where so.
+        label: its display name, which also says if it is a stand-in.
         images: `[N, C, H, W]` uint8.
         labels: `[N]` int64.
-        factors: what else is known of each image, by name, `[N]` each.
-        split: indices into the images for each of `PARTS`, int64; the parts share none.
-        classes: what people call the labels 0, 1, ...
+        factors: other properties of each image, by name, `[N]` each.
+        split: indices of the images in each of `PARTS`, int64; the parts do not overlap.
+        classes: display names of the labels 0, 1, ...
     """
 
     name: str
@@ -80,14 +80,14 @@ def load_dataset(path: Path) -> Dataset:
     """Read what `save_dataset` wrote.
 
     Raises:
-        DatasetError: the file is missing, damaged, or something else; the message names it.
+        DatasetError: the file is missing, damaged, or not a data set; the message names it.
     """
     if not path.is_file():
         raise DatasetError(f"{path} is missing: run the preprocess stage first")
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            # A lone array loads as such: of no use, and refused below for want of names.
+            # A single array has no names, and is refused below.
             arrays = {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DatasetError(f"{path} is damaged ({error}): delete it and run preprocess again") from None
@@ -117,7 +117,7 @@ def _under(folder: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 
 def _check(dataset: Dataset) -> None:
-    """Raise ValueError where the parts of a data set do not fit each other."""
+    """Raise ValueError if the arrays of a data set do not match."""
     count = len(dataset.labels)
     if dataset.images.dtype != np.uint8 or dataset.images.ndim != 4 or len(dataset.images) != count:
         raise ValueError(f"images are {dataset.images.dtype} {dataset.images.shape} for {count} labels")
@@ -125,4 +125,4 @@ def _check(dataset: Dataset) -> None:
         raise ValueError(f"its split has the parts {', '.join(sorted(dataset.split)) or 'none'}")
     indices = np.concatenate([dataset.split[part] for part in PARTS])
     if len(np.unique(indices)) != len(indices) or (len(indices) and not 0 <= indices.min() <= indices.max() < count):
-        raise ValueError("its split repeats images or goes beyond them")
+        raise ValueError("its split repeats images or has indices out of range")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pipeline.errors import UserError
 
 AFFNIST_SIZE = 40
-"""Pixels a side of an affNIST image."""
+"""Height and width of an affNIST image in pixels."""
 
 _IDX_BYTES = 0x08  # the idx format's code for unsigned bytes
 _DIGITS_SIZE = 8
@@ -25,7 +25,7 @@ _DIGITS_INK = 16
 
 
 class FormatError(UserError):
-    """A file is missing, damaged, or not of the format expected. The message names it."""
+    """A file is missing, damaged, or not in the expected format. The message names it."""
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -56,7 +56,7 @@ def read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """scikit-learn's handwritten digits: images `[N, 8, 8]` with values 0 to 16, and labels `[N]`.
 
     Args:
-        path: scikit-learn's own data file, gzip'd lines of 64 pixels and a label.
+        path: scikit-learn's data file, a gzip'd table; each line has 64 pixels and a label.
 
     Raises:
         FormatError: the file is missing, damaged, or holds anything else.
@@ -78,8 +78,8 @@ def read_affnist(
     """Images `[N, 40, 40]`, labels `[N]` and batch numbers `[N]` of affNIST's Matlab files.
 
     Args:
-        path: a `.mat` file, or a zip archive of numbered ones.
-        batches: how many of the archive's files to read, in the order of their numbers; all by default.
+        path: a `.mat` file, or a zip archive of numbered `.mat` files.
+        batches: how many of the archive's files to read, in numerical order; all by default.
 
     Raises:
         FormatError: the file is missing, damaged, or holds anything else.
@@ -102,14 +102,14 @@ def _affnist_batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArr
     try:
         record = loadmat(io.BytesIO(content), variable_names=["affNISTdata"])["affNISTdata"][0, 0]
         pixels, labels = record["image"], record["label_int"].ravel()
-    # Nothing less will do: on damaged files scipy raises whatever its parser trips over.
+    # All exceptions: scipy's parser raises many kinds on damaged files.
     except Exception as error:
         raise FormatError(f"{where} is not an affNIST file: {error or type(error).__name__}") from None
     if pixels.dtype != np.uint8 or pixels.shape != (AFFNIST_SIZE**2, len(labels)):
         raise FormatError(
-            f"{where}: expected {len(labels)} images of 1600 bytes, one a column, found {pixels.dtype} {pixels.shape}"
+            f"{where}: expected {len(labels)} images of 1600 bytes, one per column, found {pixels.dtype} {pixels.shape}"
         )
-    # One image a column, its pixels row by row.
+    # One image per column, its pixels row by row.
     return np.ascontiguousarray(pixels.T).reshape(-1, AFFNIST_SIZE, AFFNIST_SIZE), labels.astype(np.int64)
 
 
@@ -128,13 +128,13 @@ def _mat_files(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _number(name: str) -> tuple[int, str]:
-    """Sorts 2.mat before 10.mat."""
+    """A sort key that puts 2.mat before 10.mat."""
     digits = re.findall(r"\d+", Path(name).name)
     return int(digits[-1]) if digits else 0, name
 
 
 def gunzip(path: Path) -> bytes:
-    """What a gzip'd file holds. Raises `FormatError` where it is missing or damaged."""
+    """The content of a gzip'd file. Raises `FormatError` if it is missing or damaged."""
     try:
         return gzip.decompress(_read(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -147,6 +147,6 @@ def _read(path: Path) -> bytes:
 
 
 def check_there(path: Path) -> None:
-    """Raise `FormatError` where a downloaded file is missing."""
+    """Raise `FormatError` if a downloaded file is missing."""
     if not path.is_file():
         raise FormatError(f"{path} is missing: run the download stage of its source first")

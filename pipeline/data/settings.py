@@ -29,3 +29,23 @@ class DatasetParams(Section):
         description="seed of the fixed train/validation/test shuffle; null: no shuffle, the last published training "
         "images are for validation",
     )
+
+
+class HoldoutParams(Section):
+    """Validation by images unlike those trained on, such as those of toys that training never sees."""
+
+    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
+        description="what is known of the images of smallNORB and of toys, by which some are held out"
+    )
+    value: int = Field(
+        ge=0,
+        description="training images of this value validate, those of every class (instance 0 to 9; azimuth and "
+        "elevation in degrees; lighting 0 to 5); of the training images of smallNORB and toys, instances are 4, 6, 7, "
+        "8 and 9",
+    )
+    known_share: float = Field(
+        ge=0,
+        lt=1,
+        description="share of the others that is not trained on either, but measured after every epoch: the error on "
+        "known objects beside that on new ones; 0: none",
+    )

@@ -1,7 +1,7 @@
 """Sources of raw data: every file with its SHA-256 and its mirrors.
 
-A file is taken from the first mirror that serves the right bytes. An interrupted download is kept and continued from
-any mirror; the hash of the complete file decides whether it is right.
+A file comes from the first mirror that serves content with the right hash. An interrupted download is kept and can be
+continued from any mirror, because the hash of the complete file is checked.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from pipeline.errors import UserError
 from pipeline.files import FileWriteError, write_text
 
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
-"""The environment variable that names a mirror of the user's own, given to `fetch` by the stages."""
+"""Environment variable with the user's own mirror, which the stages pass to `fetch`."""
 
 TIMEOUT = (10.0, 30.0)
 """Seconds to wait for a connection, and for the next bytes."""
 ATTEMPTS = 4
-"""How often one mirror is asked to continue after a broken connection."""
+"""Attempts per mirror if the connection breaks."""
 PAUSE = 1.0
-"""Seconds before a broken connection is tried again."""
+"""Seconds to wait before the next attempt."""
 
 _CHUNK = 1 << 16
 _log = logging.getLogger(__name__)
 
 
 class DownloadError(UserError):
-    """No place serves a file with the right content. The message says what each of them did instead."""
+    """No mirror serves a file with the right content. The message gives the reason for each."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Source:
     """Files that belong together.
 
     Attributes:
-        mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty where the files can
-            only be had from a mirror of the user's own.
+        mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty if only the user's own
+            mirror can have the files.
         files: SHA-256 of each file, by name.
-        folder: the folder of a mirror of the user's own that holds the files; the source's name where empty.
-        note: for a source without files: what takes their place. It is left in its folder to be read.
+        folder: folder with the files on the user's own mirror; if empty, the source's name.
+        note: for a source without files: an explanation, written to its folder.
     """
 
     mirrors: tuple[str, ...]
@@ -60,15 +60,15 @@ class Source:
 
 
 def _packaged(package: str, folder: str) -> str:
-    """A folder of data inside an installed package, found without importing it."""
-    found = importlib.util.find_spec(package)
-    places = found.submodule_search_locations if found else None
-    return str(Path(places[0], folder)) if places else f"{package} is not installed"
+    """A folder of data inside an installed package, located without importing the package."""
+    spec = importlib.util.find_spec(package)
+    locations = spec.submodule_search_locations if spec else None
+    return str(Path(locations[0], folder)) if locations else f"{package} is not installed"
 
 
 NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
 NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
-"""What the names of smallNORB's files begin with: categories x instances x elevations x azimuths x ..."""
+"""Prefixes of smallNORB's file names: categories x instances x elevations x azimuths x ..."""
 
 _SMALLNORB48 = {
     "train.npz": "b88f9fd1e4e60d5d24771e6474f3cb4a991dc179a98a16ae362d04d53f2cde9d",
@@ -126,25 +126,24 @@ SOURCES = {
             f"{NORB_TESTING}-info.mat.gz": "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
         },
     ),
-    # Nobody publishes these two: smallNORB decoded from JPEG copies and halved, for where its own server is down.
+    # Not published anywhere: smallNORB decoded from JPEG copies at half size, for when the official server is down.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}, note="There is nothing to download: preprocess renders the toys itself.\n"),
 }
-"""The registry, by the names that `datasets.<name>.source` in params.yaml may take, and affNIST for the evaluation."""
+"""All sources by name: the values of `datasets.<name>.source` in params.yaml, and affNIST for the evaluation."""
 
 
 def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> list[Path]:
-    """Bring every file of a source into `folder`, and return their paths. Files that are there and right stay.
+    """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
 
-    A source without files is given its note, so that its folder is there to be depended on.
+    For a source without files, its note is written, so that other stages can depend on the folder.
 
     Args:
         name: a key of `SOURCES`.
-        folder: where the finished files lie. None appears there before its hash was found right.
-        partial: where unfinished ones are kept, to be continued by a later call.
-        mirror: a folder or URL that holds `<name>/<file>` (or `<folder>/<file>`, where the source names one), tried
-            before all others.
+        folder: for complete files; a file appears there only after its hash is checked.
+        partial: for unfinished files, which a later call continues.
+        mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
 
     Raises:
         DownloadError: no mirror has a file with the right content.
@@ -167,17 +166,17 @@ def _fetch_file(name: str, file: str, source: Source, places: list[str], folder:
         if target.exists():
             if pooch.file_hash(str(target)) == expected:
                 return target
-            _log.warning("%s is damaged: getting it again", target)
+            _log.warning("%s is damaged: downloading it again", target)
             target.unlink()
-        # The hash in its name keeps a file of another source, or of an older registry, from being continued.
+        # The hash in the name prevents continuing a file of another source or of an older registry.
         download = _Download(partial / f"{file}.{expected[:12]}.partial")
-        reasons = []
+        failures = []
         for place in places:
             try:
                 _retrieve(_join(place, file), expected, target, download)
                 return target
             except _FailedError as failure:
-                reasons.append(failure)
+                failures.append(failure)
                 _log.warning("%s", failure)
     except OSError as error:
         where = error.filename or target
@@ -186,19 +185,19 @@ def _fetch_file(name: str, file: str, source: Source, places: list[str], folder:
         ) from error
 
     nowhere = [] if source.mirrors else ["no public mirror serves it"]
-    lines = "\n".join(f"  {reason}" for reason in [*reasons, *nowhere])
+    lines = "\n".join(f"  {reason}" for reason in [*failures, *nowhere])
     own = f"{source.folder or name}/{file}"
-    asked = {each.reached for each in reasons}
-    offline = "No server could be reached: is there a network? " if False in asked and True not in asked else ""
-    kept = "What was received is kept, and continued next time. " if download.partial.exists() else ""
+    reached = {failure.reached for failure in failures}
+    offline = "No server could be reached: is there a network? " if False in reached and True not in reached else ""
+    kept = "The part received so far is kept, and continued next time. " if download.partial.exists() else ""
     raise DownloadError(
         f"cannot get {file} of {name} (SHA-256 {expected}):\n{lines}\n{offline}{kept}"
-        f"To use a copy of your own, set {MIRROR_VARIABLE} to a folder or URL that holds {own}."
+        f"To use your own copy, set {MIRROR_VARIABLE} to a folder or URL that holds {own}."
     )
 
 
 class _FailedError(Exception):
-    """A place did not give the file. `reached`: whether a server answered, None for folders; `cut`: bytes had come."""
+    """One mirror failed. `reached`: whether a server answered (None for folders); `cut`: some bytes were received."""
 
     def __init__(self, message: str, reached: bool | None = True, cut: bool = False) -> None:
         super().__init__(message)
@@ -206,10 +205,10 @@ class _FailedError(Exception):
 
 
 def _retrieve(url: str, expected: str, target: Path, download: _Download) -> None:
-    """Get one file from one place: continue after broken connections, and start over where continuing went wrong.
+    """Download one file from one mirror: continue after broken connections; start again if the continued file is wrong.
 
     Raises:
-        _FailedError: it does not serve the file, or another content.
+        _FailedError: the mirror does not serve the file, or serves other content.
     """
     for attempt in range(ATTEMPTS):
         try:
@@ -220,8 +219,8 @@ def _retrieve(url: str, expected: str, target: Path, download: _Download) -> Non
                 raise
             _log.warning("%s; continuing", failure)
             time.sleep(PAUSE)
-        except ValueError:  # pooch: another hash. It has deleted the download.
-            # What an earlier attempt or another mirror left may be at fault: this place deserves a fresh start.
+        except ValueError:  # from pooch: wrong hash; it has deleted the download
+            # The error may be in the part from an earlier attempt or another mirror: try once from the start.
             if not download.continued or attempt == ATTEMPTS - 1:
                 raise _FailedError(
                     f"{url}: wrong content, expected SHA-256 {expected}, found {download.found}"
@@ -229,11 +228,11 @@ def _retrieve(url: str, expected: str, target: Path, download: _Download) -> Non
 
 
 class _Download:
-    """What pooch calls to download: like its own downloaders, but it continues what it finds in `partial`.
+    """A downloader for pooch that continues the unfinished file `partial`, if there is one.
 
     Attributes:
-        continued: whether the last call did.
-        found: SHA-256 of what the last call delivered.
+        continued: whether the last call continued it.
+        found: SHA-256 of the last download.
     """
 
     def __init__(self, partial: Path) -> None:
@@ -242,7 +241,7 @@ class _Download:
         self.found = ""
 
     def __call__(self, url: str, output_file: str, _: Any) -> None:
-        """Deliver `url` (or a local path) at `output_file`. Raises `_FailedError`, or OSError from the disk."""
+        """Download `url`, or copy a local path, to `output_file`. Raises `_FailedError`, or OSError from the disk."""
         self.continued = False
         if _is_remote(url):
             self._request(url)
@@ -294,14 +293,14 @@ class _Download:
 
 
 def _cannot_continue(response: requests.Response, start: int) -> bool:
-    """Whether a server refuses to start there (the file is no longer than that), or starts elsewhere."""
+    """Whether the server refuses to start at byte `start` (the file is not longer), or starts elsewhere."""
     if response.status_code == requests.codes.partial_content:
         return not response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
     return response.status_code == requests.codes.requested_range_not_satisfiable
 
 
 def _plain(error: Exception) -> str:
-    """A network error in a few words; the libraries' own messages hold the names of their objects."""
+    """A short message for a network error; the libraries' messages contain names of their objects."""
     match error:
         case requests.HTTPError() if error.response is not None:
             return f"the server answers {error.response.status_code} {error.response.reason}"

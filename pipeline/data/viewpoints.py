@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from pipeline.errors import UserError
 
 FAMILIAR = {"azimuth": (300, 320, 340, 0, 20, 40), "elevation": (30, 35, 40)}
-"""Degrees trained on."""
+"""Degrees for training."""
 NOVEL = {"azimuth": tuple(range(60, 281, 20)), "elevation": (45, 50, 55, 60, 65, 70)}
-"""Degrees tested on only."""
+"""Degrees for testing only."""
 
 
 class ViewpointError(UserError):
-    """The viewpoints of some images are not known, or are none of those that documents split by."""
+    """The viewpoints of some images are unknown, or not among those of the published split."""
 
 
 @dataclass(frozen=True)
 class Viewpoints:
-    """Which images are seen from where.
+    """Which images have familiar and which have novel viewpoints.
 
     Attributes:
-        familiar, novel: `[N]` bool, one or the other for each image.
+        familiar, novel: `[N]` bool; exactly one is true for each image.
     """
 
     familiar: NDArray[np.bool_]
@@ -37,24 +37,24 @@ class Viewpoints:
 
 
 def split_viewpoints(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> Viewpoints:
-    """Tell familiar viewpoints from novel ones.
+    """Separate familiar from novel viewpoints.
 
     Args:
-        factors: of the images, `[N]` each, azimuth and elevation in degrees.
+        factors: the images' factors, `[N]` each; azimuth and elevation in degrees.
 
     Raises:
-        ViewpointError: the images do not have this factor, or some have it unknown or at another angle.
+        ViewpointError: the images lack this factor, or it is unknown or another angle for some of them.
     """
     if by not in factors:
-        known = ", ".join(sorted(factors)) or "nothing"
-        raise ViewpointError(f"these images cannot be split by {by}: of each of them is known {known}")
+        known = ", ".join(sorted(factors)) or "none"
+        raise ViewpointError(f"these images cannot be split by {by}: their known factors are: {known}")
     degrees = factors[by]
     familiar, novel = np.isin(degrees, FAMILIAR[by]), np.isin(degrees, NOVEL[by])
     neither = np.flatnonzero(~(familiar | novel))
     if len(neither):
-        found = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
+        angles = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
         raise ViewpointError(
-            f"{len(neither)} of {len(degrees)} images cannot be split by {by}: theirs is {found} (-1 is unknown). "
+            f"{len(neither)} of {len(degrees)} images cannot be split by {by}: they have {angles} (-1 is unknown). "
             "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
         )
     return Viewpoints(familiar, novel)

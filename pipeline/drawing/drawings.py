@@ -1,4 +1,4 @@
-"""A figure with its title and caption, and what a stage wrote."""
+"""A figure with its title and caption, and the list of files that a stage wrote."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """What a stage wrote: its files, and the items that are not shown because something is missing."""
+    """The files that a stage wrote, and the items that are not shown because something is missing."""
 
     files: list[Path] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

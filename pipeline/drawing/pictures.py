@@ -43,7 +43,7 @@ def image_rows(
     Args:
         rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
         columns: one heading per column.
-        heading: what the columns' headings say, such as "rotation (degrees)".
+        heading: label above the columns' headings, such as "rotation (degrees)".
     """
     gap = 2
     images = [row for _, row in rows]
@@ -82,7 +82,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], mo
     Args:
         angles: `[N]` degrees.
         rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
-        most: columns drawn; more angles than that are thinned evenly.
+        most: maximum number of columns; of more angles, evenly spaced ones are drawn.
     """
     kept = _spread(len(angles), most)
     headings = [f"{angle:.0f}°".replace("-", "\N{MINUS SIGN}") for angle in np.asarray(angles)[kept]]
@@ -90,7 +90,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], mo
 
 
 def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
-    """Each part's template above its alpha channel, both `[P, h, w]` in [0, 1], at most 16 parts to a line."""
+    """Each part's template above its alpha channel, both `[P, h, w]` in [0, 1], at most 16 parts per line."""
     rows = []
     for first in range(0, len(values), MOST_COLUMNS):
         block = slice(first, first + MOST_COLUMNS)
@@ -101,7 +101,7 @@ def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
 
 
 def samples(images: np.ndarray, most: int = 48) -> Figure:
-    """Samples `[K, h, w]` in [0, 1], sixteen to a line."""
+    """Samples `[K, h, w]` in [0, 1], sixteen per line."""
     images = images[:most]
     lines = [images[first : first + MOST_COLUMNS] for first in range(0, len(images), MOST_COLUMNS)]
     return image_rows([("samples" if i == 0 else "", line) for i, line in enumerate(lines)])

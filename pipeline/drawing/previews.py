@@ -1,4 +1,4 @@
-"""A look at a data set: some images of every class."""
+"""Preview of a data set: some images of every class."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PER_CLASS = 10
 
 @in_house_style
 def preview(dataset: Dataset) -> Figure:
-    """The first ten training images of each class, one row a class.
+    """The first ten training images of each class, one row per class.
 
-    Three channels are colours; of any other number the first is shown, the left picture of a stereo pair.
+    Three channels are shown as colours; otherwise the first channel is shown, the left image of a stereo pair.
     """
     images, labels = dataset.part("train")
     shown = images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images[:, 0]

@@ -26,7 +26,7 @@ COLUMN = 3.3
 DPI = 220
 """Dots per inch of PNG figures."""
 COLOURS = 256
-"""Of PNG figures."""
+"""Colours of PNG figures."""
 
 INK = "#1a1a1a"
 FAINT = "#8a8a8a"
@@ -36,7 +36,7 @@ ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 
 @dataclass(frozen=True)
 class Look:
-    """How one set of features is drawn. `name` is plain text, `label` may hold mathematics."""
+    """How one set of features is drawn. `name` is plain text, `label` may contain mathematics."""
 
     name: str
     label: str
@@ -58,7 +58,7 @@ TRAIN, VALIDATION = BLUE, VERMILLION
 
 
 def look(features: str) -> Look:
-    """The look of a set of features; unknown features are drawn in `INK` under their own name."""
+    """The look of a set of features; unknown features are drawn in `INK`, labelled with their key."""
     return FEATURES.get(features, Look(features, features, INK, "v"))
 
 
@@ -130,11 +130,11 @@ def to_bytes(figure: Figure, kind: Kind) -> bytes:
 
 
 def _with_a_palette(png: io.BytesIO) -> bytes:
-    """The picture reduced to 256 colours: less than half as large, without a visible difference."""
+    """The image reduced to 256 colours: less than half the size, without a visible difference."""
     from PIL import Image
 
     smaller = io.BytesIO()
     with Image.open(png) as picture:
-        few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    few.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
+        reduced = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    reduced.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
     return smaller.getvalue()

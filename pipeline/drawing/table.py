@@ -17,7 +17,7 @@ class Table:
     Attributes:
         name: file name without its ending.
         data: tidy, one measurement per row, units in the columns' names.
-        shown: the same as text, as people read it.
+        shown: the same as text, for people.
         records: provenance of every item in it.
     """
 
@@ -76,7 +76,7 @@ def measured_table(
 
     Args:
         keys: names of the key columns.
-        heads: by column, its heading for people and the digits after the point.
+        heads: for each column, its heading for people and the number of decimals.
     """
     data, shown = [], []
     records: list[Record] = []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class PerElement(nn.Module):
-    """A linear map of its own for each of `count` elements: `[..., count, inputs] -> [..., count, outputs]`."""
+    """A separate linear map for each of `count` elements: `[..., count, inputs] -> [..., count, outputs]`."""
 
     def __init__(self, count: int, inputs: int, outputs: int, gain: float = 1.0) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class PerElement(nn.Module):
 
 
 class PerElementMLP(nn.Sequential):
-    """One hidden layer of its own for each element: `[B, count, inputs] -> [B, count, outputs]`."""
+    """A separate MLP with one hidden layer for each element: `[B, count, inputs] -> [B, count, outputs]`."""
 
     def __init__(self, count: int, inputs: int, hidden: int, outputs: int, last_gain: float = 1.0) -> None:
         super().__init__(
@@ -55,9 +55,9 @@ class AttentionPooling(nn.Module):
 class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
-    The norms stand before what they feed, so that X passes through untouched. With the norms behind (as first
-    published), eight blocks in a row forget their input at these learning rates: the encoder of the objects answers
-    the same for every image and stays there.
+    LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. With
+    LayerNorm after them, as first published, a stack of eight blocks loses its input at these learning rates: the
+    encoder of the objects gives the same output for every image and does not recover.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -94,8 +94,8 @@ class InducedSetAttentionBlock(nn.Module):
 
 
 class SetTransformer(nn.Module):
-    """A set of n elements to a fixed number of codes: ISABs, then pooling by attention with one seed per output, then a
-    linear map. `[B, n, width] -> [B, outputs, code]`; the order of the elements does not matter.
+    """Maps a set of n elements to a fixed number of codes: ISABs, then pooling by attention with one seed per output,
+    then a linear map. `[B, n, width] -> [B, outputs, code]`; the order of the elements does not matter.
     """
 
     def __init__(self, width: int, heads: int, inducing: int, blocks: int, outputs: int, code: int) -> None:

@@ -10,33 +10,35 @@ from torch import Tensor
 
 
 def one_hot(labels: Tensor, like: Tensor) -> Tensor:
-    """1 at the class `labels [B]`, else 0, as `like [B, n]`; `one_hot` of the library is unknown to `vmap`."""
+    """One-hot `labels [B]` with the shape and type of `like [B, n]`; torch's own `one_hot` does not support `vmap`."""
     return (labels.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like)
 
 
 def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, absent_weight: float) -> Tensor:
-    """Of Sabour et al. 2017 (document 001, equation 3): the class's length is to exceed `present`, others to stay below
-    `absent`; squared shortfalls and excesses, the latter times `absent_weight`, summed over classes.
+    """Margin loss of Sabour et al. 2017 (document 001, equation 3), summed over classes:
+
+    max(0, present - length)^2 for the true class, absent_weight max(0, length - absent)^2 for each other class.
     """
-    own = one_hot(labels, lengths)
+    target = one_hot(labels, lengths)
     missing = (present - lengths).clamp_min(0).square()
     surplus = (lengths - absent).clamp_min(0).square()
-    return (own * missing + absent_weight * (1 - own) * surplus).sum(-1)
+    return (target * missing + absent_weight * (1 - target) * surplus).sum(-1)
 
 
 def spread_loss(activations: Tensor, labels: Tensor, margin: Tensor | float) -> Tensor:
-    """Squared shortfalls of the class's lead over each other behind `margin`, summed (document 004, equation 3).
+    """Spread loss (document 004, equation 3): max(0, margin - lead)^2, summed over the wrong classes, where lead is the
+    true class's activation minus the wrong one's.
 
     Args:
         margin: scalar.
     """
-    own = one_hot(labels, activations)
-    lead = (activations * own).sum(-1, keepdim=True) - activations
-    return ((margin - lead).clamp_min(0).square() * (1 - own)).sum(-1)
+    target = one_hot(labels, activations)
+    lead = (activations * target).sum(-1, keepdim=True) - activations
+    return ((margin - lead).clamp_min(0).square() * (1 - target)).sum(-1)
 
 
 def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
-    """Negative log of the class's share in all activations, which are not negative."""
-    own = one_hot(labels, activations)
+    """Negative log of the true class's share in the sum of all activations, which must not be negative."""
+    target = one_hot(labels, activations)
     least = torch.finfo(activations.dtype).tiny
-    return activations.sum(-1).clamp_min(least).log() - (activations * own).sum(-1).clamp_min(least).log()
+    return activations.sum(-1).clamp_min(least).log() - (activations * target).sum(-1).clamp_min(least).log()

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pipeline.layers.poses import compose, invert
+
 
 def standardise(images: Tensor) -> Tensor:
     """Each image with mean 0 and variance 1 over its pixels and channels; an even one becomes 0."""
@@ -22,11 +24,13 @@ class ChannelsLastConvolution(nn.Module):
     order of storage, not a call, says so, because calls about it are unknown to `vmap`.
     """
 
-    def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
+    def __init__(
+        self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
+    ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
         self.weight = nn.Parameter(like.weight.detach().permute(0, 2, 3, 1).contiguous())  # (out, k, k, in)
-        self.bias = nn.Parameter(like.bias.detach())  # type: ignore[union-attr]
+        self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
         self.stride, self.padding = stride, padding
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,3 +53,24 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
     image = torch.arange(len(images), device=images.device)[:, None, None, None]
     channel = torch.arange(images.shape[1], device=images.device)[None, :, None, None]
     return images[image, channel, rows, columns]
+
+
+def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
+    """As `crops`, of images whose content is moved first: in one resampling, bilinear; all channels alike.
+
+    Args:
+        images: `[B, C, S, S]`; beyond their edges, the pixels at the edge go on.
+        places: `[B, 2]` upper left corners of the crops (row, column).
+        matrices: `[B, 2, 3]`, forward, in pixels from the images' middle, x to the right and y down.
+
+    Returns:
+        `[B, C, size, size]` float32, in the units of the images.
+    """
+    count, channels, side, _ = images.shape
+    # Places of a crop in [-1, 1] become pixels from the image's middle, then those that the content comes from, then
+    # places of the image in [-1, 1].
+    linear = torch.eye(2, device=images.device).expand(count, 2, 2) * (size / 2)
+    middle = places.flip(-1).float() + (size - side) / 2
+    sampling = compose(invert(matrices), torch.cat([linear, middle[..., None]], -1)) * (2 / side)
+    grid = F.affine_grid(sampling, [count, channels, size, size], align_corners=False)
+    return F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)

@@ -1,9 +1,9 @@
 """Affine poses in the plane.
 
-A pose maps its capsule's own frame to the frame it is drawn in (for objects and parts alike: the image). Frames are
-squares [-1, 1] x [-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b; capsules store it
-as six numbers `A`, row by row, its offset from the identity: matrix = I + A (document 000, section 2.1). Turning the
-image by R turns every pose from the left: I + A becomes R (I + A).
+A pose maps a capsule's local frame to that of the image, for objects and parts alike. Frames are squares [-1, 1] x
+[-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b; capsules store its offset from the
+identity as six numbers `A`, row by row: matrix = I + A (document 000, section 2.1). Rotating the image by R multiplies
+every pose from the left: I + A becomes R (I + A).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def compose(outer: Tensor, inner: Tensor) -> Tensor:
 def invert(matrix: Tensor) -> Tensor:
     """The inverse of each map `[..., 2, 3]`.
 
-    A determinant nearer to zero than 1e-3 is moved there, keeping its sign: a template seen edge-on stays finite.
+    A determinant below 1e-3 in absolute value is set to 1e-3 with its sign, so that a template seen edge-on stays
+    finite.
     """
     a, b = matrix[..., 0, 0], matrix[..., 0, 1]
     c, d = matrix[..., 1, 0], matrix[..., 1, 1]
@@ -53,7 +54,7 @@ def invert(matrix: Tensor) -> Tensor:
 
 
 def rotation(angles: Tensor) -> Tensor:
-    """Matrices `[..., 2, 3]` that turn by `angles [...]`, in degrees, counter-clockwise as seen."""
+    """Matrices `[..., 2, 3]` that rotate by `angles [...]`, in degrees, counter-clockwise in the image."""
     radians = torch.deg2rad(angles)
     cos, sin, zero = radians.cos(), radians.sin(), torch.zeros_like(radians)
     return torch.stack([cos, sin, zero, -sin, cos, zero], dim=-1).unflatten(-1, (2, 3))
@@ -66,7 +67,7 @@ def spread(count: int, scale: float, reach: float = 0.5) -> Tensor:
         side += 1
     ticks = torch.linspace(-reach, reach, side) if side > 1 else torch.zeros(1)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    # With fewer frames than grid places, every k-th place is taken, so that no side of the image stays empty.
+    # With fewer frames than grid points, they are spread evenly over the points, so that no side stays empty.
     places = torch.linspace(0, side * side - 1, count).round().long()
     matrix = torch.zeros(count, 2, 3)
     matrix[:, 0, 0] = matrix[:, 1, 1] = scale

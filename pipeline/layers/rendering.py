@@ -22,10 +22,10 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """Where each pixel of each drawing falls in its template's frame, `[B, P, size, size, 2]`: (I + A)^-1 x.
+    """The position of each image pixel in each template's frame, `[B, P, size, size, 2]`: (I + A)^-1 x.
 
-    A column's share and a row's are worked out apart and added, in one pass over the result: as one product of all
-    pixels with matrices of three rows it takes twice as long on a CPU.
+    The terms of columns and of rows are computed separately and added in one pass over the result. One matrix product
+    over all pixels takes twice as long on a CPU.
     """
     inverse = poses.invert(poses.to_matrix(A)).unsqueeze(-3)  # (B, P, 1, 2, 3)
     ticks = _ticks(A, size).unsqueeze(-1)
@@ -35,7 +35,7 @@ def sampling_points(A: Tensor, size: int) -> Tensor:
 
 
 def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
-    """Each template drawn at its pose, zero outside of it, by bilinear interpolation.
+    """Each template drawn at its pose with bilinear interpolation, zero outside of it.
 
     The pose maps the template's frame to the image, so the value at image point x is the template's at (I + A)^-1 x.
 
@@ -51,7 +51,7 @@ def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
 
 
 def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
-    """The templates' values at `points [B, P, H, W, 2]` of their own frames, `[B, P, C, H, W]`."""
+    """The templates' values at `points [B, P, H, W, 2]` in their frames, `[B, P, C, H, W]`."""
     source = templates.expand(*points.shape[:2], *templates.shape[-3:])
     drawn = F.grid_sample(
         source.flatten(0, 1), points.flatten(0, 1), mode="bilinear", padding_mode="zeros", align_corners=False
@@ -60,18 +60,18 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 
 
 def composite(layers: Tensor) -> Tensor:
-    """Lay P drawings over a black background in their order, each "over" those before it.
+    """Composite P layers over a black background, in order, with the operator "over".
 
     With a black background and premultiplied colour the operator is P <- P + a_j (C_j - P).
 
     Args:
-        layers: `[B, P, 2, H, W]`: intensity C_j and opacity a_j in [0, 1] of each drawing.
+        layers: `[B, P, 2, H, W]`: intensity C_j and opacity a_j in [0, 1] of each layer.
 
     Returns:
         `[B, H, W]`.
     """
-    # All layers unbound at once, not indexed: the gradient is one stack, where each index would fill a zero tensor of
-    # the full size.
+    # All layers are unbound at once: the gradient is then one stack. Indexing would fill a full-size zero tensor for
+    # each layer.
     first, opacity, *above = layers.flatten(1, 2).unbind(1)
     picture = first * opacity
     for colour, alpha in zip(above[::2], above[1::2], strict=True):
@@ -80,18 +80,18 @@ def composite(layers: Tensor) -> Tensor:
 
 
 def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """The picture of parts at their poses, each part's opacity weighted by its presence.
+    """The image of parts at their poses, each part's opacity weighted by its presence.
 
     Args:
         templates: `[P, 2, h, w]`: intensity and opacity, both in [0, 1].
         A: poses `[B, P, 6]`.
         presence: `[B, P]` in [0, 1].
-        size: side of the picture, in pixels.
+        size: side of the image, in pixels.
 
     Returns:
         `[B, size, size]`.
     """
     colour, alpha = templates.unbind(1)
-    # Interpolation is linear: presences weigh the small templates instead of the drawings
+    # Interpolation is linear, so presences can weight the small templates instead of the large layers.
     weighted = presence[..., None, None] * alpha  # (B, P, h, w)
     return composite(warp_templates(torch.stack([colour.expand_as(weighted), weighted], dim=2), A, size))

@@ -24,28 +24,28 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of Python files: those named, and all in the folders named.
+    """A hash of source files: Python and C++.
 
     Args:
-        places: relative to `root`.
+        places: files, and folders whose Python and C++ files are all included; relative to `root`.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     for place in places:
         path = root / place
-        found |= {path} if path.is_file() else set(path.rglob("*.py"))
-    return json_sha256({file.relative_to(root).as_posix(): sha256(file) for file in sorted(found)})
+        files |= {path} if path.is_file() else {*path.rglob("*.py"), *path.rglob("*.cpp")}
+    return json_sha256({file.relative_to(root).as_posix(): sha256(file) for file in sorted(files)})
 
 
 class Checkpoint:
     """The latest state of one training, in one file replaced atomically.
 
     Args:
-        folder: where checkpoints lie.
+        folder: folder of all checkpoints.
         key: the training's fingerprint.
-        interval: least seconds between two `save`s that are not forced: checkpoints should cost no noticeable time.
+        interval: minimum seconds between two saves that are not forced, so that checkpoints cost little time.
 
     Attributes:
-        tracked_run: the id of the tracked run that saves from now on belong to, kept with the state.
+        tracked_run: id of the tracked run, stored with the state in later saves.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
@@ -55,7 +55,7 @@ class Checkpoint:
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The tensors and JSON state last saved, or None where there are none.
+        """The last saved tensors and JSON state, or None if there is no checkpoint.
 
         Raises:
             CheckpointError: the file is damaged or belongs to another training.
@@ -66,7 +66,7 @@ class Checkpoint:
         return tensors, header["state"]
 
     def written_by(self) -> str:
-        """The id of the tracked run that the state last saved belongs to; empty where there is none.
+        """The id of the tracked run stored in the checkpoint; empty if there is no checkpoint.
 
         Raises:
             CheckpointError: as `load`.
@@ -74,7 +74,7 @@ class Checkpoint:
         return load_tensors(self.path, {"fingerprint": self.key}, "cpu")[1]["tracked_run"] if self.path.exists() else ""
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
-        """Keep `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
+        """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"fingerprint": self.key, "tracked_run": self.tracked_run, "state": state})
             self._saved = time.monotonic()

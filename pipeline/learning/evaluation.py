@@ -15,13 +15,13 @@ from pipeline.settings import Section
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """What the evaluation of a trained run is given.
+    """The inputs of the evaluation of a trained run.
 
     Attributes:
         models: one per replica.
-        sections: of `params.yaml` that the stage depends on, by name; each room knows its own.
-        official: reads affNIST's own test images, where the parameters ask for them and the images' size fits.
-        title: shown beside progress bars.
+        sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
+        official: reads affNIST's own test images; None unless the parameters request them and the image size matches.
+        title: shown next to progress bars.
     """
 
     models: Sequence[Model]

@@ -3,7 +3,8 @@ device after each step.
 
 In each epoch: draw order, warps and noise from (seed, epoch) only; train on all batches, keeping the results on the
 device; read them once; validate; keep the best parameters of each replica; save a checkpoint. If training is
-interrupted at any time and run again, it therefore gives the same weights (bit by bit on the CPU).
+interrupted at any time and run again, it therefore gives the same weights (bit by bit on the CPU). With
+`training.averaging`, what is validated and kept is the average of the weights.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from pipeline.data import warps
 from pipeline.errors import UserError
-from pipeline.layers.images import centre_crop, crops
+from pipeline.learning.augmentation import Augmentation, augment
+from pipeline.learning.averaging import Average
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, Stacked, clip, gradient_norms, take_rows
-from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
+from pipeline.learning.settings import TrainingParams
 
 _VALIDATION_SEED = 2**31 - 1
 
@@ -88,7 +89,7 @@ class Task:
 
     build: Callable[[], Model]
     training: TrainingParams
-    augmentation: AugmentationParams | CropParams
+    augmentation: Augmentation
     train_part: Labelled
     validation_part: Labelled
     watched: Mapping[str, Labelled] = field(default_factory=dict)
@@ -150,54 +151,6 @@ def _to_device(part: Labelled, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
 
 
-Augmentation = AugmentationParams | CropParams
-
-
-def augment(
-    images: Tensor, augmentation: Augmentation, generators: list[torch.Generator], training: bool = True
-) -> Tensor:
-    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped or cut where asked for; one random generator per
-    replica.
-
-    Args:
-        training: in validation, warps are drawn as in training, but crops are those at the middle, in their own light.
-    """
-    n, count = images.shape[:2]
-    if isinstance(augmentation, CropParams):
-        if not training:
-            return centre_crop(images, augmentation.crop).float() / 255
-        return torch.stack([_cut(own, augmentation, g) for own, g in zip(images, generators, strict=True)])
-    if augmentation.rotation == 0 and augmentation.shift == 0:
-        return images.float() / 255
-    per_replica = []
-    for generator in generators:
-        matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
-        if augmentation.shift:
-            pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
-            if augmentation.whole_pixels:
-                # As likely each: those between -shift - 1/2 and shift + 1/2.
-                pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
-                pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
-            moves = warps.shifts(pixels, images.shape[-1])
-            matrices = warps.compose(moves, matrices)
-        per_replica.append(matrices)
-    return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
-
-
-def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
-    """Crops of images `[B, C, S, S]` in another light, as a camera would have it: within [0, 1]."""
-    B, size = len(images), augmentation.crop
-    draws = torch.rand(B, 4, generator=generator, device=images.device)
-    places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
-    cut = crops(images, size, places).float() / 255
-    if not augmentation.brightness and not augmentation.contrast:
-        return cut
-    lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
-    mean = cut.mean((-3, -2, -1), keepdim=True)
-    lit = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
-    return lit.clamp(0, 1)
-
-
 class _Loop:
     """The loop for one group of replicas that step together."""
 
@@ -220,6 +173,8 @@ class _Loop:
         n = len(replicas)
         self.gradients = recorded(replicas.gradients, replicas.device)
         self.optimiser = build_optimiser(task.training, list(replicas.trained.values()))
+        averaging = task.training.averaging
+        self.average = Average(replicas.trained, averaging) if averaging else None
         self.best = {name: value.clone() for name, value in replicas.parameters.items()}
         self.best_loss = [math.inf] * n
         self.best_epoch = [0] * n
@@ -243,9 +198,18 @@ class _Loop:
                 if self.on_epoch:
                     self.on_epoch(rows)
                 bar.update()
-                losses = [row["validation_loss"] for row in rows]
-                bar.set_postfix_str(f"validation loss {np.mean(losses):.4g}", refresh=False)
+                bar.set_postfix_str(self._shown(rows), refresh=False)
         return Trained(self.best, pd.DataFrame(self.history), self.best_epoch, self.seconds)
+
+    def _shown(self, rows: list[dict[str, float]]) -> str:
+        """What the progress bar tells of an epoch: means over replicas."""
+
+        def mean(name: str) -> float:
+            return float(np.mean([row[name] for row in rows]))
+
+        accuracies = {part: f"{part}_accuracy" for part in self.measured_sets if f"{part}_accuracy" in rows[0]}
+        errors = [f"{part} error {100 * (1 - mean(name)):.1f} %" for part, name in accuracies.items()]
+        return ", ".join([f"validation loss {mean('validation_loss'):.4g}", *errors])
 
     # ---- one epoch
 
@@ -298,8 +262,19 @@ class _Loop:
             # A copy, made before the step: a metric may be a view of a parameter.
             recorded.append(torch.stack(list(metrics.values())))  # (metrics, n)
             self.optimiser.step()
+            if self.average:
+                self.average.update(self.epoch * steps + step + 1)
+        asked = min(replicas.skeleton.statistics_images, total)
+        if asked:
+            images = augment(self.images[order[:, :asked]], self.augmentation, generators)
+            replicas.end_epoch(images, batch, self._judged())
         table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
+
+    def _judged(self) -> Stacked:
+        """The parameters that are measured and kept: the trained ones, or their average."""
+        averaged = self.average.averaged if self.average else {}
+        return {**self.replicas.parameters, **averaged}
 
     def _generator(self, seed: int, device: torch.device) -> torch.Generator:
         return torch.Generator(device).manual_seed(seed * 1_000_003 + self.epoch)
@@ -329,12 +304,14 @@ class _Loop:
         images = augment(all_images.unsqueeze(0), self.augmentation, [generator], training=False)[0]
         noise = replicas.skeleton.draw_noise((len(images),), generator, device)
         time_now = torch.tensor(float(self.epoch + 1), device=device)
+        parameters = self._judged()
         sums: dict[str, Tensor] = {}
         # A loss may depend on the whole batch, so only batches of the training's size give comparable losses.
         batch = self.training.batch_size
         for start in range(0, len(images), batch):
             part = slice(start, start + batch)
-            for name, value in replicas.metrics(images[part], noise[part], time_now, labels[part]).items():
+            found = replicas.metrics(images[part], noise[part], time_now, labels[part], parameters)
+            for name, value in found.items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
 
@@ -345,7 +322,7 @@ class _Loop:
             index = self.places.index(int(row["replica"]))
             if row["validation_loss"] < self.best_loss[index]:
                 self.best_loss[index], self.best_epoch[index] = row["validation_loss"], self.epoch
-                for name, value in self.replicas.parameters.items():
+                for name, value in self._judged().items():
                     self.best[name][index] = value[index]
             self.stopped[index] = self.epoch - self.best_epoch[index] >= self.training.patience
 
@@ -354,6 +331,8 @@ class _Loop:
             return
         tensors = {f"now.{name}": value for name, value in self.replicas.parameters.items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        if self.average:
+            tensors |= {f"average.{name}": value for name, value in self.average.averaged.items()}
         for name, parameter in self.replicas.trained.items():
             for key, value in self.optimiser.state[parameter].items():
                 tensors[f"optimiser.{key}.{name}"] = value
@@ -376,6 +355,9 @@ class _Loop:
         for name, parameter in self.replicas.parameters.items():
             parameter.copy_(tensors[f"now.{name}"])
             self.best[name].copy_(tensors[f"best.{name}"])
+        if self.average:
+            for name, value in self.average.averaged.items():
+                value.copy_(tensors[f"average.{name}"])
         for stored, value in tensors.items():
             kind, _, rest = stored.partition(".")
             if kind == "optimiser":

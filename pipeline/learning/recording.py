@@ -15,23 +15,23 @@ from torch import Tensor
 
 Named = dict[str, Tensor]
 Step = Callable[..., tuple[Named, Named]]
-"""From tensors to gradients and metrics, by name. Reads nothing that changes but its arguments and parameters that are
-changed in place, and waits for nothing."""
+"""From tensors to gradients and metrics, by name. Apart from its arguments, it may read only constants and parameters
+that are updated in place, and it must not synchronise with the device."""
 
 WARM_UP = 3
-"""Calls before the recording, in which libraries choose their kernels and allocate."""
+"""Calls before the recording, in which libraries choose their kernels and allocate memory."""
 CLOSE = 0.01
-"""How far what is replayed may be from what is computed, as a share of its norm: sums are taken in another order."""
+"""Largest relative difference, in norm, between replayed and computed values: the order of summation differs."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Recording(NamedTuple):
-    """What was recorded.
+    """A recorded step.
 
     Attributes:
-        replay: do it again, on what the inputs hold now.
-        outputs: where the results are then.
+        replay: runs it again, on the current values of the inputs.
+        outputs: the tensors that a replay writes its results to.
     """
 
     replay: Callable[[], None]
@@ -39,17 +39,17 @@ class Recording(NamedTuple):
 
 
 class Recorded:
-    """A step that is recorded at its first call, and replayed at all later ones on inputs of the same shapes.
+    """A step that is recorded at its first call, and replayed at later calls with inputs of the same shapes.
 
-    The tensors of a replay are overwritten by the next one. A step that cannot be recorded, or whose replay does not
-    give what the step gives, is computed as it stands, with a warning.
+    Each replay overwrites the tensors of the one before. A step that cannot be recorded, or whose replay gives other
+    values than the step, is run without recording, with a warning.
 
     Args:
-        step: what to record.
-        record: makes a recording of a step on given inputs.
+        step: the step to record.
+        record: records a step on given inputs.
 
     Attributes:
-        recording: None before the first call, and where the step is computed as it stands.
+        recording: None before the first call, and if the step is run without recording.
     """
 
     def __init__(self, step: Step, record: Callable[[Step, Sequence[Tensor]], Recording] | None = None) -> None:
@@ -59,7 +59,7 @@ class Recorded:
         self._tried = False
 
     def __call__(self, *inputs: Tensor) -> tuple[Named, Named]:
-        """What the step gives, on the device of its inputs."""
+        """The step's results, on the device of its inputs."""
         if not self._tried:
             self._tried = True
             self._try(inputs)
@@ -75,18 +75,18 @@ class Recorded:
         return dict(gradients), dict(metrics)
 
     def _try(self, inputs: Sequence[Tensor]) -> None:
-        """Record on other numbers than the inputs', so that a replay that ignored what it is given would not pass."""
-        expected = self.step(*inputs)  # before the recording holds as much memory again
-        self._inputs = [each + 1 if each.is_floating_point() else torch.zeros_like(each) for each in inputs]
+        """Record on other values than the inputs, so that a replay that ignores its inputs fails the check."""
+        expected = self.step(*inputs)  # first, because the recording takes as much memory again
+        self._inputs = [value + 1 if value.is_floating_point() else torch.zeros_like(value) for value in inputs]
         try:
             recording = self.record(self.step, self._inputs)
-            found = self._again(recording, inputs)
-        except RuntimeError as error:  # what CUDA raises, in its own words and in those of what it met before
+            replayed = self._again(recording, inputs)
+        except RuntimeError as error:  # from CUDA; the cause is the error before it, if there is one
             cause = error.__context__ or error
             _logger.warning("a training step cannot be recorded, and is launched kernel by kernel: %s", cause)
             return
-        if not all(map(_close, found, expected)):
-            _logger.warning("a recorded training step gives something else, and is launched kernel by kernel")
+        if not all(map(_close, replayed, expected)):
+            _logger.warning("a recorded training step gives other values, and is launched kernel by kernel")
             return
         self.recording = recording
 
@@ -95,40 +95,40 @@ def _alike(held: Tensor, given: Tensor) -> bool:
     return held.shape == given.shape and held.dtype == given.dtype
 
 
-def _close(found: Named, expected: Named) -> bool:
-    """Whether all values together differ by little."""
-    apart = sum((found[name] - value).double().square().sum() for name, value in expected.items())
-    whole = sum(value.double().square().sum() for value in expected.values())
-    return bool(apart <= CLOSE**2 * whole)
+def _close(replayed: Named, expected: Named) -> bool:
+    """Whether the values agree, up to `CLOSE` in the norm of all of them together."""
+    difference = sum((replayed[name] - value).double().square().sum() for name, value in expected.items())
+    total = sum(value.double().square().sum() for value in expected.values())
+    return bool(difference <= CLOSE**2 * total)
 
 
 def record_on_gpu(step: Step, inputs: Sequence[Tensor]) -> Recording:
     """Record as a CUDA graph.
 
     Raises:
-        RuntimeError: the step waits for the device, or does not fit into its memory twice.
+        RuntimeError: the step synchronises with the device, or needs more than half of its memory.
     """
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     mode = torch.cuda.get_sync_debug_mode()
-    with torch.cuda.stream(aside):
+    with torch.cuda.stream(stream):
         for _ in range(WARM_UP):
             step(*inputs)
-        # A step that waits is found out before CUDA meets it in a recording, which leaves a process in disorder.
+        # Detect synchronisation here: inside a recording it leaves CUDA unusable in this process.
         torch.cuda.set_sync_debug_mode("error")
         try:
             step(*inputs)
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    # The outer stream brings the current one back also where the recording fails.
-    with torch.cuda.stream(aside), torch.cuda.graph(graph, stream=aside):
+    # The outer context restores the current stream even if the recording fails.
+    with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
         outputs = step(*inputs)
-    torch.cuda.empty_cache()  # of what the first calls took
+    torch.cuda.empty_cache()  # release the memory of the warm-up calls
     return Recording(graph.replay, outputs)
 
 
 def recorded(step: Step, device: torch.device) -> Step:
-    """The step as it is best taken on a device: recorded on a GPU, as it stands on a CPU."""
+    """The fastest form of the step on a device: recorded on a GPU, unchanged on a CPU."""
     return Recorded(step) if device.type == "cuda" else step

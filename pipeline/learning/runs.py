@@ -11,6 +11,7 @@ import torch
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
+from pipeline.data.holdout import hold_out
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.checkpoints import Checkpoint, fingerprint
 from pipeline.learning.gradient import Labelled, Task, Trained, group_replicas, train
@@ -23,20 +24,20 @@ from pipeline.tracking import Part, TrackedRun
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 BuildModel = Callable[[RunSettings, int], Model]
-"""Makes a fresh model of a run for square images of so many pixels a side (`systems.build_model`)."""
+"""Builds a new model of a run for square images with this many pixels per side (`systems.build_model`)."""
 
 WEIGHTS = "weights.safetensors"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the trainings of one stage share.
+    """Settings shared by the trainings of one stage.
 
     Attributes:
-        build: makes models.
-        device: they are trained on.
-        checkpoints: the folder of checkpoints in mid-training.
-        code: a hash of the code that trains a run of a variant; a checkpoint of other code is not continued.
+        build: builds models.
+        device: to train on.
+        checkpoints: folder of the checkpoints of unfinished trainings.
+        code: returns a hash of the code that trains a variant; a checkpoint of other code is not continued.
     """
 
     build: BuildModel
@@ -56,24 +57,31 @@ def train_run(
     frozen: Collection[str] = (),
     watched: Mapping[str, Labelled] | None = None,
 ) -> Trained:
-    """Train all replicas of a run, continuing from a checkpoint where an equal training was interrupted.
+    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
+
+    Where the run holds images out, these validate, and `known` ones are watched.
 
     Args:
-        data_sha256: of the data set's file, part of what a checkpoint depends on.
-        tracked: records the data set and every epoch; it continues the run that wrote a checkpoint found, unless
+        data_sha256: hash of the data set's file; the checkpoint depends on it.
+        tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
             something was logged already.
-        start: values `[replicas, ...]` to begin at in place of a fresh model's; of any of the parameters.
+        start: initial values `[replicas, ...]` of some of the parameters, instead of a new model's.
         frozen: names of parameters that are not trained.
-        watched: images and classes, out of the data set, that the model is measured on after every epoch, by name.
+        watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
     Raises:
-        UserError: the data set does not fit the model: classes, channels, or images smaller than the crop.
+        UserError: the data set does not fit the model: classes, channels, or images smaller than the crop; or it has
+            no images to be held out as the run says.
         DivergedError: training produced a number that is not finite.
         CheckpointError: a checkpoint is damaged.
     """
     prepare(setup.device)
     _, channels, image_size, _ = dataset.images.shape
     run.check_fits(channels, image_size, int(dataset.labels.max()) + 1)
+    watched = dict(watched or {})
+    if run.held_out is not None:
+        dataset, known = hold_out(dataset, run.held_out)
+        watched |= known
     depends = {
         "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),
         "data": data_sha256,
@@ -93,7 +101,7 @@ def train_run(
         return Checkpoint(setup.checkpoints, fingerprint(**of_group))
 
     checkpoints = [checkpoint_of(group) for group in groups]
-    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # the first that can be continued
+    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # stops at the first that can be resumed
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
@@ -110,7 +118,7 @@ def train_run(
             run.augmentation,
             dataset.part("train"),
             dataset.part("validation"),
-            watched or {},
+            watched,
         ),
         seeds,
         setup.device,
@@ -129,17 +137,17 @@ def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Tra
 
 
 def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
-    """The models, as what they all are.
+    """The models as a list of type `kind`.
 
     Raises:
-        TypeError: one of them is not.
+        TypeError: a model is of another type.
     """
-    found = []
+    typed = []
     for model in models:
         if not isinstance(model, kind):
             raise TypeError(f"a {type(model).__name__} where a {kind.__name__} is needed")
-        found.append(model)
-    return found
+        typed.append(model)
+    return typed
 
 
 def _replicas(run: RunSettings, skeleton: Model, parameters: Stacked) -> list[Model]:
@@ -147,7 +155,7 @@ def _replicas(run: RunSettings, skeleton: Model, parameters: Stacked) -> list[Mo
 
 
 def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
-    """What the weights of a run are known by."""
+    """The header values that identify a run's weights."""
     return {
         "run": name,
         "variant": run.variant,
@@ -160,10 +168,10 @@ def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
 def save_run(
     folder: Path, name: str, run: RunSettings, image_size: int, data_sha256: str, code: str, trained: Trained
 ) -> None:
-    """Write a trained run's weights, all replicas in one file, and `model.json`, which says what made them.
+    """Write a trained run's weights, all replicas in one file, and `model.json`, which says what they were made with.
 
-    It names the settings, the data set's file and the code, so that the folder stands for all three: whoever depends on
-    the folder depends on what the weights were trained with, even where other code gives the same weights.
+    It has the settings and the hashes of data set and code. So a stage that depends on the folder depends on all three,
+    even if other code gives the same weights.
     """
     identity = _identity(name, run, image_size)
     save_tensors(folder / WEIGHTS, trained.parameters, identity)
@@ -178,7 +186,7 @@ def load_run(
     """The trained models of a run, one per replica, ready for evaluation.
 
     Raises:
-        CheckpointError: the weights are missing, damaged, or those of another run or model.
+        CheckpointError: the weights are missing, damaged, or belong to another run or model.
     """
     prepare(device)
     path = folder / WEIGHTS

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 from pipeline.settings import Angle, Name, Section
 
@@ -29,9 +30,10 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops with random brightness and contrast, drawn again in every epoch.
+    """Random crops with random brightness and contrast and, where asked for, warps, drawn again in every epoch.
 
-    Validation and tests use the unchanged central crop.
+    Channels of an image, such as the two of a stereo pair, are changed alike. Validation and tests use the unchanged
+    central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
@@ -39,16 +41,27 @@ class CropParams(Section):
     contrast: float = Field(
         ge=0, le=1, description="distances from an image's mean times a factor uniform in [1 - contrast, 1 + contrast]"
     )
+    clip: bool = Field(
+        description="after brightness and contrast, pixels stay within [0, 1]; false: they do not (the code of "
+        "document 004), and a network that standardises images hardly sees either"
+    )
+    rotation: Angle
+    scale: float = Field(ge=0, le=1, description="sizes times a factor log-uniform in [e^-scale, e^scale]")
+    aspect: float = Field(
+        ge=0, le=1, description="width over height times a factor log-uniform in [e^-aspect, e^aspect], area kept"
+    )
+    shear: float = Field(ge=0, le=1, description="x moves by a share of y, uniform in [-shear, shear]")
+    shift: float = Field(
+        ge=0,
+        le=64,
+        description="pixels: translation uniform in [-shift, shift] on each axis, beyond that of the crop; where a "
+        "crop leaves the image, the pixels at its edge go on",
+    )
 
     @property
-    def rotation(self) -> float:
-        """Degrees: crops do not rotate images."""
-        return 0.0
-
-    @property
-    def shift(self) -> float:
-        """Pixels: crops do not shift images on a canvas."""
-        return 0.0
+    def warps(self) -> bool:
+        """Whether images are warped, not just cut."""
+        return any((self.rotation, self.scale, self.aspect, self.shear, self.shift))
 
     def seen_size(self, image_size: int) -> int:
         """Side (pixels) of a model's input for images with sides of `image_size` pixels."""
@@ -67,6 +80,12 @@ class TrainingParams(Section):
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
     gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
     patience: int = Field(ge=1, description="epochs without a better validation loss after which a replica stops")
+    averaging: float = Field(
+        ge=0,
+        le=0.5,
+        description="mean age of averaged weights, as a share of the steps so far: they are validated, and the best of "
+        "them kept; 0: no averaging",
+    )
 
 
 class RunSettings(Section):
@@ -89,6 +108,11 @@ class RunSettings(Section):
     def channels(self) -> int:
         """Channels of the images that the model takes."""
         return 1
+
+    @property
+    def held_out(self) -> HoldoutParams | None:
+        """Which images validate in place of those that the data set has for it; None: these."""
+        return None
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
         """Check that the model fits images `[N, channels, size, size]` with this number of classes.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.data.holdout import KNOWN
 from pipeline.learning.gradient import Trained
 from pipeline.learning.model import Model
 from pipeline.learning.replicas import count_parameters
@@ -14,25 +15,31 @@ from pipeline.results.spread import spread
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """Validation metrics at each replica's best epoch, speed and sizes; the table has every epoch of every replica.
+    """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes.
+    The table has every epoch of every replica.
 
     Args:
-        model: an untrained one, whose parameters are counted.
+        model: an untrained model, to count its parameters.
     """
     history, best = trained.history, best_rows(trained)
-    names = [column for column in history.columns if column.startswith("validation_")]
     numbers: dict[str, Any] = {
-        "validation": {name.removeprefix("validation_"): spread(row[name] for row in best) for name in names},
+        **{part: found for part in ("validation", KNOWN) if (found := _at_best(history, best, part))},
         "best_epoch": spread(trained.best_epoch),
         "epochs": spread(history.groupby("replica")["epoch"].max()),
         "images_per_second": spread(history.groupby("replica")["images_per_second"].median()),
         "seconds": round(trained.seconds, 2),
         "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
     }
-    headline = [*(f"validation.{name}" for name in numbers["validation"])][:MOST_HEADLINES]
+    headline = [f"{part}.{name}" for part in ("validation", KNOWN) for name in numbers.get(part, {})][:MOST_HEADLINES]
     first = ("replica", "epoch")
     table = history[[*first, *(column for column in history.columns if column not in first)]]
     return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
+
+
+def _at_best(history: pd.DataFrame, best: list[pd.Series[float]], part: str) -> dict[str, dict[str, float]]:
+    """Metrics of a part at each replica's best epoch; none where it was not measured."""
+    names = [column for column in history.columns if column.startswith(f"{part}_")]
+    return {name.removeprefix(f"{part}_"): spread(row[name] for row in best) for name in names}
 
 
 def best_rows(trained: Trained) -> list[pd.Series[float]]:

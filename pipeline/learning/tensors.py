@@ -30,13 +30,13 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
         try:
             save_file(detached, temporary, metadata={_HEADER: json.dumps(header)})
         except SafetensorError as error:
-            # A failed write is told in words only, with the system's number in brackets.
+            # The library reports a failed write only as text, with the system's error number in brackets.
             number = re.search(r"os error (\d+)", str(error))
             raise OSError(int(number[1]) if number else 0, str(error)) from error
 
 
 def tensors_sha256(tensors: dict[str, Tensor]) -> str:
-    """A hash that is equal exactly where names, types, shapes and values are."""
+    """A hash of the names, types, shapes and values."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         array = tensors[name].detach().cpu().contiguous().numpy()
@@ -51,10 +51,10 @@ def load_tensors(
     """Read what `save_tensors` wrote.
 
     Args:
-        expected: keys and values that the header must hold.
+        expected: keys and values that the header must have.
 
     Raises:
-        CheckpointError: the file is missing or damaged, or its header differs from `expected`; it is named.
+        CheckpointError: the file is missing or damaged, or its header differs from `expected`. The message names it.
     """
     if not path.exists():
         raise CheckpointError(f"{path} is missing.")

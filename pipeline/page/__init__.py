@@ -1,1 +1,1 @@
-"""The scorecard and the page, put together from all systems."""
+"""The scorecard and the page, combined from all systems."""

@@ -69,13 +69,13 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
     Raises:
         ResultError: `figures.json`, or a result, is corrupt.
     """
-    found = []
+    pictures = []
     for entry in _read(folder).get("figures", []):
         records = [_record(results, source) for source in entry["sources"]]
         if all(record is not None for record in records):
             words = {key: entry[key] for key in _TEXTS}
-            found.append(Picture(**words, records=[record for record in records if record is not None]))
-    return found
+            pictures.append(Picture(**words, records=[record for record in records if record is not None]))
+    return pictures
 
 
 def without_arrays(folder: Path) -> list[str]:

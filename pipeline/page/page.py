@@ -44,8 +44,8 @@ NOTICES = {
 """The page's words for results that do not belong to the profile: singular, plural, and what is wrong with them."""
 
 _FEW = 12
-"""Most items that a notice shows at once; longer lists open on a click."""
-_SHORT = 10  # most letters of a unit that fits next to its number
+"""Maximum number of items that a notice shows at once; longer lists open on a click."""
+_SHORT = 10  # maximum length of a unit that fits next to its number
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 
@@ -251,7 +251,7 @@ def _digits(value: float | None) -> int:
 def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
     """What is known about the origin of a number, as names and texts."""
     seconds, epochs = provenance["seconds"], provenance["epochs"]
-    found = {
+    texts = {
         "source": ", ".join(provenance["items"]),
         "tracked as": ", ".join(provenance["tracking_runs"]),
         "commit": provenance["commit"],
@@ -260,7 +260,7 @@ def _provenance(provenance: dict[str, Any]) -> list[tuple[str, str]]:
         "epochs": None if epochs is None else f"{epochs:,.0f}",
         "duration": None if seconds is None else _duration(seconds),
     }
-    return [(name, text) for name, text in found.items() if text]
+    return [(name, text) for name, text in texts.items() if text]
 
 
 def _minute(created: str) -> str:

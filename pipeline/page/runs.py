@@ -64,7 +64,7 @@ def build(results: Results) -> list[Table]:
 
 
 def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str, dashes: Any = "-") -> None:
-    """Plot each replica of `table` as a thin line, and their mean as a thick one, up to where the first one ends."""
+    """Plot each replica of `table` as a thin line, and their mean as a thick one, up to the end of the shortest."""
     lines = table.pivot_table(index=x, columns="replica", values=y)
     if lines.shape[1] > 1:
         for replica in lines:
@@ -117,8 +117,8 @@ def clusters(results: Results) -> list[Table]:
         if numbers.run(run).variant in CLASSIFIERS:
             continue
         for features in numbers.names("kmeans"):
-            found = numbers.measured("kmeans", features)
-            rows.append(([run, look(features).name], {"accuracy": found.scaled(100) if found else None}, numbers))
+            accuracy = numbers.measured("kmeans", features)
+            rows.append(([run, look(features).name], {"accuracy": accuracy.scaled(100) if accuracy else None}, numbers))
     caption = (
         "k-means with ten clusters on the features of the clean test images, without labels. Accuracy (%) under the "
         "best one-to-one matching of clusters to classes."

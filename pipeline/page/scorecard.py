@@ -70,7 +70,7 @@ def all_measures() -> dict[str, Measure]:
 
 
 def tolerance(claim: Claim) -> float:
-    """How far our mean may lie from a claim's number, in its unit, to count as "within". See the rules above."""
+    """Largest distance of our mean from a claim's number, in its unit, that counts as "within". See the rules above."""
     if claim.value is None:
         raise ValueError(f"{claim.id} has no number")
     if claim.sd is not None:

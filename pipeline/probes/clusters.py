@@ -16,7 +16,7 @@ from pipeline.learning.model import Model
 from pipeline.probes.features import features
 
 STARTS = 10
-"""Random starts of k-means; the tightest clusters count."""
+"""Random starts of k-means; the one with the lowest inertia is used."""
 
 
 def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer]) -> float:
@@ -30,20 +30,22 @@ def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer])
 
 
 def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], classes: int, seed: int) -> float:
-    """`matched_accuracy` of k-means clusters of features `[N, d]`, as they are, in as many clusters as classes."""
+    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
     # As published, features are not standardised: presences share one unit.
     with threadpool_limits(limits=1):
-        found = KMeans(classes, n_init=STARTS, max_iter=1000, random_state=seed).fit_predict(values.astype(np.float64))
-    return matched_accuracy(found, labels)
+        clusters = KMeans(classes, n_init=STARTS, max_iter=1000, random_state=seed).fit_predict(
+            values.astype(np.float64)
+        )
+    return matched_accuracy(clusters, labels)
 
 
 def cluster_accuracies(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
-    """Every kind of features of one model on the test images as they are: columns features, accuracy.
+    """The accuracy of each kind of features of one model on the unwarped test images: columns features, accuracy.
 
-    As published, the clusters are those of the test images themselves.
+    As published, the clusters are fit to the test images themselves.
     """
     images, labels = dataset.part("test")
     classes = len(np.unique(dataset.labels))

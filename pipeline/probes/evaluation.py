@@ -14,8 +14,8 @@ from pipeline.results.spread import nest, stack_replicas
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Accuracies of probes on clean, turned and affinely warped images, of clusters on clean ones, and the metrics of
-    training on test images.
+    """Accuracies of probes on clean, rotated and affinely warped test images, accuracies of clusters on clean ones, and
+    the training metrics on test images.
     """
     models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(params, EvaluateParams)

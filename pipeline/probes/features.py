@@ -28,18 +28,18 @@ def features(
     """Features of uint8 images `[N, 1, S, S]`, in batches on the device.
 
     Args:
-        warp: gives the warps `[B, 2, 3]` of the next B images; None: the images as they are.
+        warp: returns the warps `[B, 2, 3]` of the next B images; None: no warp.
 
     Raises:
-        TypeError: the model has nothing to probe.
+        TypeError: the model has no features.
     """
     collected: dict[str, list[Tensor]] = {}
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device)
         pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(len(batch)))
-        found = model.features(pixels)
-        if not found:
+        result = model.features(pixels)
+        if not result:
             raise TypeError(f"no features are defined for {type(model).__name__}")
-        for name, value in found.items():
+        for name, value in result.items():
             collected.setdefault(name, []).append(value)
     return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}

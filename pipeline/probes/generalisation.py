@@ -1,8 +1,7 @@
-"""Probes on images unlike those a model was trained on (document 000, sections 5.1 and 5.2, Table 1).
+"""Probes on images that are out of distribution for the model (document 000, sections 5.1 and 5.2, Table 1).
 
-The images are out of distribution for the model, which is frozen. There are two protocols: `refit` fits the linear
-probe again on features of equally warped training images (the paper's numbers agree with this one); `fixed` fits it
-once on clean images.
+The model is frozen. There are two protocols: `refit` fits the linear probe again on features of training images warped
+in the same way (the paper's numbers agree with this one); `fixed` fits it once on clean images.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from pipeline.probes.probes import Probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 
 Warp = Callable[[int], Tensor]
-"""Gives the warps `[B, 2, 3]` of the next B images."""
+"""Returns the warps `[B, 2, 3]` of the next B images."""
 
 
 def rotated(angle: float) -> str:
-    """The name of the test on images turned within +-angle degrees."""
+    """The name of the test on images rotated within +-angle degrees."""
     return f"rotated_{angle:g}"
 
 
 AFFINE = "affine"
 """The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
 OFFICIAL = "affnist"
-"""The name of the test on affNIST's own images, by the probe of the affine test."""
+"""The name of the test on affNIST's own images, with the probe of the affine test."""
 
 
 def _tests(
     dataset: Dataset, params: EvaluateParams, device: torch.device
 ) -> Iterator[tuple[str, dict[str, Warp | None], dict[str, int]]]:
-    """Each test: its name, a warp for each part of the data set, and how many versions of each part's images."""
+    """Each test: its name, a warp for each part of the data set, and the number of versions of each part's images."""
     once = dict.fromkeys(PARTS, 1)
     for angle in params.angles:
         yield rotated(angle), {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}, once
@@ -66,7 +65,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
     def warp(count: int) -> Tensor:
         nonlocal position
-        # The warps keep each image's own ink on the canvas; images come round again for their next version.
+        # The warps depend on the images, whose ink must stay on the canvas; each further version repeats all images.
         rows = np.arange(position, position + count) % len(images)
         position += count
         batch = torch.from_numpy(images[rows]).to(device)
@@ -86,15 +85,15 @@ class _Subject:
     device: torch.device
 
     def features(self, warp_of: dict[str, Warp | None], versions: dict[str, int]) -> dict[str, Features]:
-        """Features of each part of the data, its images warped and repeated as asked."""
+        """Features of each part of the data, with its images warped and repeated."""
         return {
             part: features(self.model, np.concatenate([self.images[part]] * versions[part]), self.device, warp_of[part])
             for part in PARTS
         }
 
-    def fit(self, found: dict[str, Features], name: str) -> Probe:
-        """The probe on one of the features found, its strength chosen on the validation images."""
-        train, validation = ((found[part][name], self.labels[part]) for part in ("train", "validation"))
+    def fit(self, parts: dict[str, Features], name: str) -> Probe:
+        """The probe on the features `name`, with the regularisation strength chosen on the validation images."""
+        train, validation = ((parts[part][name], self.labels[part]) for part in ("train", "validation"))
         return fit_probe(train, validation, self.params.probe_strengths)
 
 
@@ -106,7 +105,7 @@ def _subject(model: Model, dataset: Dataset, params: EvaluateParams, device: tor
 
 
 def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Probe:
-    """The probe on one kind of features, fit on the training images as they are."""
+    """The probe on one kind of features, fit on the unwarped training images."""
     subject = _subject(model, dataset, params, device)
     return subject.fit(subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1)), name)
 
@@ -117,7 +116,7 @@ def probe_accuracies(
     """Fit and test every probe of one trained model.
 
     Args:
-        official: affNIST's own test images, of the size of the data set's.
+        official: affNIST's own test images, of the same size as the data set's.
 
     Returns:
         columns features, protocol ("refit" or "fixed"), test, strength, accuracy (share of test images, in [0, 1]).
@@ -125,19 +124,19 @@ def probe_accuracies(
     subject = _subject(model, dataset, params, device)
     clean = subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1))
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
-    theirs = features(model, official.part("test")[0], device) if official is not None else {}
+    official_features = features(model, official.part("test")[0], device) if official is not None else {}
     rows: list[tuple[str, str, str, float, float]] = []
     for test, warp_of, versions in _tests(dataset, params, device):
         plain = all(warp is None for warp in warp_of.values())
-        found = clean if plain else subject.features(warp_of, versions)
+        warped = clean if plain else subject.features(warp_of, versions)
         labels = np.tile(subject.labels["test"], versions["test"])
-        for name in found["test"]:
-            refit = fixed[name] if plain else subject.fit(found, name)
+        for name in warped["test"]:
+            refit = fixed[name] if plain else subject.fit(warped, name)
             for protocol, probe in (("refit", refit), ("fixed", fixed[name])):
-                accuracy = probe.accuracy(found["test"][name], labels)
+                accuracy = probe.accuracy(warped["test"][name], labels)
                 rows.append((name, protocol, test, probe.strength, accuracy))
                 if test == AFFINE and official is not None:
-                    accuracy = probe.accuracy(theirs[name], official.part("test")[1])
+                    accuracy = probe.accuracy(official_features[name], official.part("test")[1])
                     rows.append((name, protocol, OFFICIAL, probe.strength, accuracy))
     return pd.DataFrame(rows, columns=["features", "protocol", "test", "strength", "accuracy"])
 
@@ -145,12 +144,12 @@ def probe_accuracies(
 def rotation_probes(
     model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device
 ) -> pd.DataFrame:
-    """Probes fit and tested on images turned within +-angle: columns features, strength, accuracy (Figure 4)."""
+    """Probes fit and tested on images rotated within +-angle: columns features, strength, accuracy (Figure 4)."""
     subject = _subject(model, dataset, params, device)
     warp_of = {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}
-    found = subject.features(warp_of, dict.fromkeys(PARTS, 1))
+    warped = subject.features(warp_of, dict.fromkeys(PARTS, 1))
     rows = []
-    for name in found["test"]:
-        probe = subject.fit(found, name)
-        rows.append((name, probe.strength, probe.accuracy(found["test"][name], subject.labels["test"])))
+    for name in warped["test"]:
+        probe = subject.fit(warped, name)
+        rows.append((name, probe.strength, probe.accuracy(warped["test"][name], subject.labels["test"])))
     return pd.DataFrame(rows, columns=["features", "strength", "accuracy"])

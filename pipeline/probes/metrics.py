@@ -1,4 +1,4 @@
-"""The metrics of training, measured on test images."""
+"""The training metrics, measured on test images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FULLY_TRAINED = 1e9
 
 @torch.no_grad()
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
-    """Metrics of the model on the test images, one sample of the noise each: columns metric, value.
+    """Metrics of the model on the test images, with one noise sample per image: columns metric, value.
 
     Metrics of the whole batch are left out, because batches here differ from those in training.
     """

@@ -26,8 +26,8 @@ class EvaluateParams(Section):
     official_affnist: bool = Field(
         description="test runs with 40x40 pixels also on affNIST's own images; `sources` must list affnist"
     )
-    probe_images: int = Field(ge=10, description="training images a probe is fit on (the first ones), at most")
+    probe_images: int = Field(ge=10, description="maximum number of training images (the first ones) to fit a probe on")
     probe_strengths: list[Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="inverse regularisation strengths tried; validation chooses"
+        min_length=1, description="inverse regularisation strengths to try; chosen on the validation images"
     )
     seed: int = Field(ge=0, description="seed of the test warps")

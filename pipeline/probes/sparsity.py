@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Hoyer's index of sizes `[..., n]`, from 0 (all alike) to 1 (one is all): (sqrt n - l1 / l2) / (sqrt n - 1).
+    """Hoyer's index of sizes `[..., n]`, from 0 (all equal) to 1 (only one nonzero): (sqrt n - l1 / l2) / (sqrt n - 1).
 
-    Nothing at all counts as all alike.
+    All zeros give 0.
     """
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     n = values.shape[-1]
@@ -19,7 +19,7 @@ def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (one is all) to log n."""
+    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one nonzero) to log n (all equal)."""
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     total = values.sum(-1, keepdims=True)
     shares = np.divide(values, total, out=np.full_like(values, 1 / values.shape[-1]), where=total > 0)
@@ -27,5 +27,5 @@ def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def effective_number(sizes: ArrayLike) -> NDArray[np.float64]:
-    """exp of their entropy: how many equal ones would be as spread out, from 1 to n."""
+    """exp of the entropy of the shares: the number of equal sizes with the same entropy, from 1 to n."""
     return np.asarray(np.exp(entropy_of_shares(sizes)))

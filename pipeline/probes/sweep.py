@@ -25,11 +25,11 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 @dataclass(frozen=True)
 class SweepInputs:
-    """What the sweep has at one angle.
+    """The inputs of the sweep at one angle.
 
     Attributes:
-        models: one per replica, trained within +-`angle` degrees as `run` says.
-        sections: of `params.yaml` that the stage depends on, by name; each room knows its own.
+        models: one per replica, trained with `run` on rotations within +-`angle` degrees.
+        sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
     """
 
     models: Sequence[Model]
@@ -43,9 +43,9 @@ class SweepInputs:
 
 
 def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
-    """A run as the sweep trains it: on rotations within +-`angle` degrees, for a share of its own epochs.
+    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs.
 
-    A share, because systems differ in how long they have to learn.
+    A share, because systems need different numbers of epochs.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
     shorter = run.with_epochs(math.ceil(run.training.epochs * settings.training_share))
@@ -53,7 +53,7 @@ def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
 
 
 def sweep(inputs: SweepInputs) -> Outcome:
-    """Accuracies of probes fit and tested on images turned within the same angle."""
+    """Accuracies of probes fit and tested on images rotated within the same angle."""
     probe = inputs.probe
     table = stack_replicas(
         [rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device) for model in inputs.models]

@@ -1,1 +1,1 @@
-"""One home for a number: what studies return, how it is written, and how it is read back."""
+"""Results of studies: their form, how they are written, and how they are read back."""

@@ -60,7 +60,7 @@ def load_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
     """The claims in the file's order.
 
     Raises:
-        ClaimsError: the file is missing, not YAML, holds a malformed claim, or an id twice.
+        ClaimsError: the file is missing or not YAML, or has a malformed claim or a duplicate id.
     """
     try:
         rows = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -49,18 +49,18 @@ def compare(results: Results, expected: Mapping[str, str]) -> tuple[list[str], d
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = unique([*(label.partition("/")[0] for label in expected), *folders])
-    found = {
+    hashes = {
         f"{stage}/{item}": numbers.records[-1].get("params_hash")
         for stage in stages
         for item, numbers in results.executed(stage)
     }
-    missing = [label for label in expected if label not in found]
-    changed = {label: CHANGED for label, wanted in expected.items() if label in found and found[label] != wanted}
-    return missing, changed | {label: GONE for label in found if label not in expected}
+    missing = [label for label in expected if label not in hashes]
+    changed = {label: CHANGED for label, wanted in expected.items() if label in hashes and hashes[label] != wanted}
+    return missing, changed | {label: GONE for label in hashes if label not in expected}
 
 
 def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:
-    """What `compare` found, one line for each kind of difference."""
+    """The result of `compare` as text, one line for each kind of difference."""
     groups = {"not executed": list(missing)}
     for words in (CHANGED, GONE):
         groups[words] = [label for label, why in others.items() if why == words]

@@ -1,4 +1,4 @@
-"""What a study returns, and the one function that writes it."""
+"""The result of a study, and the function that writes it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DIGITS = 4
 """Significant digits of a headline number, few enough to hide noise between machines."""
 MOST_HEADLINES = 12
 RECORD = "record"
-"""The key of all numbers and their provenance in a result's file, beside the headline numbers. The record stands in a
-list, because DVC compares no lists: `dvc metrics diff` shows headline numbers alone.
+"""Key of all numbers and their provenance in a result's file, next to the headline numbers. The record is in a list
+because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
 """
 
 
@@ -29,15 +29,15 @@ class NotFiniteError(UserError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a study found.
+    """The result of a study.
 
     Attributes:
         kind: the kind of study, stored with the numbers.
         table: tidy measurements, for a CSV file.
         numbers: nested numbers by name; those measured on replicas as `{"mean", "sd", "n"}`.
-        headline: dotted names of the numbers that people compare between two reproductions, about ten at most.
-        arrays: arrays that figures are drawn from.
-        trained: settings of the runs that the study itself trained, by name, as `model_dump(mode="json")` gives them.
+        headline: dotted names of about ten numbers to compare between two reproductions.
+        arrays: arrays for figures.
+        trained: settings of the runs that the study itself trained, by name, from `model_dump(mode="json")`.
     """
 
     kind: str
@@ -75,7 +75,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class Places:
-    """Where the parts of a result lie; `arrays` is None for a stage that has none."""
+    """Paths of the parts of a result; `arrays` is None for a stage without arrays."""
 
     record: Path
     table: Path
@@ -83,7 +83,7 @@ class Places:
 
 
 def one(value: float) -> dict[str, float]:
-    """A number without replicas, in the form of `{"mean", "sd", "n"}`."""
+    """A number without replicas, in the form `{"mean", "sd", "n"}`."""
     return {"mean": float(value), "sd": 0.0, "n": 1}
 
 
@@ -126,7 +126,7 @@ def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, A
 
 
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
-    """Write the headline numbers with the whole record, the table and the arrays, each file whole.
+    """Write the headline numbers with the full record, the table and the arrays, each file atomically.
 
     Raises:
         FileWriteError: a file could not be written.

@@ -27,13 +27,15 @@ Record = dict[str, Any]
 
 
 class Recorded(dict[str, Any]):
-    """Settings as a result recorded them: nested, read by key or by attribute (`settings.runs["x"].training.epochs`).
+    """Settings recorded in a result: nested, read by key or by attribute (`settings.runs["x"].training.epochs`).
 
     This is not the typed form of `params.yaml`, so that old results stay readable when that form changes.
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__({key: Recorded(each) if isinstance(each, Mapping) else each for key, each in values.items()})
+        super().__init__(
+            {key: Recorded(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+        )
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -48,7 +50,7 @@ class ResultError(UserError):
 
 @dataclass(frozen=True)
 class Measured:
-    """A number measured on `n` replicas: their mean and sample standard deviation (0 where n is 1)."""
+    """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1)."""
 
     mean: float
     sd: float
@@ -97,10 +99,10 @@ class Numbers:
         if value is None:
             return None
         try:
-            found = Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
+            result = Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
         except (TypeError, KeyError, ValueError):
             raise ResultError(f"{self.path}: {'.'.join(keys)} should hold mean, sd and n, found {value!r}") from None
-        return found
+        return result
 
     def number(self, *keys: str) -> float | None:
         """The plain number under `keys`, or None if it is missing. Raises `ResultError` for anything else."""
@@ -112,7 +114,7 @@ class Numbers:
         return float(value)
 
     def part(self, *keys: str) -> Numbers:
-        """What is under nested `keys`, with the provenance of the whole. Raises `ResultError` where that is no dict."""
+        """The dict under nested `keys`, with the provenance of the whole. Raises `ResultError` if it is not a dict."""
         value = self.at(*keys)
         if not isinstance(value, dict):
             raise ResultError(f"{self.path}: {'.'.join(keys)} should hold numbers by name, found {value!r}")
@@ -130,10 +132,10 @@ class Numbers:
         Raises:
             ResultError: the result has none.
         """
-        found = self.records[-1].get("settings")
-        if not isinstance(found, dict):
+        settings = self.records[-1].get("settings")
+        if not isinstance(settings, dict):
             raise ResultError(f"{self.path}: its provenance holds no settings")
-        return Recorded(found)
+        return Recorded(settings)
 
     @property
     def trained(self) -> Recorded:
@@ -149,10 +151,10 @@ class Numbers:
         return self._setting("datasets", self.run(run).dataset)
 
     def _setting(self, section: str, name: str) -> Recorded:
-        found: Recorded | None = self.settings.get(section, {}).get(name)
-        if found is None:
+        setting: Recorded | None = self.settings.get(section, {}).get(name)
+        if setting is None:
             raise ResultError(f"{self.path}: its settings lack {section}.{name}")
-        return found
+        return setting
 
     @property
     def records(self) -> list[Record]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
-    """`{"mean", "sd", "n"}` of some values; sd is the sample standard deviation (n - 1), 0 for a single value."""
+    """`{"mean", "sd", "n"}` of the values; sd is the sample standard deviation (n - 1), 0 for a single value."""
     array = np.asarray(list(values), dtype=np.float64)
     sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
     return {"mean": float(array.mean()), "sd": sd, "n": len(array)}
@@ -30,7 +30,7 @@ def by_group(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[tuple
 
 
 def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:
-    """The same as nested dictionaries, one level per key."""
+    """`by_group` as nested dictionaries, one level per key."""
     nested: dict[str, Any] = {}
     for key, measured in by_group(table, keys, value).items():
         level = nested

@@ -1,9 +1,9 @@
-"""Tracked runs: a local journal that is always written, and MLflow, which is brought up to date from it.
+"""Tracked runs: a local journal that is always written, and MLflow, which is updated from it.
 
 Training never waits for MLflow and never fails because of it: `TrackedRun` appends to `<folder>/<run id>/events.jsonl`
-and sees to it that one process in the background, the drainer, delivers all journals; what an outage delayed is
-delivered by the next drainer or by `Delivery.run`. This package knows neither DVC nor where files lie: the folder and
-the store are passed in.
+and makes sure that one background process, the drainer, delivers all journals. After an outage the next drainer, or
+`Delivery.run`, delivers the rest. This package does not depend on DVC or on fixed paths: the folder and the store are
+arguments.
 """
 
 from pipeline.tracking.delivery import Delivery

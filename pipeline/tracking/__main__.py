@@ -1,4 +1,4 @@
-"""The drainer's process: `python -m pipeline.tracking FOLDER [ARTIFACTS]`, the store in `MLFLOW_TRACKING_URI`.
+"""The drainer's process: `python -m pipeline.tracking FOLDER [ARTIFACTS]`, with the store in `MLFLOW_TRACKING_URI`.
 
 Started by `drainer.DrainerStarter`. The address is not an argument because it may hold a password.
 """
@@ -14,9 +14,9 @@ from pipeline.tracking.drainer import Drainer
 from pipeline.tracking.store import Store
 
 if __name__ == "__main__":
-    os.nice(5)  # training goes first
+    os.nice(5)  # training has priority
     folder, *artifacts = map(Path, sys.argv[1:])
     drainer = Drainer(folder, Store(os.environ["MLFLOW_TRACKING_URI"], *artifacts))
     threading.Thread(target=drainer.watch, daemon=True).start()
     drainer.run()
-    os._exit(0)  # everything is delivered: no half a second for MLflow to be taken down in order
+    os._exit(0)  # everything is delivered: skip MLflow's shutdown, which takes half a second

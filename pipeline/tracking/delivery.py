@@ -1,8 +1,8 @@
-"""Bringing a store up to date with all journals of a folder, each from where the last delivery stopped.
+"""Updates a store from all journals of a folder, each from where the last delivery stopped.
 
-How far a store has got with a journal lies beside it, in `<store key>.json`, written after each delivery. What was
-delivered but not yet noted is delivered again, which MLflow takes without duplicates: values carry the journal's own
-time. Doing it twice changes nothing.
+The position in a journal is stored next to it, in `<store key>.json`, written after each delivery. Events that were
+delivered after the last stored position are delivered again. This makes no duplicates in MLflow, because values have
+the journal's own time: delivery is idempotent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class _Note:
-    """How far a store has got: the run's id there, the journal's bytes, the last event and its time (milliseconds)."""
+    """What a store has already: the run's id there, the journal's bytes, the last event and its time (milliseconds)."""
 
     run_id: str
     offset: int
@@ -35,14 +35,14 @@ class _Note:
 
     @classmethod
     def read(cls, path: Path) -> _Note:
-        """The note in a file; an empty one where it is missing or damaged, which only means starting over."""
+        """The note in a file; an empty one if it is missing or damaged: delivery then starts from the beginning."""
         try:
             return cls(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
             return cls("", 0, "", 0)
 
     def write(self, path: Path) -> _Note:
-        """Keep this note, atomically."""
+        """Write this note to a file, atomically."""
         write_json(path, asdict(self))
         return self
 
@@ -54,17 +54,17 @@ class Delivery:
         self.folder, self.store = folder, store
         self._connection = Connection(store)
         self._lock = FileLock(folder / f"delivery-{store.key}.lock", thread_local=False)
-        self._known: set[str] = set()  # runs that the store has been asked for
-        self._complete: dict[str, int] = {}  # sizes of journals that have ended and are delivered
+        self._known: set[str] = set()  # runs that the store is known to have
+        self._complete: dict[str, int] = {}  # sizes of journals that have ended and are fully delivered
         self._sizes: dict[str, int] = {}
 
     def run(self) -> Iterator[tuple[str, int]]:
-        """Deliver what is new, oldest run first; yield each run's id and how many events it had.
+        """Deliver all new events, oldest run first; yield each run's id and its number of new events.
 
-        Runs whose process is gone without a word are marked as killed. One that fails does not keep back the others.
+        A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
 
         Raises:
-            StoreError: the store does not answer or did not take a run, or MLflow is not installed.
+            StoreError: the store does not answer or rejected a run, or MLflow is not installed.
         """
         failure: StoreError | None = None
         with self._exclusive():
@@ -99,18 +99,18 @@ class Delivery:
 
     def _deliver(self, journal: Journal) -> int:
         """Deliver the events of one journal that are not yet in the store; return their number."""
-        is_written, size = journal.is_written(), journal.size()  # before reading, which then finds all until the end
+        is_written, size = journal.is_written(), journal.size()  # before reading, so that no event is missed
         start = next((event for event, _ in journal.read() if event["event"] == "start"), None)
         if start is None:
             return 0
         path = journal.folder / f"{self.store.key}.json"
         note = _Note.read(path)
         if note.run_id not in self._known and not (note.run_id and self._connection.has_run(note.run_id)):
-            # the first time, or the store was deleted since
+            # first delivery, or the store was deleted since
             note = _Note(self._connection.open_run(start), 0, "start", start["time"]).write(path)
         self._known.add(note.run_id)
         delivered = 0
-        # Metrics in a row go together, everything else by itself.
+        # Consecutive metrics are delivered in one batch, every other event separately.
         for _, pairs in groupby(journal.read(note.offset), lambda pair: pair[0]["event"] == "metrics" or pair[1]):
             events, offsets = zip(*pairs, strict=True)
             self._connection.log(note.run_id, start, list(events), journal.folder)
@@ -126,7 +126,7 @@ class Delivery:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Hold the lock on deliveries to this store; say so where that means waiting."""
+        """Hold the lock on deliveries to this store; warn if another process has it."""
         try:
             self._lock.acquire(timeout=1.0)
         except TimeoutError:
@@ -139,10 +139,10 @@ class Delivery:
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
-        """Turn whatever MLflow, and what lies under it, may raise into `StoreError`."""
+        """Turn any exception of MLflow and its dependencies into `StoreError`."""
         try:
             yield
         except StoreError:
             raise
         except Exception as error:
-            raise StoreError(f"MLflow at {self.store.shown} did not take {what}: {shorten(error, 300)}") from error
+            raise StoreError(f"MLflow at {self.store.shown} did not accept {what}: {shorten(error, 300)}") from error

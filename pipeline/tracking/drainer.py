@@ -1,8 +1,8 @@
-"""The drainer: the one process of a repository and store that delivers journals while runs are under way.
+"""The drainer: a single process per repository and store that delivers journals during runs.
 
-A process of its own, not a thread: MLflow takes seconds of Python to import and may block for minutes, and none of it
-may touch a training. It outlives the stage that started it and ends when nothing has been written for a while. Its
-files lie beside the journals: a lock that it holds for its life, and a log of its warnings.
+It is a separate process, not a thread, because MLflow takes seconds to import and may block for minutes, which must not
+slow down training. It outlives the stage that started it and ends when nothing has been written for a while. Its files
+are next to the journals: a lock that it holds while it runs, and a log of its warnings.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ HANG_SECONDS = 300.0  # for one run's events
 
 
 def drainer_lock(folder: Path, store: Store) -> FileLock:
-    """The lock that a drainer holds for its life."""
+    """The lock that a drainer holds while it runs."""
     return FileLock(folder / f"drainer-{store.key}.lock", thread_local=False)
 
 
 def drainer_log(folder: Path, store: Store) -> Path:
-    """Where a drainer's warnings go."""
+    """The file with a drainer's warnings."""
     return folder / f"drainer-{store.key}.log"
 
 
 class DrainerStarter:
-    """A stage's side: sees to it that a drainer runs, and passes on its warnings."""
+    """Used by a stage: makes sure that a drainer runs, and repeats its warnings."""
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder, self._store = folder, store
         self._lock, self._log = drainer_lock(folder, store), drainer_log(folder, store)
-        self._runs_until = 0.0  # of `time.monotonic`: until then there is nothing to ensure
+        self._runs_until = 0.0  # time (`time.monotonic`) until which a drainer surely runs
         self._passed_on: set[str] = set()
 
     def ensure(self) -> None:
-        """Start a drainer unless one runs. Call it after writing: that one, or the new one, sees what was written."""
+        """Start a drainer unless one runs. Call it after writing, so that the running or the new one reads it."""
         if time.monotonic() < self._runs_until:
             return
         if importlib.util.find_spec("mlflow") is None:
@@ -67,7 +67,7 @@ class DrainerStarter:
             self._runs_until = math.inf
 
     def pass_on_warnings(self) -> None:
-        """Repeat the drainer's warnings, each once."""
+        """Log each of the drainer's warnings once."""
         with suppress(OSError):
             for line in self._log.read_text(errors="replace").splitlines():
                 if line.startswith("warning:") and line not in self._passed_on:
@@ -77,23 +77,23 @@ class DrainerStarter:
     def _start(self) -> None:
         artifacts = [] if self._store.artifacts is None else [str(self._store.artifacts)]
         search = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
-        self._log.write_text("")  # what an earlier one warned of may be mended
+        self._log.write_text("")  # warnings of an earlier drainer may be out of date
         with self._log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking", str(self._folder), *artifacts],
-                cwd=self._folder.parent,  # its code comes first: this stage's may lie in a copy that DVC soon deletes
+                cwd=self._folder.parent,  # import its code: this stage's may be in a copy that DVC soon deletes
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self._store.uri},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # what a terminal sends to the stage is not for it
+                start_new_session=True,  # signals from the stage's terminal must not reach it
             )
-        process.returncode = 0  # nobody waits for it, so Python need not warn that it still runs
+        process.returncode = 0  # nobody waits for it: no warning by Python that it still runs
         self._runs_until = time.monotonic() + IDLE_SECONDS
 
 
 class Drainer:
-    """The process's own side."""
+    """Runs in the drainer's process."""
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._delivery = Delivery(folder, store)
@@ -102,9 +102,9 @@ class Drainer:
         self._last_progress = time.monotonic()
 
     def run(self) -> None:
-        """Deliver until there has been nothing to do for `IDLE_SECONDS`; return at once where another drainer runs.
+        """Deliver until there has been nothing to do for `IDLE_SECONDS`; return at once if another drainer runs.
 
-        Having released its lock it looks once more: a stage that wrote just before that did not start another.
+        It checks again after releasing its lock, because a stage that wrote just before did not start another drainer.
         """
         while self._delivery.has_news():
             try:
@@ -122,7 +122,9 @@ class Drainer:
             time.sleep(POLL_SECONDS)
 
     def _attempt(self) -> None:
-        """Deliver what there is. Of failures in a row one is warned of: the second where the first may be by chance."""
+        """Deliver all new events. Of consecutive failures one is reported: the first if the store is unreachable, else
+        the second, because the first may be by chance.
+        """
         try:
             self._last_progress = time.monotonic()
             for _ in self._delivery.run():
@@ -137,7 +139,7 @@ class Drainer:
             self._failures = 0
 
     def watch(self) -> None:
-        """End this process where the store holds it for too long: another one then delivers the rest."""
+        """End this process if the store blocks it for too long: another one then delivers the rest."""
         while time.monotonic() - self._last_progress < HANG_SECONDS:
             time.sleep(1.0)
         self._warn(f"MLflow at {self._delivery.store.shown} kept a delivery for more than {HANG_SECONDS:g} s")

@@ -1,4 +1,4 @@
-"""The local truth of a tracked run: one JSON event per line, appended and never rewritten.
+"""The local record of a tracked run: one JSON event per line, appended and never rewritten.
 
 Events, all with `time` (milliseconds since 1970): `start` (id, experiment, name, params, tags, group), `resume`,
 `metrics` (step, values), `tags`, `dataset` (name, label, sha256), `artifact` (file, sha256, folder), `end` (status).
@@ -34,7 +34,7 @@ _FIELDS: dict[str, dict[str, type]] = {
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that belong together, such as those of one reproduction: `id` is unique, `name` is for people."""
+    """Runs that belong together, such as those of one reproduction: `id` is unique, `name` is for display."""
 
     id: str
     name: str
@@ -53,7 +53,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def encode_number(value: float) -> float | str:
-    """A float as JSON allows it: `"nan"`, `"inf"` and `"-inf"` as text, which `float` reads back."""
+    """A float in valid JSON: `"nan"`, `"inf"` and `"-inf"` as text, which `float` reads back."""
     value = float(value)
     return value if math.isfinite(value) else repr(value)
 
@@ -62,8 +62,8 @@ class Journal:
     """The events of one run, in `<folder>/events.jsonl`.
 
     Attributes:
-        id: of the run.
-        writer: the lock of the process that writes the run, held for as long as it does.
+        id: the run's id.
+        writer: lock of the process that writes the run, held while it writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class Journal:
         self.writer = FileLock(folder / "writer.lock", thread_local=False)
 
     def append(self, event: str, **fields: Any) -> None:
-        """Add one event, whole or not at all as far as readers are concerned.
+        """Append one event; readers see either the whole event or nothing.
 
         Raises:
             OSError: the line could not be written.
@@ -83,13 +83,13 @@ class Journal:
             if file.tell():
                 file.seek(-1, 2)
                 if file.read(1) != b"\n":
-                    line = "\n" + line  # a killed writer left half a line: close it, so that only that line is lost
+                    line = "\n" + line  # a killed writer left half a line: end it, so that only that line is lost
             file.write(line.encode())
 
     def read(self, offset: int = 0) -> Iterator[tuple[Event, int]]:
-        """The events from byte `offset` on, each with the offset behind it.
+        """The events from byte `offset` on, each with the offset of its end.
 
-        Half lines are passed over, and so, with a warning, is JSON that is not an event.
+        Incomplete lines are skipped; JSON that is not an event is skipped with a warning.
         """
         try:
             with self.path.open("rb") as file:
@@ -105,7 +105,7 @@ class Journal:
                     if _is_event(event):
                         yield event, offset
                     else:
-                        _logger.warning("warning: %s: no event, passed over: %.80s", self.path, line.decode().strip())
+                        _logger.warning("warning: %s: not an event, skipped: %.80s", self.path, line.decode().strip())
         except FileNotFoundError:
             return
 
@@ -126,7 +126,7 @@ class Journal:
 
 
 def _is_event(value: Any) -> bool:
-    """Whether a line has all that its kind of event is read for."""
+    """Whether a line has all fields of its kind of event."""
     try:
         for number in value.get("values", {}).values():
             float(number)

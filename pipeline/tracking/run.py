@@ -1,4 +1,4 @@
-"""One tracked run: what a stage or a training loop writes to."""
+"""One tracked run, to which a stage or a training loop logs."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class TrackedRun:
     """A run's journal, which the drainer delivers to MLflow.
 
     Nothing is written before the first `log_…` call (or `finish`), so that a training which finds a checkpoint can
-    continue the run that wrote it: see `resume`. Logging never raises: a disk that is full costs a warning here, and
-    is reported by the stage where it loses results.
+    continue the run that wrote it: see `resume`. Logging never raises: a full disk only causes a warning here; the
+    stage reports it if results are lost.
 
     Args:
-        folder: runs lie in `folder/<run id>`.
+        folder: parent folder; the run is in `folder/<run id>`.
         experiment: MLflow's experiment.
-        name: of the run, for people.
+        name: display name of the run.
         params: may be nested.
-        tags: anything with a text form.
-        group: the runs this one belongs with, such as those of one reproduction.
-        store: None records locally only.
+        tags: values are converted to text.
+        group: the group this run belongs to, such as one reproduction.
+        store: None: record locally only.
     """
 
     def __init__(
@@ -85,16 +85,16 @@ class TrackedRun:
         Metrics of steps that the earlier process had already logged are not logged twice.
 
         Returns:
-            False where there is nothing to continue: that run is finished, is of another name or other parameters, its
-            journal is gone, or another process still writes it. Then the new run stays.
+            False if there is nothing to continue: that run is finished, has another name or other parameters, its
+            journal is gone, or another process still writes it. Then the new run is used.
         """
         if self.started:
-            raise RuntimeError("resume comes before anything is logged")
+            raise RuntimeError("call resume before anything is logged")
         journal = Journal(self._folder / run_id)
         if not run_id or Path(run_id).name != run_id or not journal.size():
             return False
         try:
-            journal.writer.acquire(timeout=1.0)  # a moment: the drainer asks for it only to see whether it is held
+            journal.writer.acquire(timeout=1.0)  # short: the drainer takes it only to check whether it is held
         except TimeoutError:
             return False
         events = [event for event, _ in journal.read()]
@@ -110,21 +110,21 @@ class TrackedRun:
         return True
 
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
-        """Values of one step or epoch, in one line; they need not be finite."""
+        """Log values of one step or epoch, in one line; they need not be finite."""
         fresh = {key: encode_number(value) for key, value in values.items() if step > self._logged.get(key, -1)}
         if fresh:
             self._write("metrics", step=step, values=fresh)
 
     def log_tags(self, tags: Mapping[str, Any]) -> None:
-        """Tags that are only known later; they replace earlier ones of the same name."""
+        """Log tags that become known later; they replace earlier ones of the same name."""
         self._write("tags", tags={key: str(value) for key, value in tags.items()})
 
     def log_dataset(self, name: str, label: str, digest: str) -> None:
-        """A data set the run reads: its name, its label for people and the SHA-256 of its file."""
+        """Log a data set that the run reads: its name, its display name and the SHA-256 of its file."""
         self._write("dataset", name=name, label=label, sha256=digest)
 
     def log_artifact(self, path: Path, folder: str = "") -> None:
-        """A finished file, kept as it is now (by a hard link where possible); `folder` is its place in MLflow."""
+        """Log a finished file, kept in its present state (by a hard link if possible); `folder` is that in MLflow."""
         self._ensure_started()
         try:
             digest = sha256(path)
@@ -146,7 +146,7 @@ class TrackedRun:
             self._journal.writer.release()
 
     def _is_same(self, start: Mapping[str, Any]) -> bool:
-        """Whether an earlier run's first event is of the same work as this run."""
+        """Whether an earlier run's first event has this run's name and parameters."""
         return all(start.get(key) == json.loads(json.dumps(self._start[key])) for key in ("name", "params"))
 
     def _ensure_started(self) -> None:
@@ -180,11 +180,11 @@ class TrackedRun:
 
 @dataclass(frozen=True)
 class Part:
-    """A tracked run as one of its several trainings sees it: metrics go under the part's name, so as not to mix.
+    """One of several trainings in a tracked run: its metrics are logged under the part's name to keep them separate.
 
     Args:
         run: the run, which the caller opens and finishes.
-        name: of the part, such as "pixel_sd=0.1".
+        name: name of the part, such as "pixel_sd=0.1".
     """
 
     run: TrackedRun
@@ -192,11 +192,11 @@ class Part:
 
     @property
     def id(self) -> str:
-        """The run's id, by which a checkpoint finds it again."""
+        """The run's id, which checkpoints store."""
         return self.run.id
 
     def resume(self, run_id: str) -> bool:
-        """As `TrackedRun.resume`, before the first part has anything to log; after that the run is what it is."""
+        """As `TrackedRun.resume`, but False once any part has logged something."""
         return not self.run.started and self.run.resume(run_id)
 
     def log_dataset(self, name: str, label: str, digest: str) -> None:

@@ -1,7 +1,7 @@
-"""The MLflow store that runs are delivered to: the only module that talks to MLflow, which it imports late.
+"""The MLflow store that runs are delivered to: the only module that uses MLflow, which it imports lazily.
 
-MLflow takes seconds to import and a dead server blocks a plain call for minutes, so this is used by the drainer, a
-process of its own, or by `sync-mlflow`, with time limits.
+MLflow takes seconds to import, and a dead server blocks a call for minutes. So this module is used only by the drainer,
+a separate process, or by `sync-mlflow`, with time limits.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ REQUEST_SECONDS = 60  # for uploads too
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
 PARAM_BATCH, METRIC_BATCH = 100, 1000
 
-_REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")  # of MLflow's error codes: trying again would not help
+_REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")  # MLflow's error codes for which a retry would not help
 
 
 class StoreError(UserError):
-    """The store cannot be used now, or did not take what it was given."""
+    """The store cannot be used now, or rejected the data."""
 
 
 class UnreachableError(StoreError):
@@ -46,7 +46,7 @@ class Store:
 
     Args:
         uri: as in `MLFLOW_TRACKING_URI`.
-        artifacts: folder of new experiments' artifacts; None leaves the choice to the server.
+        artifacts: folder of new experiments' artifacts; None: the server's default.
     """
 
     uri: str
@@ -54,7 +54,7 @@ class Store:
 
     @property
     def key(self) -> str:
-        """A short name of this store that holds no password, for file names."""
+        """A short name of this store without a password, for file names."""
         return sha256(self.uri.encode()).hexdigest()[:12]
 
     @property
@@ -70,7 +70,7 @@ class Store:
 class Connection:
     """One client of one store.
 
-    Whoever uses it holds a lock on the deliveries to this store: looking a run up and creating it are two steps.
+    The caller must hold the lock on deliveries to this store, because looking up a run and creating it are two steps.
     """
 
     def __init__(self, store: Store) -> None:
@@ -78,7 +78,7 @@ class Connection:
         self._client: Any = None
 
     def open(self) -> None:
-        """Make sure that the store answers, creating the default one at its first use.
+        """Make sure that the store answers; create the default store at its first use.
 
         Raises:
             StoreError: MLflow is not installed.
@@ -91,7 +91,7 @@ class Connection:
             self._client = mlflow.MlflowClient(tracking_uri=self.store.uri)
 
     def probe(self) -> None:
-        """Ask a server for a sign of life; any answer but a gateway's error will do. Raises `UnreachableError`."""
+        """Check that a server answers with anything but a gateway error. Raises `UnreachableError`."""
         if not self.store.is_server:
             return
         import requests
@@ -118,7 +118,7 @@ class Connection:
             raise
 
     def open_run(self, start: Event) -> str:
-        """The id of the MLflow run for a journal's start event: the one that is there, or a new one."""
+        """The id of the MLflow run for a journal's start event: an existing one or a new one."""
         experiment = self._experiment(start["experiment"])
         tags = {"tracking_run": start["id"], **start["tags"]}
         if start.get("group"):
@@ -127,10 +127,10 @@ class Connection:
         return self._find_or_create(experiment, "tracking_run", tags, start["name"], start["time"])
 
     def log(self, run_id: str, start: Event, events: list[Event], folder: Path) -> None:
-        """Deliver events, which are of one kind, of the journal in `folder` that begins with `start`.
+        """Deliver events of one kind from the journal in `folder` that begins with `start`.
 
-        What the store refuses is passed over with a warning: it would never be taken, and nothing that comes after must
-        wait for it.
+        Events that the store refuses are skipped with a warning: they would never be accepted, and must not block later
+        ones.
         """
         try:
             self._log(run_id, start, events, folder)
@@ -184,7 +184,7 @@ class Connection:
         self._client.log_batch(run_id, tags=[RunTag(key, value) for key, value in _tags(tags).items()])
 
     def _end(self, run_id: str, start: Event, status: str, time: int) -> None:
-        """End the run at `time` (milliseconds), and with it, so far, its group: failed if any run of it did."""
+        """End the run at `time` (milliseconds), and its group for now: the group has failed if any of its runs has."""
         self._client.set_terminated(run_id, status, time)
         if start.get("group"):
             parent = self._client.get_run(self._parent(self._experiment(start["experiment"]), start)).info
@@ -193,29 +193,29 @@ class Connection:
             self._client.set_terminated(parent.run_id, "FAILED" if failed else "FINISHED", latest)
 
     def _experiment(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         location = None if self.store.artifacts is None else self.store.artifacts.as_uri()
         return str(self._client.create_experiment(name, artifact_location=location))
 
     def _parent(self, experiment: str, start: Event) -> str:
-        """The MLflow run that stands for a group, created by whichever of its runs comes first."""
+        """The MLflow run that represents a group, created with the group's first run."""
         group = start["group"]
         tags = {"group_id": group["id"], "group": group["name"], "stage": "(all)"}
         return self._find_or_create(experiment, "group_id", tags, group["name"], start["time"])
 
     def _find_or_create(self, experiment: str, key: str, tags: Mapping[str, Any], name: str, time: int) -> str:
-        """The run whose tag `key` is as in `tags`, or a new one with all of them."""
-        found = self._client.search_runs([experiment], f"tags.{key} = '{tags[key]}'", max_results=1)
-        run = found[0] if found else self._client.create_run(experiment, time, _tags(tags), run_name=name)
+        """The run whose tag `key` equals that in `tags`, or a new run with all the tags."""
+        runs = self._client.search_runs([experiment], f"tags.{key} = '{tags[key]}'", max_results=1)
+        run = runs[0] if runs else self._client.create_run(experiment, time, _tags(tags), run_name=name)
         return str(run.info.run_id)
 
     def _create_file(self, mlflow: Any) -> None:
-        """Make a SQLite store that is not there yet.
+        """Create the SQLite store if it does not exist.
 
-        MLflow takes seconds to fill it, and one whose creator is killed half-way is broken for good. So it is filled
-        under another name, and renamed when it is whole.
+        MLflow takes seconds to create it, and a store that is interrupted half-way stays broken. So it is created under
+        another name, and renamed when it is complete.
         """
         path = Path(self.store.uri.removeprefix(SQLITE))
         if not self.store.uri.startswith(SQLITE) or path.exists():
@@ -229,7 +229,7 @@ class Connection:
 
 
 def _import_mlflow() -> Any:
-    """MLflow without its telemetry, its chatter and its minutes of retries. What the user has set stays."""
+    """MLflow without its telemetry, its messages and its minutes of retries. The user's own settings are kept."""
     for name, value in {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
@@ -258,6 +258,6 @@ def _tags(tags: Mapping[str, Any]) -> dict[str, str]:
 
 
 def shorten(error: BaseException, length: int = 200) -> str:
-    """The gist of an error message, on one line."""
+    """An error message on one line, cut to `length` characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= length else text[: length - 1] + "…"

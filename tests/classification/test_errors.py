@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 from brightness import Brightness
-from small import squares
+from small import CROPPED, squares
 
 from pipeline.classification.errors import classification_errors, crop_places, crop_scores
-from pipeline.learning.settings import CropParams
 
-CROP = CropParams(crop=8, brightness=0.0, contrast=0.0)
+CROP = CROPPED.model_copy(update={"crop": 8})
 
 
 @pytest.mark.parametrize("free", [4, 7, 8, 12, 15, 16])

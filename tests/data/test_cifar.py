@@ -147,7 +147,7 @@ def test_foreign_archives_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"c\.tar\.gz is missing: run the download stage"):
         read_cifar10(path)
     del members["data_batch_4"]
-    with pytest.raises(FormatError, match=r"c\.tar\.gz: cifar-10-batches-py/data_batch_4 is not there"):
+    with pytest.raises(FormatError, match=r"c\.tar\.gz: cifar-10-batches-py/data_batch_4 is missing"):
         read_cifar10(write(path, members))
     content = path.read_bytes()
     for damaged in (content[: len(content) // 2], b"hello", b""):

@@ -118,8 +118,8 @@ def test_the_seed_decides_the_split(tmp_path: Path, official: dict[str, np.ndarr
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": 51}, "train 51 + validation 10 = 61 asked for, but MNIST has 60 training images"),
-        ({"test": 21}, "test 21 asked for, but MNIST has 20 test images"),
+        ({"train": 51}, "train 51 + validation 10 = 61 requested, but MNIST has 60 training images"),
+        ({"test": 21}, "test 21 requested, but MNIST has 20 test images"),
     ],
 )
 def test_too_many_images_are_refused_naming_what_there_is(
@@ -131,7 +131,7 @@ def test_too_many_images_are_refused_naming_what_there_is(
 
 
 def test_too_many_digits_are_refused(digits_raw: Path) -> None:
-    with pytest.raises(DatasetError, match=r"= 1798 asked for, but digits \(scikit-learn\) has 1797 images"):
+    with pytest.raises(DatasetError, match=r"= 1798 requested, but digits \(scikit-learn\) has 1797 images"):
         build_dataset("digits", params(**DIGITS | {"test": 361}), digits_raw)
 
 
@@ -375,7 +375,7 @@ def test_toys_give_the_same_bytes_every_time(tmp_path: Path) -> None:
 
 def test_more_toys_than_there_are_cannot_be_had(tmp_path: Path) -> None:
     """5 instances of 5 categories from 18 x 9 directions in 6 lightings are 24,300."""
-    with pytest.raises(DatasetError, match=r"= 24301 asked for, but toys \(stand-in\) has 24300 training images"):
+    with pytest.raises(DatasetError, match=r"= 24301 requested, but toys \(stand-in\) has 24300 training images"):
         toys_dataset(tmp_path, train=24_281)
 
 
@@ -385,7 +385,7 @@ def test_a_canvas_smaller_than_the_images_is_refused_before_anything_is_rendered
         toys_dataset(tmp_path, canvas=canvas, train=20_000)
     assert str(caught.value) == (
         f"datasets.toys: canvas {canvas} is too small for the images of toys (stand-in), which have 48x48 pixels: "
-        "give 48 or more"
+        "set 48 or more"
     )
 
 

@@ -35,10 +35,10 @@ def test_the_three_smallest_of_nine_elevations_are_familiar() -> None:
 @pytest.mark.parametrize(("by", "wrong"), [("azimuth", -1), ("elevation", -1), ("azimuth", 10), ("elevation", 8)])
 def test_images_of_unknown_or_foreign_viewpoints_are_refused(by: str, wrong: int) -> None:
     factors = {**FACTORS, by: np.where(np.arange(len(FACTORS[by])) < 2, wrong, FACTORS[by])}
-    with pytest.raises(ViewpointError, match=rf"2 of 162 images cannot be split by {by}: theirs is {wrong} .*posed"):
+    with pytest.raises(ViewpointError, match=rf"2 of 162 images cannot be split by {by}: they have {wrong} .*posed"):
         split_viewpoints(factors, by)  # type: ignore[arg-type]
 
 
 def test_images_without_viewpoints_are_refused() -> None:
-    with pytest.raises(ViewpointError, match="cannot be split by azimuth: of each of them is known version"):
+    with pytest.raises(ViewpointError, match="cannot be split by azimuth: their known factors are: version"):
         split_viewpoints({"version": np.arange(3)}, "azimuth")

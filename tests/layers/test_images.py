@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pipeline.layers.images import ChannelsLastConvolution, centre_crop, crops, standardise
+from pipeline.layers.images import ChannelsLastConvolution, centre_crop, crops, standardise, warped_crops
+from pipeline.layers.poses import rotation
 
 
 def test_standardised_images_have_mean_0_and_variance_1_each() -> None:
@@ -44,3 +45,59 @@ def test_crops_are_where_they_are_asked_for() -> None:
     assert torch.equal(found[1], images[1, :, 2:6, 1:5])
     assert torch.equal(centre_crop(images, 3), images[..., 2:5, 2:5])
     assert torch.equal(centre_crop(images, 4), images[..., 1:5, 1:5])
+
+
+# ---- warped crops
+
+
+def pairs(count: int, size: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(0, 256, (count, 2, size, size), dtype=torch.uint8, generator=generator)
+
+
+PLACES = torch.tensor([[0, 0], [1, 3], [4, 2]])
+STILL = torch.eye(2, 3).expand(3, 2, 3)
+
+
+@pytest.mark.parametrize("size", [7, 8, 12])
+def test_crops_of_what_does_not_move_are_plain_crops(size: int) -> None:
+    images, places = pairs(3, 12), PLACES.clamp(max=12 - size)
+    found = warped_crops(images, size, places, STILL)
+    torch.testing.assert_close(found, crops(images, size, places).float(), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_crops_of_images_turned_by_right_angles_are_those_of_turned_images(turns: int) -> None:
+    images = pairs(3, 12)
+    matrices = rotation(torch.full((3,), 90.0 * turns))
+    expected = crops(torch.rot90(images, turns, (-2, -1)), 8, PLACES).float()
+    torch.testing.assert_close(warped_crops(images, 8, PLACES, matrices), expected, atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize(("right", "down"), [(1, 0), (-2, 3), (5, -4), (-20, 20)])
+def test_crops_of_images_moved_by_whole_pixels_are_slices_and_edges_go_on(right: int, down: int) -> None:
+    images = pairs(3, 12)
+    matrices = STILL + torch.tensor([[0.0, 0.0, right], [0.0, 0.0, down]])
+    wide = functional.pad(images.float(), (24, 24, 24, 24), mode="replicate")
+    expected = torch.stack(
+        [
+            image[:, 24 + row - down : 32 + row - down, 24 + column - right : 32 + column - right]
+            for image, (row, column) in zip(wide, PLACES.tolist(), strict=True)
+        ]
+    )
+    torch.testing.assert_close(warped_crops(images, 8, PLACES, matrices), expected, atol=1e-3, rtol=0)
+
+
+def test_a_crop_of_images_half_as_large_has_means_of_four_pixels() -> None:
+    images = pairs(3, 12)
+    places = torch.full((3, 2), 3)  # the middle 6 of 12 pixels
+    found = warped_crops(images, 6, places, 0.5 * STILL)
+    torch.testing.assert_close(found, functional.avg_pool2d(images.float(), 2), atol=1e-3, rtol=0)
+
+
+def test_images_are_moved_each_by_its_own_matrix() -> None:
+    images = pairs(1, 12).expand(3, 2, 12, 12)
+    matrices = torch.stack([STILL[0], 0.5 * STILL[0], rotation(torch.tensor(90.0))])
+    found = warped_crops(images, 8, PLACES, matrices)
+    alone = [warped_crops(images[:1], 8, PLACES[i : i + 1], matrices[i : i + 1])[0] for i in range(3)]
+    torch.testing.assert_close(found, torch.stack(alone))

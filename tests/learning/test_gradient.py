@@ -12,11 +12,10 @@ import torch
 from line import Line, train_line
 from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
-from pipeline.data import warps
 from pipeline.learning import gradient
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import DivergedError, Task, Trained, augment, group_replicas, train
-from pipeline.learning.settings import AugmentationParams, CropParams
+from pipeline.learning.gradient import DivergedError, Task, Trained, group_replicas, train
+from pipeline.learning.settings import AugmentationParams
 from pipeline.systems import build_model
 
 CPU = torch.device("cpu")
@@ -145,18 +144,33 @@ def test_a_real_model_that_diverges_says_so() -> None:
 # ---- resuming
 
 
+BATCH_NORM = {"activation": "bayes", "batch_norm": True, "saving": None}
+"""Of matrix capsules, with statistics that are measured after each epoch."""
+
+
 @pytest.mark.parametrize(
-    ("variant", "optimiser"), [("generative", "adam"), ("generative", "rmsprop"), ("scae", "rmsprop")]
+    ("variant", "model", "changes"),
+    [
+        ("generative", {}, {"optimiser": "adam"}),
+        ("generative", {}, {"optimiser": "rmsprop", "averaging": 0.2}),
+        ("scae", {}, {"optimiser": "rmsprop"}),
+        ("cnn", {"mixup": 0.3}, {}),
+        ("matrix_capsules", {"mixup": 0.3, "beta_a_unit": 50.0}, {"averaging": 0.2}),
+        ("matrix_capsules", BATCH_NORM, {}),
+        ("matrix_capsules", BATCH_NORM, {"averaging": 0.2}),
+    ],
 )
 def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, optimiser: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, model: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
     size = SCAE_SIZE if variant == "scae" else SIZE
     run, data = small_run(variant), squares(size=size)
+    run = run.model_copy(update={"model": run.model.model_copy(update=model)})
     images, validation = data.part("train"), data.part("validation")
-    augmentation = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
-    settings = training(epochs=4, optimiser=optimiser)
+    turned = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
+    augmentation = run.augmentation if isinstance(run.augmentation, CropParams) else turned
+    settings = training(epochs=4, **changes)
 
     def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> gradient.Trained:
         return train(
@@ -203,57 +217,6 @@ def test_early_stops_survive_an_interruption(tmp_path: Path) -> None:
 # ---- images
 
 
-def test_images_come_as_they_are_without_augmentation() -> None:
-    images = torch.from_numpy(squares().images[:6]).unflatten(0, (2, 3))
-    plain = augment(images, STILL, [torch.Generator(), torch.Generator()])
-    torch.testing.assert_close(plain, images.float() / 255)
-
-
-def test_augmentation_turns_and_shifts_each_replicas_images_by_its_own_generator() -> None:
-    images = torch.from_numpy(squares().images[:3]).expand(2, 3, 1, SIZE, SIZE)
-    settings = AugmentationParams(rotation=90.0, shift=2.0, whole_pixels=False)
-
-    def warped(*seeds: int) -> torch.Tensor:
-        return augment(images, settings, [torch.Generator().manual_seed(seed) for seed in seeds])
-
-    both = warped(1, 2)
-    assert both.shape == images.shape
-    torch.testing.assert_close(warped(2, 1), both.flip(0))
-    assert (both[0] - both[1]).abs().max() > 0.1
-    assert (both[0] - images[0] / 255).abs().max() > 0.1
-
-
-def test_shifts_stay_within_their_bounds_on_each_axis(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[torch.Tensor] = []
-    shifts = warps.shifts
-
-    def watching(pixels: torch.Tensor, size: int) -> torch.Tensor:
-        seen.append(pixels)
-        return shifts(pixels, size)
-
-    monkeypatch.setattr(gradient.warps, "shifts", watching)
-    images = torch.zeros(1, 2000, 1, 4, 4, dtype=torch.uint8)
-    augment(images, AugmentationParams(rotation=0.0, shift=1.5, whole_pixels=False), [torch.Generator().manual_seed(0)])
-    assert seen[0].abs().max() <= 1.5
-    assert seen[0].min(0).values.max() < -1.4
-    assert seen[0].max(0).values.min() > 1.4
-
-
-@pytest.mark.parametrize("shift", [1, 2])
-def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely(shift: int) -> None:
-    images = torch.zeros(1, 5000, 1, 9, 9, dtype=torch.uint8)
-    images[..., 4, 4] = 255
-    settings = AugmentationParams(rotation=0.0, shift=float(shift), whole_pixels=True)
-    moved = augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0]
-    torch.testing.assert_close(moved.amax((1, 2)), torch.ones(5000), rtol=0, atol=1e-5)
-    counts = moved.round().sum(0)
-    inside = slice(4 - shift, 5 + shift)
-    assert counts[inside, inside].sum() == 5000
-    # 5,000 images over so many places: within five sds of a binomial count
-    expected = 5000 / (2 * shift + 1) ** 2
-    assert (counts[inside, inside] - expected).abs().max() < 5 * expected**0.5
-
-
 def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
     """More images than a batch, of uneven size: their mean is over images, not over batches."""
     run, data = small_run("vae"), squares()
@@ -290,37 +253,6 @@ def test_every_epoch_is_told_with_its_metrics() -> None:
         assert row["train_pixel_error"] > 0
     assert len(found.history) == 4
     assert found.seconds > 0
-
-
-def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validation() -> None:
-    """Of images whose pixels tell their place: of 16 rows and columns 13, at 4 x 4 places."""
-    place = torch.arange(16 * 16).view(1, 16, 16).to(torch.uint8)
-    images = place.expand(1, 4000, 1, 16, 16)
-    settings = CropParams(crop=13, brightness=0.0, contrast=0.0)
-    found = (augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0] * 255).round().int()
-    first = found[:, 0, 0]
-    assert torch.equal(found[7], place[0, first[7] // 16 :, first[7] % 16 :][:13, :13].int())
-    counts = torch.bincount(first, minlength=256).view(16, 16)
-    assert counts[:4, :4].sum() == 4000
-    # 4,000 images over 16 places: within five sds of a binomial count
-    assert (counts[:4, :4] - 250).abs().max() < 5 * 250**0.5
-    middle = augment(images[:, :2], settings, [torch.Generator()], training=False)
-    torch.testing.assert_close(middle, images[:, :2, :, 1:14, 1:14].float() / 255)
-
-
-def test_light_changes_within_its_bounds_and_stays_light() -> None:
-    images = torch.tensor([102, 153], dtype=torch.uint8).repeat(128).view(1, 1, 1, 16, 16).expand(1, 3000, 1, 16, 16)
-    settings = CropParams(crop=16, brightness=0.2, contrast=0.5)
-    found = augment(images, settings, [torch.Generator().manual_seed(0)])[0]
-    lift, stretch = found.mean((1, 2, 3)) - 0.5, found.std((1, 2, 3), correction=0) / 0.1
-    assert -0.2 <= lift.min() < -0.19
-    assert 0.19 < lift.max() <= 0.2
-    assert 0.5 - 1e-5 <= stretch.min() < 0.52
-    assert 1.48 < stretch.max() <= 1.5 + 1e-5
-    assert np.corrcoef(lift, stretch)[0, 1] < 0.1
-    harsh = augment(images, CropParams(crop=16, brightness=1.0, contrast=1.0), [torch.Generator().manual_seed(0)])
-    assert harsh.min() == 0.0
-    assert harsh.max() == 1.0
 
 
 def test_watched_images_are_measured_like_those_of_validation_and_decide_nothing() -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -17,6 +18,8 @@ from records import load_record
 from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
+from pipeline.errors import UserError
+from pipeline.learning import runs
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.runs import WEIGHTS, Setup, load_run, of_kind, save_run, train_run, trained_models
@@ -350,3 +353,70 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     logged = [(key, event["step"]) for event in events if event["event"] == "metrics" for key in event["values"]]
     assert len(logged) == len(set(logged)), "no epoch is logged twice"
     assert {step for key, step in logged if key == "validation_loss/1"} == {1, 2, 3, 4}
+
+
+# ---- validation by what images show
+
+HOLDOUT = {"factor": "azimuth", "value": 40, "known_share": 0.25}
+
+
+def parts_of(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Task:
+    """What a run of the convolutional network is trained on."""
+    tasks: list[Task] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "train", lambda task, *given, **named: tasks.append(task) or train(task, *given, **named))
+        trained(folder, small_run("cnn", **changes))
+    return tasks[0]
+
+
+def test_a_run_that_holds_nothing_out_has_the_parts_of_its_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, data = parts_of(tmp_path, monkeypatch), squares()
+    assert task.watched == {}
+    for part, name in ((task.train_part, "train"), (task.validation_part, "validation")):
+        assert all(np.array_equal(own, theirs) for own, theirs in zip(part, data.part(name), strict=True))
+
+
+def test_a_run_that_holds_a_view_out_validates_on_it_and_watches_known_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = parts_of(tmp_path, monkeypatch, holdout=HOLDOUT)
+    assert "validation error" in (shown := capsys.readouterr().err)
+    assert "known error" in shown
+    data = squares()
+    azimuth = {image.tobytes(): value for image, value in zip(data.images, data.factors["azimuth"], strict=True)}
+    parts = {"train": task.train_part, "validation": task.validation_part, **task.watched}
+    seen = {name: [azimuth[image.tobytes()] for image in images] for name, (images, _) in parts.items()}
+    assert set(seen["validation"]) == {40}
+    assert 40 not in {*seen["train"], *seen["known"]}
+    assert [len(seen[name]) for name in ("train", "validation", "known")] == [34, 3, 11]
+    images = [image.tobytes() for part in parts.values() for image in part[0]]
+    assert len(set(images)) == len(images) == 48
+
+
+def test_both_errors_stand_in_the_history_and_in_the_numbers(tmp_path: Path) -> None:
+    run = small_run("cnn", holdout=HOLDOUT)
+    found = trained(tmp_path, run)
+    assert {"validation_loss", "validation_accuracy", "known_loss", "known_accuracy"} < set(found.history.columns)
+    told = outcome(found, build_model(run, 10))
+    at_best = [
+        found.history.query("replica == @replica and epoch == @epoch")["known_accuracy"].item()
+        for replica, epoch in enumerate(found.best_epoch)
+    ]
+    assert told.numbers["known"]["accuracy"]["mean"] == pytest.approx(np.mean(at_best))
+    assert {"validation.accuracy", "known.accuracy"} < set(told.headline)
+    assert "known" not in outcome(trained(tmp_path, small_run("cnn")), build_model(run, 10)).numbers
+
+
+def test_a_checkpoint_of_other_images_is_not_continued(tmp_path: Path) -> None:
+    trained(tmp_path, small_run("cnn"))
+    before = checkpoints_in(tmp_path)
+    for value in (40, 60):
+        trained(tmp_path, small_run("cnn", holdout={**HOLDOUT, "value": value}))
+    assert len(checkpoints_in(tmp_path)) == 3 * len(before)
+
+
+def test_a_run_that_cannot_hold_out_what_it_should_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^holdout.factor: squares has no instance"):
+        trained(tmp_path, small_run("cnn", holdout={**HOLDOUT, "factor": "instance"}))

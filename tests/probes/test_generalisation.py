@@ -115,11 +115,11 @@ def test_the_strength_is_chosen_on_validation_though_the_test_would_prefer_anoth
     labels = (dataset.labels == 2).astype(np.int64)  # class 1 is the rarer
     misleading = labels.copy()
     misleading[dataset.split["validation"]] = 0
-    strengths = [1e-8, 100.0]
+    strengths = [1e-6, 100.0]
     misled = probe_accuracies(Places(), replace(dataset, labels=misleading), settings(probe_strengths=strengths), CPU)
     honest = probe_accuracies(Places(), replace(dataset, labels=labels), settings(probe_strengths=strengths), CPU)
     clean = honest["test"] == "rotated_0"
-    assert misled[clean]["strength"].tolist() == [1e-8, 1e-8]
+    assert misled[clean]["strength"].tolist() == [1e-6, 1e-6]
     assert honest[clean]["strength"].tolist() == [100.0, 100.0]
     share = float((dataset.part("test")[1] != 2).mean())
     assert misled[clean]["accuracy"].tolist() == pytest.approx([share, share])

@@ -68,9 +68,30 @@ def test_scales_of_features_do_not_matter() -> None:
     scale = np.float32(1000)
     plain = fit_probe((features, labels), validation, [0.1])
     scaled = fit_probe((features * scale, labels), (validation[0] * scale, validation[1]), [0.1])
-    np.testing.assert_array_equal(plain.classifier.predict(features), scaled.classifier.predict(features * scale))
+    np.testing.assert_array_equal(plain.predict(features), scaled.predict(features * scale))
 
 
 def test_without_strengths_there_is_no_probe() -> None:
     with pytest.raises(ValueError, match="strengths must not be empty"):
         fit_probe(clusters(20), clusters(20), [])
+
+
+@pytest.mark.parametrize("strength", [0.01, 1.0, 100.0])
+def test_a_fit_started_from_a_weaker_one_is_the_optimum(strength: float) -> None:
+    """The objective of scikit-learn's own optimum, found by Newton's method in double precision."""
+    from sklearn.linear_model import LogisticRegression
+
+    features, labels = clusters(300)
+    labels = np.where(RANDOM.random(300) < 0.2, (labels + 1) % 4, labels)  # not separable
+    wrong = np.full_like(labels, -1)
+    started = fit_probe((features, labels), (features, wrong), [strength, strength / 10, strength / 100])
+    assert started.strength == strength  # none is better, the first of equals
+    inputs = started.scaler.transform(features.astype(np.float64))
+    reference = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10).fit(inputs, labels)
+
+    def objective(classifier: LogisticRegression) -> float:
+        logits = inputs @ classifier.coef_.T + classifier.intercept_
+        losses = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
+        return float(losses.sum() + 0.5 / strength * (classifier.coef_**2).sum())
+
+    assert objective(started.classifier) == pytest.approx(objective(reference), rel=1e-3)

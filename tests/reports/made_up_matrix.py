@@ -14,17 +14,22 @@ from pipeline.results.reading import Results
 
 DATASET = "toys (stand-in)"
 LAYER = {"sd": 0.3, "beta_a": 0.5, "beta_u": 0.5}
+BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 2.0, "psi0": 1.0, "precisions": "gamma", "shares_of": "layer"}
 CAPSULES = {
     "views": 2, "channels": 32, "kernel": 5, "stride": 2, "primary_types": 32, "types": [32, 32], "capsule_kernel": 3,
     "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
-    "classes": 5, "iterations": 3, "activation": "mdl", "competition": "all", "inverse_temperature": 0.01,
+    "coordinate_unit": "absolute", "beta_a_unit": 1.0, "classes": 5, "iterations": 3, "activation": "mdl",
+    "bayes": BAYES, "batch_norm": False, "competition": "all", "inverse_temperature": 0.01,
     "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005,
     "saving": None, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
-    "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9,
-    "margin_epochs": 2.0, "weight_decay": 2e-7,
+    "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9, "margin_epochs": 2.0,
+    "weight_decay": 2e-7, "mixup": 0.0,
 }  # fmt: skip
-CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "classes": 5}
-CROPS = {"crop": 32, "brightness": 0.25, "contrast": 0.8}
+CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "mixup": 0.0, "classes": 5}
+CROPS = {
+    "crop": 32, "brightness": 0.25, "contrast": 0.8, "clip": False, "rotation": 0.0, "scale": 0.0, "aspect": 0.0,
+    "shear": 0.0, "shift": 0.0,
+}  # fmt: skip
 SMALL = {"channels": 64, "primary_types": 8, "types": [16, 16]}
 QUICK = {"channels": 16, "primary_types": 4, "types": [4, 4]}
 CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
@@ -63,11 +68,12 @@ def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str
     """The entry of a run, its model the paper's but for `model`."""
     training = {
         "epochs": 20, "batch_size": 32, "optimiser": "adam", "learning_rate": 0.003, "final_learning_rate": 0.0003,
-        "gradient_clip": 1e6, "patience": 20,
+        "gradient_clip": 1e6, "patience": 20, "averaging": 0.0,
     }  # fmt: skip
     whole = {"matrix_capsules": CAPSULES, "cnn": CNN}[variant]
     return {
         "variant": variant, "dataset": dataset, "replicas": replicas, "seed": 0, "augmentation": CROPS,
+        "holdout": None,
         "training": training, "model": whole | model,
     }  # fmt: skip
 

@@ -11,6 +11,7 @@ import pytest
 from made_up import Writer, spread
 from made_up_matrix import CONDITIONS, ERRORS, KINDS, SMALL, VOTES, with_matrix
 from recorded import recorded
+from records import dump_record, load_record
 
 from pipeline.page.scorecard import build_scorecard, dataset_and_remarks
 from pipeline.params import parse_params
@@ -96,6 +97,45 @@ def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[
     said = remarks(verdicts(studied, values)["004.t1.r1"])
     assert "crop 28 / 32 (ours / the paper's)" in said[1]
     assert said[2] == "variance floor 0.01 / 0.0005, saving 8.0 / None (ours / the published code's)"
+
+
+def test_warps_light_that_is_cut_off_and_images_held_out_are_named(studied: Writer, values: dict[str, Any]) -> None:
+    networks = ("matrix-toys", "cnn-toys")
+    changed = made_up_matrix.CROPS | {"clip": True, "rotation": 12.0, "shift": 8.0}
+    for run in networks:
+        values["runs"][run] |= {
+            "augmentation": changed,
+            "holdout": {"factor": "instance", "value": 4, "known_share": 0.05},
+        }
+    found = verdicts(studied, values)
+    for claim in ("004.t1.r1", "004.t1.cnn", "004.t2.az.cnn"):
+        said = remarks(found[claim])
+        assert "trained on crops and warps by rotation 12, shift 8 (paper: crops only)" in said
+        assert "training images of instance 4 held out for validation" in said
+        assert any("clip True / False" in remark for remark in said)
+    assert "10 epochs of less than 213 steps" in remarks(found["004.t1.r1"])[-1], "7,200 images of which 5 % are known"
+    for run in networks:
+        values["runs"][run]["augmentation"] = changed | {"brightness": 0.0, "contrast": 0.0}
+    found = verdicts(studied, values)
+    assert not any("clip" in remark for remark in remarks(found["004.t1.r1"])), "there is no light to cut off"
+
+
+def test_results_from_before_there_were_warps_are_of_crops_that_were_cut_off(
+    studied: Writer, values: dict[str, Any]
+) -> None:
+    results = recorded(studied.results, parse_params(values))
+    for path in results.records.glob("*/*.json"):
+        content = load_record(path)
+        last = content["provenance"][-1]
+        for run in [*last["settings"].get("runs", {}).values(), *last["trained"].values()]:
+            run.pop("holdout", None)
+            run["augmentation"] = {name: run["augmentation"][name] for name in ("crop", "brightness", "contrast")}
+        dump_record(path, content)
+    found = judged(results)
+    for claim in ("004.t1.r1", "004.t1.cnn", "004.t2.az.cnn", "004.floor"):
+        said = remarks(found[claim])
+        assert any("clip True / False" in remark for remark in said)
+        assert not any("warps" in remark or "held out" in remark for remark in said)
 
 
 def test_long_runs_of_the_papers_network_on_its_data_need_no_remark(studied: Writer, values: dict[str, Any]) -> None:
@@ -406,11 +446,12 @@ def test_a_network_on_other_data_of_the_same_name_was_not_trained_alike(
         ({}, {"model": {"channels": 16}, "replicas": 9}),
         ({}, {"model": {"saving": 8.0}, "replicas": 9}),
         ({}, {"augmentation": {"crop": 28}, "replicas": 9}),
+        ({"model": {"saving": 8.0}}, {"augmentation": {"rotation": 5.0}, "replicas": 9}),
         ({"replicas": 3}, {"training": {"epochs": 90}}),
         ({"training": {"epochs": 21}}, {}),
         ({}, {}),
     ],
-    ids=["data", "sizes", "numerics", "crop", "seeds", "epochs", "name"],
+    ids=["data", "sizes", "numerics", "crop", "warps", "seeds", "epochs", "name"],
 )
 @pytest.mark.parametrize("turned", [False, True], ids=["first", "last"])
 def test_data_then_settings_then_seeds_then_epochs_decide_which_run_answers(

@@ -132,6 +132,19 @@ def test_table_of_errors(results: Results) -> None:
     assert table.shown["error, 13 crops (%)"].tolist() == ["15.00 ± 1.00", "11.00 ± 1.00"]
 
 
+def test_warped_runs_are_told_from_others(studied: Writer, values: dict[str, Any]) -> None:
+    values = with_matrix(values)
+    cnn = values["runs"]["cnn-toys"]
+    cnn["augmentation"] = cnn["augmentation"] | {"rotation": 12.0}
+    results = recorded(studied.results, parse_params(values))
+    assert errors(results)[0].shown["trained on"].tolist() == ["crops", "crops and warps"]
+    assert set(conditions(results)[0].shown["trained on"]) == {"crops"}
+    assert viewpoints(results)[0].shown["trained on"].tolist() == ["crops", "crops and warps"] * 4
+    captions = {drawing.name: drawing.caption for drawing in draw(results, Written())}
+    for name in ("learning-toys", "factors-toys", "conditions-matrix-toys"):
+        assert captions[f"matrix-{name}"].endswith(" Trained on crops and warps: cnn-toys.")
+
+
 def test_table_1(results: Results) -> None:
     (table,) = conditions(results)
     rows = table.shown.set_index("condition")

@@ -199,10 +199,10 @@ def test_an_odd_line_keeps_back_neither_its_run_nor_the_others(
     path.write_text("".join(lines))
     delivery = Delivery(tmp_path / "runs", store)
     assert sorted(delivery.run()) == sorted([(odd.id, 4), (good.id, 4)])
-    warnings = caplog.text.count("passed over")
+    warnings = caplog.text.count("not an event, skipped")
     assert (warnings > 0) == (place != "last, half")
     assert list(delivery.run()) == []
-    assert caplog.text.count("passed over") == warnings, "once is enough"
+    assert caplog.text.count("not an event, skipped") == warnings, "once is enough"
     found = reader(store).runs()
     assert [(each.info.status, each.data.metrics) for each in found] == [("FINISHED", {"bound": 0.5})] * 2
 
@@ -278,7 +278,7 @@ def test_a_run_that_cannot_be_delivered_keeps_back_no_other(tmp_path: Path, jour
     TrackedRun(tmp_path, experiment="capsules/quick", name="z: the later one").finish()
     connection = FakeConnection()
     connection.failures["metrics"] = OverflowError("too large")
-    with pytest.raises(StoreError, match=f"did not take {journal.id}: too large"):
+    with pytest.raises(StoreError, match=f"did not accept {journal.id}: too large"):
         to_fake(tmp_path, connection)
     assert connection.taken == ["run", "start", "run", "start", "tags", "end"]
 

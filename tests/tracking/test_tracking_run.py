@@ -178,7 +178,7 @@ def test_json_that_is_no_event_is_passed_over_with_a_warning(
         file.write(f"{line}\n")
     journal.append("metrics", step=1, values={})
     assert [event["step"] for event, _ in journal.read()] == [0, 1]
-    assert caplog.text.count("passed over") == 1
+    assert caplog.text.count("not an event, skipped") == 1
     assert str(journal.path) in caplog.text
 
 

@@ -1,7 +1,7 @@
-"""Toys: stereo pictures of simple solids over category, instance, azimuth, elevation and lighting, like smallNORB's.
+"""Toys: stereo images of simple solids with category, instance, azimuth, elevation and lighting, like smallNORB's.
 
 As in smallNORB, a toy stands on a turntable (azimuth) in front of two cameras that move up together (elevation), and
-the lamps of each lighting are fixed. The pictures are rendered by ray casting without shadows. They are identical on
+the lamps of each lighting are fixed. The images are rendered by ray casting without shadows. They are identical on
 every machine with IEEE double precision.
 """
 
@@ -15,27 +15,27 @@ from pipeline.data.toys.ray_casting import Cameras, Floats, Ints, Lights, cast
 from pipeline.data.toys.shapes import toy
 
 SIZE = 48
-"""Pixels a side."""
+"""Height and width in pixels."""
 
 AZIMUTHS = tuple(range(0, 360, 20))
-"""Degrees that the toy is turned by."""
+"""Rotation of the toy in degrees."""
 ELEVATIONS = tuple(range(30, 75, 5))
-"""Degrees that the cameras stand above the horizon."""
+"""Height of the cameras above the horizon in degrees."""
 
 LIGHTINGS = 6
 
 DISTANCE = 6.5
-"""From a toy's middle to the middle between the cameras, in units of about its radius."""
+"""From a toy's centre to the midpoint between the cameras; a toy's radius is about 1."""
 BASELINE = 1.0
-"""Between the two cameras."""
+"""Distance between the two cameras."""
 PIXEL = 1 / 18.5
-"""Side of a pixel at the toy's middle."""
+"""Width of a pixel at the toy's centre."""
 
 _BATCH = 64
-"""Pairs rendered at once: few enough for the processor's cache."""
+"""Pairs rendered at once: few enough for the CPU's cache."""
 
-# Where the lamp stands (degrees around from the cameras to their right, degrees up) and the brightness of lamp, sky,
-# ambient light and background.
+# Direction of the lamp (degrees to the right of the cameras, degrees up) and the brightness of lamp, sky, ambient light
+# and background.
 _LIGHTINGS = (
     (-50, 40, 0.95, 0.22, 0.16, 0.88),
     (50, 40, 0.95, 0.22, 0.16, 0.84),
@@ -47,20 +47,20 @@ _LIGHTINGS = (
 
 
 def turntable(azimuth: Floats) -> Floats:
-    """Rotations `[N, 3, 3]` by `[N]` degrees about the upright axis, from ahead (x) to the left (y)."""
+    """Rotations `[N, 3, 3]` by `[N]` degrees about the vertical axis, from the front (x) to the left (y)."""
     s, c = sine_cosine(azimuth)
     zero, one = np.zeros_like(s), np.ones_like(s)
     return np.stack([np.stack([c, -s, zero], -1), np.stack([s, c, zero], -1), np.stack([zero, zero, one], -1)], -2)
 
 
 def stereo_cameras(azimuth: Floats, elevation: Floats) -> Cameras:
-    """Left and right camera in turn, `[2 N]`, that look at the world's origin.
+    """`[2 N]` cameras, left and right alternating, that look at the world's origin.
 
-    Both pictures are taken on one plane through the origin, across their line of sight: what lies there has the same
-    place in both, nearer things are further to the right in the left one.
+    Both share one image plane, through the origin and perpendicular to the line of sight: a point on it has the same
+    position in both images; a nearer point is further to the right in the left one.
 
     Args:
-        azimuth: `[N]` degrees around the upright axis; 0 looks from ahead (x) back, 90 from the left (y).
+        azimuth: `[N]` degrees around the vertical axis; 0 looks from the front (x), 90 from the left (y).
         elevation: `[N]` degrees above the horizon.
     """
     (sa, ca), (se, ce) = sine_cosine(azimuth), sine_cosine(elevation)
@@ -77,7 +77,7 @@ def stereo_cameras(azimuth: Floats, elevation: Floats) -> Cameras:
 
 
 def lights(lighting: Ints, azimuth: Floats | float = 0.0) -> Lights:
-    """The light of each lighting `[N]`, 0 to 5, for cameras at `azimuth` (degrees): the lamps go around with them."""
+    """The light of each lighting `[N]`, 0 to 5, for cameras at `azimuth` (degrees): the lamps move with them."""
     around, up, lamp, sky, ambient, background = np.array(_LIGHTINGS, dtype=np.float64)[lighting].T
     (sa, ca), (su, cu) = sine_cosine(around + azimuth), sine_cosine(up)
     return Lights(np.stack([ca * cu, sa * cu, su], axis=-1), lamp, sky, ambient, background)
@@ -95,17 +95,17 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
     for start in range(0, len(category), _BATCH):
-        some = slice(start, start + _BATCH)
-        toys = [toy(int(c), int(i)) for c, i in zip(category[some], instance[some], strict=True)]
-        turned = np.array(AZIMUTHS, np.float64)[azimuth[some]]
-        raised = np.array(ELEVATIONS, np.float64)[elevation[some]]
+        batch = slice(start, start + _BATCH)
+        toys = [toy(int(c), int(i)) for c, i in zip(category[batch], instance[batch], strict=True)]
+        turned = np.array(AZIMUTHS, np.float64)[azimuth[batch]]
+        raised = np.array(ELEVATIONS, np.float64)[elevation[batch]]
         bright = cast(
             [each.solid for each in toys for _ in range(2)],
             np.repeat([each.grey for each in toys], 2),
             np.repeat(turntable(turned), 2, axis=0),
             stereo_cameras(np.zeros_like(raised), raised),
-            lights(np.repeat(lighting[some], 2)),
+            lights(np.repeat(lighting[batch], 2)),
             SIZE,
         )
-        images[some] = np.floor(255 * bright.clip(0, 1) + 0.5).reshape(-1, 2, SIZE, SIZE)
+        images[batch] = np.floor(255 * bright.clip(0, 1) + 0.5).reshape(-1, 2, SIZE, SIZE)
     return images

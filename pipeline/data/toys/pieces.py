@@ -1,6 +1,6 @@
 """The pieces of toys: ellipsoids, rods, boxes, wedges and wings.
 
-x is ahead, y left, z up; lengths in any unit.
+x points forward, y left, z up; lengths in any unit.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _CYLINDER = (1.0, 0.0, 0.0)
 
 
 def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
-    """Rounded to 12 digits: mathematical libraries differ in the last bit, and pictures must not."""
+    """Sine and cosine, rounded to 12 digits: maths libraries differ in the last bit, and images must not."""
     radians: Floats = np.asarray(degrees, np.float64) * (np.pi / 180)
     return np.sin(radians).round(12), np.cos(radians).round(12)
 
 
 def polar(start: Point, length: float, degrees: float) -> Point:
-    """The point at some distance ahead of another, up by so many degrees."""
+    """The point at distance `length` from `start`, forward and up by an angle in degrees."""
     s, c = sine_cosine(degrees)
     return start[0] + length * float(c), start[1], start[2] + length * float(s)
 
 
 def ball(centre: Point, length: float, width: float, height: float, pitch: float = 0.0) -> Round:
-    """An ellipsoid, given by half its length, width and height, its front lifted by `pitch` degrees."""
+    """An ellipsoid with half its length, width and height given, and its front raised by `pitch` degrees."""
     s, c = sine_cosine(pitch)
     turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
     return Round(np.array(centre), turn * np.array([length, width, height]), _ELLIPSOID)
 
 
 def rod(start: Point, end: Point, radius: float, end_radius: float | None = None) -> Round:
-    """A cylinder from one point to another, or the stump of a cone where its radii differ."""
+    """A cylinder from one point to another, or a truncated cone if the radii differ."""
     last = radius if end_radius is None else end_radius
     half = (np.array(end) - np.array(start)) / 2
     along = half / np.sqrt((half * half).sum())
@@ -54,9 +54,9 @@ def rod(start: Point, end: Point, radius: float, end_radius: float | None = None
 def block(
     centre: Point, axes: Floats, front: float = 0.0, rear: float = 0.0, left: float = 0.0, right: float = 0.0
 ) -> Block:
-    """A box, its top (where its own z is 1) drawn in by shares of half its length or width.
+    """A box whose top (local z = 1) is shortened on each side, by fractions of half its length or width.
 
-    With `front` 1 the top's front edge comes to the middle, with 2 to the rear: a wedge.
+    With `front` 1 the top's front edge is in the middle, with 2 at the rear: a wedge.
 
     Args:
         axes: `[3, 3]`, half its length, width and height as columns.
@@ -88,12 +88,12 @@ def box(
 
 
 def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) -> Block:
-    """A flat wing between the middles of its root and its tip, swept where these are not abreast.
+    """A flat wing between the middles of its root and its tip, swept if their x differs.
 
     Args:
         chord: half its length from front to rear, at the root.
-        taper: the chord at the tip, as a share of that at the root.
-        thickness: half of it.
+        taper: the chord at the tip divided by that at the root.
+        thickness: half its thickness.
     """
     span = (np.array(tip) - np.array(root)) / 2
     across = np.cross(span, [1.0, 0.0, 0.0])
@@ -104,7 +104,7 @@ def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) 
 
 
 def wheels(places: tuple[float, ...], track: float, radius: float, width: float) -> list[Piece]:
-    """Pairs of wheels on the ground, at these places along x; `track` from the middle to a wheel's, `width` half."""
+    """Pairs of wheels on the ground at `places` along x, `track` to each side; `width` is half a wheel's."""
     return [
         rod((x, side * track - width, radius), (x, side * track + width, radius), radius)
         for x in places

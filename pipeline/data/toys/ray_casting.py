@@ -1,17 +1,17 @@
-"""Ray casting of solids put together from a few convex pieces, in closed form and in double precision.
+"""Ray casting of solids that consist of a few convex pieces, in closed form and in double precision.
 
-A piece is described in coordinates `l` of its own, within the cube `|l| <= 1`, and set into the world by an affine map,
+A piece is described in local coordinates `l`, within the cube `|l| <= 1`, and placed in the world by an affine map,
 `x = centre + axes l`. There are two kinds:
 
 - *round*: `l_x^2 + l_y^2 <= p + q l_z + w l_z^2` between two flat ends at `l_z = -1` and `1`. `(p, q, w)` is its
   profile: `(1, 0, -1)` an ellipsoid, `(1, 0, 0)` a cylinder, `(1/2, -1/2, 0)` a paraboloid; cones are possible, too.
 - *blocks*: six planes, `n . l <= h`. Boxes, wedges and wings.
 
-A pinhole camera sees along `x = eye + t (u right + v down + ahead)`, `u` and `v` in pixels from the middle of the
-picture, so `t` orders what a ray meets, and affine maps keep it. Each piece is tried only by the rays through the
-rectangle that it can appear in; the n-th pieces of all pictures are tried together.
+The rays of a pinhole camera are `x = eye + t (u right + v down + ahead)`, with `u` and `v` in pixels from the middle of
+the image. A ray meets the piece with the smallest `t` first; affine maps do not change `t`. Each piece is tested only
+against the rays through its bounding rectangle; the n-th pieces of all images are tested together.
 
-Shapes: `V` pictures, `P` pieces of a solid; world axes are x ahead, y left, z up.
+Shapes: `V` images, `P` pieces of a solid; world axes are x forward, y left, z up.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Vectors = tuple[Floats, Floats, Floats]
-"""x, y and z of `n` vectors, `[n]` each: three plain arrays are quicker than one of `[n, 3]`."""
+"""x, y and z of `n` vectors, `[n]` each: three separate arrays are faster than one `[n, 3]`."""
 
 RAYS = 2
-"""Rays a pixel on each axis; the picture is their mean."""
+"""Rays per pixel along each axis; a pixel's value is their mean."""
 
 _TINY = 1e-12
-"""Takes the place of a zero that is divided by. Too small to move what is met by a thousandth of a pixel."""
+"""Replaces zero as a divisor. Too small to move a hit by a thousandth of a pixel."""
 
 _CUBE = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
 
 
 @dataclass(frozen=True)
 class Round:
-    """A piece bounded by a surface of second degree around its own z axis, and by two flat ends.
+    """A piece bounded by a quadric around its local z axis, and by two flat ends.
 
     Attributes:
         centre: `[3]`.
-        axes: `[3, 3]`, its own axes as columns, from the centre to the surface of the cube it lies in.
-        profile: `p`, `q`, `w`; the squared radius at height `z` must lie in [0, 1] all along.
+        axes: `[3, 3]`, its local axes as columns, from the centre to the faces of the cube around it.
+        profile: `p`, `q`, `w`; the squared radius must be in [0, 1] at every height `z`.
     """
 
     centre: Floats
@@ -51,7 +51,7 @@ class Round:
     profile: tuple[float, float, float]
 
     def outline(self) -> Floats:
-        """Points `[n, 3]` on its surface, whose hull is nearly the piece: 9 rings of 12."""
+        """Points `[n, 3]` on its surface, whose convex hull is close to the piece: 9 rings of 12."""
         p, q, w = self.profile
         height = np.linspace(-1, 1, 9)
         radius = np.sqrt(np.clip(p + q * height + w * height**2, 0, None))
@@ -69,9 +69,9 @@ class Block:
 
     Attributes:
         centre: `[3]`.
-        axes: `[3, 3]`, its own axes as columns.
+        axes: `[3, 3]`, its local axes as columns.
         planes: `[6, 4]`: the normal `n` and the offset `h` of each, `n . l <= h`.
-        corners: `[8, 3]` in its own coordinates.
+        corners: `[8, 3]` in local coordinates.
     """
 
     centre: Floats
@@ -90,12 +90,12 @@ Solid = tuple[Piece, ...]
 
 @dataclass(frozen=True)
 class Cameras:
-    """One pinhole camera a picture.
+    """One pinhole camera per image.
 
     Attributes:
         eye: `[V, 3]`.
-        frame: `[V, 3, 3]`, columns `right` and `down`, one pixel each where `t` is 1, and `ahead`, from the eye to the
-            middle of the picture there.
+        frame: `[V, 3, 3]`, columns `right` and `down`, one pixel long each at `t` = 1, and `ahead`, from the eye to the
+            middle of the image at `t` = 1.
     """
 
     eye: Floats
@@ -104,14 +104,14 @@ class Cameras:
 
 @dataclass(frozen=True)
 class Lights:
-    """The light in each picture: a lamp far away, a sky that is brightest above, and the empty background.
+    """The light in each image: a distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
         direction: `[V, 3]` unit vectors towards the lamp.
         lamp: `[V]` brightness of a white surface that faces the lamp.
-        sky: `[V]` brightness of a white surface that faces up; half of it from the side, nothing from below.
-        ambient: `[V]` brightness of a white surface, whichever way it faces.
-        background: `[V]` brightness where a ray meets nothing.
+        sky: `[V]` brightness of a white surface that faces up; half of it if it faces sideways, zero if down.
+        ambient: `[V]` brightness of a white surface in any direction.
+        background: `[V]` brightness where a ray hits nothing.
     """
 
     direction: Floats
@@ -122,7 +122,7 @@ class Lights:
 
 
 def ray_positions(size: int) -> Floats:
-    """Positions of the rays along one axis of a picture `[RAYS size]`, in pixels from its middle."""
+    """Positions of the rays along one axis of an image `[RAYS size]`, in pixels from its middle."""
     return (np.arange(RAYS * size) + 0.5) / RAYS - size / 2
 
 
@@ -137,18 +137,18 @@ def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
 
 
 def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
-    """Brightness `[V, size, size]` (0 black, 1 white) of one solid a picture, which must lie before the camera.
+    """Brightness `[V, size, size]` (0 black, 1 white) of one solid per image, which must be in front of the camera.
 
     Args:
-        solids: `V` of them. Pictures of the same solid should hold the same object: it is described only once.
-        greys: `[V]` share of the light that the solid gives back.
-        turns: `[V, 3, 3]` rotations that the solids stand in, about the world's origin.
+        solids: `V` solids. Images of the same solid should share one object, which is then processed only once.
+        greys: `[V]` share of the light that the solid reflects.
+        turns: `[V, 3, 3]` rotations of the solids about the world's origin.
     """
     side = RAYS * size
     positions = ray_positions(size)
-    kinds = {id(solid): solid for solid in solids}  # each solid once
+    kinds = {id(solid): solid for solid in solids}  # distinct solids
     number = {key: index for index, key in enumerate(kinds)}
-    kind = np.array([number[id(solid)] for solid in solids], np.int64)  # of each picture
+    kind = np.array([number[id(solid)] for solid in solids], np.int64)  # of each image
     nearest = np.full(len(solids) * side * side, np.inf)
     bright = np.repeat(lights.background, side * side)
     for slot in range(max(map(len, kinds.values()), default=0)):
@@ -166,20 +166,20 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
             meet = _meet_rounds if sort is Round else _meet_blocks
             ray, distance, normals = meet(surfaces[which], placed, rays)
             pixels = views[rays.job[ray]] * (side * side) + rays.pixel[ray]
-            seen = np.flatnonzero(distance < nearest[pixels])  # no pixel comes twice: a picture has one n-th piece
+            seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
             pixels, view = pixels[seen], views[rays.job[ray[seen]]]
             nearest[pixels] = distance[seen]
             bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
     fine = bright.reshape(-1, size, RAYS, size, RAYS)
     total = np.zeros((len(solids), size, size))
-    for row in range(RAYS):  # in this order on every machine
+    for row in range(RAYS):  # the same order of summation on every machine
         for column in range(RAYS):
             total += fine[:, :, row, :, column]
     return total / RAYS**2
 
 
 def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
-    """Light given back `[n]` by a white surface with the given unit normals."""
+    """Light reflected `[n]` by a white surface with the given unit normals."""
     towards = lights.direction[view]
     facing = normals[0] * towards[:, 0] + normals[1] * towards[:, 1] + normals[2] * towards[:, 2]
     diffuse = lights.lamp[view] * np.maximum(facing, 0)
@@ -188,7 +188,7 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Pieces in their pictures, `J` of them: what their own coordinates make of the camera.
+    """`J` pieces in their images: the camera in each piece's local coordinates.
 
     Attributes:
         inverse: `[J, 3, 3]` from the world to the piece.
@@ -213,11 +213,11 @@ def _place(pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cam
 
 @dataclass(frozen=True)
 class _Rays:
-    """The rays that may meet each piece, all in one list of `n`.
+    """The rays that may hit each piece, all in one list of `n`.
 
     Attributes:
         job: `[n]` the piece, an index into `_Placed`.
-        pixel: `[n]` where in its picture, row by row.
+        pixel: `[n]` index of the pixel in its image, row by row.
         direction: in the piece's coordinates.
     """
 
@@ -229,7 +229,7 @@ class _Rays:
 def _rays(placed: _Placed, positions: Floats) -> _Rays:
     """All rays through the rectangle around the cube of each piece."""
     side = len(positions)
-    # (u, v, 1) times the distance of each corner of the cube
+    # (u, v, 1) times `t`, for each corner of the cube
     seen = np.einsum("jab,jcb->jca", np.linalg.inv(placed.frame), _CUBE - placed.eye[:, None])
     flat = seen[..., :2] / seen[..., 2:]
     spacing = positions[1] - positions[0]
@@ -262,17 +262,17 @@ def _away_from_zero(values: Floats) -> Floats:
 
 
 _Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
-"""Which of the rays meet their piece `[m]`, where (`t`, `[m]`), and the unit normals in the world at some of these."""
+"""Rays that hit their piece (indices `[m]`), their `t` `[m]`, and a function: the unit normals in the world at some."""
 
 
 def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
-    """Where rays meet pieces with the profiles `[J, 3]`.
+    """Where rays hit pieces with the profiles `[J, 3]`.
 
-    On a ray the surface is a parabola, `f(t) = a t^2 + 2 b t + c`, negative inside.
+    Along a ray the surface is the root of `f(t) = a t^2 + 2 b t + c`, which is negative inside.
 
-    A ray enters by a flat end where `f` is negative there already, else where `f` first falls to zero after that end
-    and before the other. Falling is the root `(-b - sqrt(b^2 - a c)) / a`, whichever sign `a` has: a cone's other half
-    lies beyond its ends and is never reached.
+    A ray enters through the first flat end if `f` is negative there; otherwise where `f` falls to zero between the two
+    ends. That is the root `(-b - sqrt(b^2 - a c)) / a` for either sign of `a`: the other half of a cone lies beyond the
+    ends and is never reached.
     """
     p, q, w = profiles.T
     ex, ey, ez = placed.eye.T
@@ -284,7 +284,7 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     square = b * b - a * c
     ray = np.flatnonzero(square > 0)
     a, b, c, job, dz = a[ray], b[ray], c[ray], job[ray], _away_from_zero(dz[ray])
-    facing = np.where(dz > 0, -1.0, 1.0)  # the end that the ray comes to first
+    facing = np.where(dz > 0, -1.0, 1.0)  # the end that the ray reaches first
     enter, leave = (facing - ez[job]) / dz, (-facing - ez[job]) / dz
     falls = (-b - np.sqrt(square[ray])) / _away_from_zero(a)
     by_end = (a * enter + 2 * b) * enter + c <= 0
@@ -292,19 +292,19 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     ray, job, by_end, facing = ray[met], job[met], by_end[met], facing[met]
     distance = np.where(by_end, enter[met], falls[met])
 
-    def normals(some: Ints) -> Vectors:
-        of, t, end = job[some], distance[some], by_end[some]
-        x, y, z = (placed.eye[of, axis] + t * rays.direction[axis][ray[some]] for axis in range(3))
-        up = np.where(end, facing[some], -(q / 2)[of] - w[of] * z)
+    def normals(subset: Ints) -> Vectors:
+        of, t, end = job[subset], distance[subset], by_end[subset]
+        x, y, z = (placed.eye[of, axis] + t * rays.direction[axis][ray[subset]] for axis in range(3))
+        up = np.where(end, facing[subset], -(q / 2)[of] - w[of] * z)
         return _unit(placed.inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
 
     return ray, distance, normals
 
 
 def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
-    """Where rays meet pieces between the planes `[J, 6, 4]`.
+    """Where rays hit pieces between the planes `[J, 6, 4]`.
 
-    A ray enters by the last of the planes that it crosses inwards, if it crosses none outwards before.
+    A ray enters at the last plane that it crosses inwards, unless it crosses another one outwards before.
     """
     room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], placed.eye)
     dx, dy, dz = rays.direction
@@ -327,15 +327,15 @@ def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     nx, ny, nz = planes[..., :3].reshape(-1, 3).T
     x, y, z = _unit(np.repeat(placed.inverse, sides, axis=0), (nx, ny, nz))
 
-    def normals(some: Ints) -> Vectors:
-        of = job[some] * sides + face[some]
+    def normals(subset: Ints) -> Vectors:
+        of = job[subset] * sides + face[subset]
         return x[of], y[of], z[of]
 
     return ray, distance, normals
 
 
 def _unit(inverse: Floats, gradient: Vectors) -> Vectors:
-    """Unit normals in the world, from normals in a piece's coordinates and the map `[n, 3, 3]` into these."""
+    """Unit normals in the world, from local normals and the maps `[n, 3, 3]` from world to local coordinates."""
     x, y, z = (sum(inverse[:, row, column] * gradient[row] for row in range(3)) for column in range(3))
     length = np.sqrt(x * x + y * y + z * z)
     return x / length, y / length, z / length

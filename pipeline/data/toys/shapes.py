@@ -1,8 +1,8 @@
 """The fifty toys: ten instances of each of smallNORB's five categories.
 
 Only the shape depends on the category. Instances differ in proportions, pose and details, and slightly in size and grey
-level, which do not depend on the category. Each toy has its own unit of length: all toys are scaled to the same size in
-the end. The ground is at z = 0.
+level, which do not depend on the category. Each toy is built in its own unit of length and scaled at the end. The
+ground is at z = 0.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Toy:
     """One instance of a category.
 
     Attributes:
-        solid: its middle is the origin.
-        radius: of the sphere around the origin that it fills, about 1.
-        grey: share of the light that it gives back.
+        solid: centred on the origin.
+        radius: of its bounding sphere around the origin, about 1.
+        grey: share of the light that it reflects.
     """
 
     solid: Solid
@@ -49,16 +49,16 @@ def _animal(
     stride: float,
     extra: str,
 ) -> list[Piece]:
-    """Something on four legs.
+    """An animal with four legs.
 
     Args:
-        length, girth: of the trunk, half of each.
-        legs, leg: length of the legs, and their radius.
-        neck, rise: length of the neck, and the degrees it rises by.
-        head, muzzle: radius of the head, and how far the muzzle stands out of it.
-        tail, droop: length of the tail, and the degrees it falls by.
-        stride: how far the feet of a pair are set apart.
-        extra: what else it wears.
+        length, girth: half the length and half the height of the trunk.
+        legs, leg: length and radius of the legs.
+        neck, rise: length of the neck, and its angle upwards in degrees.
+        head, muzzle: radius of the head, and length of the muzzle.
+        tail, droop: length of the tail, and its angle downwards in degrees.
+        stride: how far each foot is moved, the front ones forward and the rear ones back.
+        extra: a further part, such as ears.
     """
     back = legs + 0.8 * girth
     pieces: list[Piece] = [ball((0, 0, back), length, 0.8 * girth, girth)]
@@ -71,7 +71,7 @@ def _animal(
     pieces += [ball(withers, 0.62 * girth, 0.55 * girth, 0.62 * girth), rod(withers, top, 0.6 * girth, 0.75 * head)]
 
     def at(x: float, y: float, z: float) -> Point:
-        """A place about the head, in radii of it."""
+        """A point relative to the head, in units of its radius."""
         return top[0] + x * head, y * head, top[2] + z * head
 
     nose = at(1 + muzzle / head, 0, -0.4 - 0.3 * muzzle / head)
@@ -125,11 +125,11 @@ _ANIMALS = (
 def _limb(
     start: Point, length: float, swings: tuple[float, float], aside: float, radius: float
 ) -> tuple[list[Piece], Point]:
-    """An arm or a leg of two parts of the same length, and where it ends.
+    """An arm or a leg of two parts of equal length, and its end point.
 
     Args:
-        swings: degrees that the parts are swung ahead by; 0 hangs down.
-        aside: how far it leans to the left, in lengths of what it would be without leaning.
+        swings: angles of the parts, degrees forward; 0 hangs down.
+        aside: how far each part leans to the left, as a multiple of its length before leaning.
     """
     pieces: list[Piece] = []
     here = start
@@ -159,11 +159,11 @@ def _human(
     """A figure on a round base.
 
     Args:
-        left_arm, right_arm, left_leg, right_leg: degrees that their two parts are swung ahead by.
-        arms_aside, legs_aside: how far they lean to their side.
+        left_arm, right_arm, left_leg, right_leg: angles of their two parts, degrees forward.
+        arms_aside, legs_aside: how far they lean outwards.
         bulk: thickness of the body.
         leg: length of half a leg.
-        stick, stick_swing: length of what its right hand holds, and how it is swung; 90 points ahead.
+        stick, stick_swing: length of the stick in the right hand, and its angle in degrees; 90 points forward.
     """
     shoulder = 0.45
     pieces: list[Piece] = [
@@ -232,11 +232,11 @@ def _airplane(
 
     Args:
         length, body: half its length, and its radius.
-        span, chord, taper, sweep: of one wing: its length, half its chord, its taper, how far back its tip lies.
-        place, level: where the wings begin, along the body and from its belly (-1) to its back (1).
+        span, chord, taper, sweep: of one wing: its length, half its chord, its taper, and how far back its tip is.
+        place, level: where the wings begin: along the body, and from its belly (-1) to its back (1).
         tail, fin: span of the tailplane on one side, height of the fin.
-        engines: under the wings.
-        extra: propeller, or biplane for a second pair of wings, too.
+        engines: number of engines under the wings.
+        extra: "propeller", or "biplane" for a propeller and a second pair of wings.
     """
     z = 0.7 * level * body
     rear, stern = -0.86 * length, 0.55 * chord
@@ -295,7 +295,7 @@ def _truck(
         length, width: half of each.
         cab, cab_height, hood: length and height of the cab, length of the bonnet before it.
         slope: how far the windscreen leans back.
-        load, height: what it carries, and how high that is.
+        load, height: kind of load, and its height.
     """
     floor = 0.3
     pieces: list[Piece] = [box((-length, length - 0.05), 0.75 * width, (0.16, floor))]
@@ -359,14 +359,14 @@ def _car(
     back: float,
     extra: str,
 ) -> list[Piece]:
-    """A low body and a cabin narrower than it.
+    """A low body with a narrower cabin.
 
     Args:
         length, width: half of each.
         body, nose: height of the body, and how far its front leans back.
-        cabin, roof: from where to where, and how high above the body.
+        cabin, roof: rear and front end of the cabin, and its height above the body.
         screen, back: how far windscreen and rear window lean in.
-        extra: what else it has, or "open" for no roof, "round" for a domed one.
+        extra: a further part, or "open" for no roof, "round" for a domed one.
     """
     low, waist = 0.12, 0.12 + 0.62 * body
     top = low + body
@@ -423,10 +423,10 @@ _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...]
 
 @cache
 def toy(category: int, instance: int) -> Toy:
-    """The toy of an instance, 0 to 9, of a category, in smallNORB's order."""
+    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order."""
     make, forms = _KINDS[category]
     solid = tuple(make(*forms[instance]))
-    # Size and paint: drawn for each toy by itself, from the same ranges for every category.
+    # Size and grey level are drawn separately for each toy, from the same ranges for every category.
     size, paint = np.random.default_rng([category, instance]).random(2).tolist()
     outline = np.concatenate([piece.outline() for piece in solid])
     middle = (outline.min(axis=0) + outline.max(axis=0)) / 2

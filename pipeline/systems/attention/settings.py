@@ -54,7 +54,7 @@ class DensityStudy(Section):
 
 
 class ParsingStudy(_SceneStudy):
-    """Inversion against routing on planted scenes, document 001, section 4.2."""
+    """Inversion against routing on generated scenes, document 001, section 4.2."""
 
     study: Literal["parsing"]
     shown: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="numbers of objects in a scene to try")

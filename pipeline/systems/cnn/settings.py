@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.classification.settings import ClassifierRun
-from pipeline.learning.settings import CropParams
+from pipeline.classification.settings import CroppedRun, Mixup
 from pipeline.settings import Section
 
 
@@ -21,6 +20,7 @@ class CNNModelParams(Section):
     kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels, odd")
     hidden: int = Field(ge=1, le=65_536, description="units of the fully connected layer")
     dropout: float = Field(ge=0, lt=1, description="dropout probability of the fully connected layer's units")
+    mixup: Mixup
     classes: int = Field(ge=2, le=1000, description="number of outputs")
 
     @model_validator(mode="after")
@@ -30,11 +30,10 @@ class CNNModelParams(Section):
         return self
 
 
-class CNNRun(ClassifierRun):
+class CNNRun(CroppedRun):
     """A run of the convolutional network."""
 
     variant: Literal["cnn"]
-    augmentation: CropParams
     model: CNNModelParams
 
     @property

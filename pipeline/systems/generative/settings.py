@@ -28,7 +28,7 @@ class GenerativeModelParams(Section):
         ge=0, description="epochs over which the temperature changes geometrically from the first to the last value"
     )
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
-    pose_sd_floor: float = Field(gt=0, le=10, description="least sd c_ij of a part's pose around its parent's vote")
+    pose_sd_floor: float = Field(gt=0, le=10, description="minimum sd c_ij of a part's pose around its parent's vote")
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
     inactive_pose_sd: float = Field(gt=0, le=100, description="sd lambda_off of an absent part's pose")
     inactive_pose: Literal["initial", "zero"] = Field(
@@ -96,6 +96,6 @@ class GenerativeRun(RunSettings):
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
         share = epochs / self.training.epochs
-        # A time above 0 stays at least 1: it happens at the end of the first epoch or later.
+        # A time above 0 stays at least 1, so that it is not before the end of the first epoch.
         times = {name: getattr(self.model, name) for name in SCHEDULE}
         return {name: max(round(time * share), min(time, 1)) for name, time in times.items()}

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.classification.settings import ClassifierRun
-from pipeline.learning.settings import CropParams
+from pipeline.classification.settings import CroppedRun, Mixup
 from pipeline.settings import Section
 
 
@@ -18,6 +17,21 @@ class RoutingLayerParams(Section):
     sd: float = Field(gt=0, le=10, description="of the transformations")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
     beta_u: float = Field(ge=-1e6, le=1e6, description="nats: what each number of a vote costs if nobody explains it")
+
+
+class BayesParams(Section):
+    """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
+
+    alpha0: float = Field(gt=0, le=1e6, description="of a capsule's share (Dirichlet)")
+    kappa0: float = Field(gt=0, le=1e6, description="votes that the prior mean of a pose, 0, counts as")
+    nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
+    psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
+    precisions: Literal["gamma", "wishart"] = Field(
+        description="each number of a vote by itself; or, as in the paper, a matrix, whose diagonal alone is kept"
+    )
+    shares_of: Literal["layer", "position"] = Field(
+        description="a capsule's share is that of what its layer is assigned or, as in the authors' code, its position"
+    )
 
 
 class MatrixCapsulesModelParams(Section):
@@ -38,13 +52,21 @@ class MatrixCapsulesModelParams(Section):
     )
     pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
-    coordinate_scale: float = Field(gt=0, le=1, description="what one position's step adds")
+    coordinate_scale: float = Field(gt=0, le=100, description="what one position's step adds, in coordinate_unit")
+    coordinate_unit: Literal["absolute", "floor_sd"] = Field(
+        description="absolute: in a pose's own unit; floor_sd: in sds of votes at variance_floor, which decides what a "
+        "step counts (1.8 in the authors' code)"
+    )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
     iterations: int = Field(ge=1, le=100, description="of EM routing")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
         description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
         "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
+    )
+    bayes: BayesParams
+    batch_norm: bool = Field(
+        description="of feature maps, poses and activations, where Ribeiro et al. 2020 have it; for activation: bayes"
     )
     competition: Literal["all", "position"] = Field(
         description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
@@ -63,19 +85,31 @@ class MatrixCapsulesModelParams(Section):
         description="nats: before training, betas are set so that, on some images, a whole vote assigned to an active "
         "capsule saves so much, and the average capsule breaks even; null: they start as told",
     )
+    beta_a_unit: float = Field(
+        gt=0,
+        le=1e6,
+        description="nats: beta_a is learnt in these, so that a step of the optimiser can be a noticeable change of a "
+        "logit (5,000 in the authors' code)",
+    )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
     primary_pose_sd: float = Field(gt=0, le=10, description="of weights of primary poses at the start")
     primary_activation_sd: float = Field(gt=0, le=10, description="of weights of primary activations at the start")
     primary_bias: float = Field(ge=-100, le=100, description="of primary activations at the start, before the logistic")
 
-    loss: Literal["spread", "margin", "cross-entropy"] = Field(description="of the class capsules' activations")
+    loss: Literal["spread", "margin", "cross-entropy", "softmax"] = Field(
+        description="of the class capsules' activations a; cross-entropy: of their shares a / sum a; softmax: of their "
+        "softmax, as in the code of Ribeiro et al. 2020"
+    )
     first_margin: float = Field(ge=0, le=1, description="of the spread loss at the start")
     last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
     margin_epochs: float = Field(
-        gt=0, description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these"
+        gt=0,
+        description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these; it is "
+        "constant where first_margin is last_margin",
     )
     weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
+    mixup: Mixup
 
     @model_validator(mode="after")
     def _consistent(self) -> MatrixCapsulesModelParams:
@@ -83,6 +117,13 @@ class MatrixCapsulesModelParams(Section):
             raise ValueError("capsule_strides must name one step for each layer of types")
         if self.first_margin > self.last_margin:
             raise ValueError(f"first_margin must not exceed last_margin ({self.last_margin})")
+        if self.batch_norm and self.activation != "bayes":
+            raise ValueError("batch_norm needs activation: bayes")
+        if self.batch_norm and self.saving is not None:
+            raise ValueError("with batch_norm, saving must be null: it takes away what beta_a adds")
+        least = self.pose_side**2 - 1
+        if self.bayes.precisions == "wishart" and self.bayes.nu0 <= least:
+            raise ValueError(f"with Wishart precisions, bayes.nu0 must exceed pose_side^2 - 1 ({least})")
         return self
 
     def changed(self, changes: Mapping[str, object]) -> Self:
@@ -94,11 +135,10 @@ class MatrixCapsulesModelParams(Section):
         return type(self).model_validate({**self.model_dump(), **changes})
 
 
-class MatrixCapsulesRun(ClassifierRun):
+class MatrixCapsulesRun(CroppedRun):
     """A run of matrix capsules."""
 
     variant: Literal["matrix_capsules"]
-    augmentation: CropParams
     model: MatrixCapsulesModelParams
 
     @property

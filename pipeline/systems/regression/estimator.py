@@ -30,34 +30,35 @@ _ROWS = 65_536
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers with Gaussian noise; a
-    class is as probable as its vector's squared length is a share of all. Capsules of one number make a linear model
-    like logistic regression; larger ones span subspaces in which a class varies.
+    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers with Gaussian noise. The
+    probability of a class is the share of its vector's squared length in the sum over classes. Capsules of size 1 give
+    a linear model like logistic regression; larger ones span subspaces in which a class varies.
 
     Args:
-        capsule_size: numbers of a capsule: one for all, a sequence in the order of the sorted classes, or a dictionary
-            by class.
-        decision: "multiclass": one model of all classes; "one-vs-all": one of each class against all others;
-            "all-vs-all": one of each pair, by vote.
-        fit_intercept: append a one to every input. Lengths are even functions of the input: without, x and -x are one.
-        ridge: penalty on squared weights, in mean squares of a feature times the number of examples.
+        capsule_size: dimensions of a capsule: one number for all, a sequence in the order of the sorted classes, or a
+            dictionary by class.
+        decision: "multiclass": one model of all classes; "one-vs-all": one for each class against all others;
+            "all-vs-all": one for each pair of classes, which vote.
+        fit_intercept: append a one to every input. Lengths are even functions of the input: without it, x and -x give
+            the same result.
+        ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
         momentum: gamma of equation 27.
         thresholds: nu of each round of training (equation 26).
-        patience: of each round, the iterations without a lower validation error after which it ends.
-        max_iter: iterations at most.
-        validation_fraction: share of each class's examples held out to end rounds and choose the weights; where that
-            leaves none, and with 0, the training examples do both.
+        patience: for each round, the number of iterations without a lower validation error after which it ends.
+        max_iter: maximum number of iterations.
+        validation_fraction: share of each class's examples held out to end rounds and choose the weights. If it is 0 or
+            too small for one example, the training examples are used instead.
         start: "subspace", each class's leading directions (equation 28), or "random".
-        start_sd: of the numbers of a random start.
-        online_rate: alpha of `partial_fit`: step sizes are (t + 2)^-alpha at its t-th call.
-        dtype: "float32" or "float64", of the iterations.
-        device: "cpu", "cuda" or another that torch knows.
-        random_state: seed or generator of the split, of a random start.
+        start_sd: sd of the weights in a random start.
+        online_rate: alpha of `partial_fit`: the step size of its t-th call is (t + 2)^-alpha.
+        dtype: "float32" or "float64", for the iterations.
+        device: "cpu", "cuda" or another torch device.
+        random_state: seed or generator for the split and for a random start.
 
     Attributes:
         classes_: the class labels, sorted.
         capsules_: weights `[problems, capsules, size, features (+ 1)]`; rows beyond a capsule's size are zero.
-        n_iter_: iterations that the problem with most of them took.
+        n_iter_: number of iterations, the maximum over the problems.
         n_features_in_: number of features.
         history_: one row per iteration and problem, see `schedule.Fit`; None after `partial_fit`.
     """
@@ -101,8 +102,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         """Fit to inputs `X [n, features]` and their labels `y [n]`.
 
         Raises:
-            ValueError: labels of one class only, a class with fewer examples (or directions among them) than its
-                capsule has numbers, all-zero inputs, or a parameter out of its range.
+            ValueError: labels of one class only, a class whose examples (or the dimensions they span) are fewer than
+                its capsule's size, all-zero inputs, or a parameter out of its range.
         """
         self._check_parameters()
         X, y = validate_data(self, X, y, dtype=np.float64)
@@ -131,7 +132,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             most_iterations=self.max_iter,
         )
         self.capsules_ = problems.own_coordinates(found.W).cpu().numpy()
-        self._moments = (problems.moments / len(problems.examples.inputs)).cpu().numpy()  # to go on from online
+        self._moments = (problems.moments / len(problems.examples.inputs)).cpu().numpy()  # for `partial_fit`
         self._fitted_on = len(problems.examples.inputs)
         self.n_iter_ = int(found.iterations.max())
         self.history_: pd.DataFrame | None = found.history
@@ -140,10 +141,10 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> CapsuleRegression:
         """One step of online EM on a batch of inputs `X [n, features]` and their labels `y [n]`.
 
-        After `fit` it goes on from there, as if what that saw had come in batches of this one's size.
+        After `fit` it continues from its result, as if the examples of `fit` had come in batches of this size.
 
         Args:
-            classes: all labels there will be; needed at the first call.
+            classes: all possible labels; required at the first call.
 
         Raises:
             ValueError: a label is not among the classes, or classes are missing in the first call or differ later.
@@ -171,12 +172,12 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each input `[n, features]`, or the one with most votes."""
-        scores = self.predict_proba(X)  # refuses an estimator that was not fitted
+        """The most probable label of each input `[n, features]`, or the one with the most votes."""
+        scores = self.predict_proba(X)  # raises if the estimator is not fitted
         return self.classes_[scores.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """What speaks for each class, `[n, classes]`, rows summing to one.
+        """A score for each class, `[n, classes]`; rows sum to one.
 
         With one problem these are the model's exact probabilities (equation 16); with several, see `class_scores`.
         """
@@ -210,7 +211,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return build_architecture(self.decision, whole, len(self.classes_))
 
     def _held_out(self, numbers: NDArray[np.intp], random: np.random.RandomState) -> NDArray[np.bool_]:
-        """Which examples only validate: the same share of each class, but for one that would be left without."""
+        """Mask of the validation examples: the same share of each class, which keeps at least one to train on."""
         held = np.zeros(len(numbers), bool)
         for c in range(len(self.classes_)):
             rows = random.permutation(np.flatnonzero(numbers == c))
@@ -233,7 +234,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             try:
                 problems = Problems(inputs, numbers, architecture, dtype=torch.float64)
                 W = problems.own_coordinates(problems.subspace_start())
-            except ValueError:  # too few examples of some class in this first batch: the random start it is
+            except ValueError:  # too few examples of some class in this first batch: use the random start
                 pass
         return Online(architecture, W, ridge=self.ridge, rate=self.online_rate)
 
@@ -244,7 +245,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return online
 
     def _named(self, message: str) -> str:
-        """A message about classes by number, with their labels."""
+        """An error message about class numbers, followed by their labels."""
         labels = ", ".join(f"{c}: {label}" for c, label in enumerate(self.classes_.tolist()))
         return f"{message} (classes: {labels})" if len(self.classes_) <= 20 else message
 

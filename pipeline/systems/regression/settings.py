@@ -21,7 +21,7 @@ class ScheduleParams(Section):
     patience: list[Annotated[int, Field(ge=1)]] = Field(
         min_length=1, description="iterations without a lower validation error after which each round ends"
     )
-    most_iterations: int = Field(ge=1, le=1_000_000, description="most iterations of one problem")
+    most_iterations: int = Field(ge=1, le=1_000_000, description="maximum number of iterations of one problem")
 
     @model_validator(mode="after")
     def _consistent(self) -> ScheduleParams:
@@ -58,8 +58,8 @@ class ConvergenceStudy(_RegressionStudy):
     """Likelihood and error over iterations, document 002, Figures 6 and 7."""
 
     study: Literal["convergence"]
-    size: CapsuleSize = Field(description="numbers d of a capsule")
-    iterations: int = Field(ge=2, le=100_000, description="of every fit")
+    size: CapsuleSize = Field(description="dimensions d of a capsule")
+    iterations: int = Field(ge=2, le=100_000, description="iterations of every fit")
     momentum: float = Field(gt=0, lt=1, description="gamma of the updates with momentum")
     threshold: float = Field(gt=0, le=1, description="nu of the updates with a threshold")
 
@@ -68,8 +68,8 @@ class StartsStudy(_RegressionStudy):
     """Random starts against the subspace start, document 002, Figure 8."""
 
     study: Literal["starts"]
-    size: CapsuleSize = Field(description="numbers d of a capsule")
-    iterations: int = Field(ge=2, le=100_000, description="of every fit")
+    size: CapsuleSize = Field(description="dimensions d of a capsule")
+    iterations: int = Field(ge=2, le=100_000, description="iterations of every fit")
     momentum: float = Field(ge=0, lt=1, description="gamma")
     threshold: float = Field(ge=0, le=1, description="nu")
     sds: list[Annotated[float, Field(gt=0)]] = Field(min_length=1, description="sds of the weights in random starts")

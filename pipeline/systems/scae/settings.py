@@ -24,7 +24,7 @@ class SCAEModelParams(Section):
         description="how presences d mask attention scores: minus (1 - d) 1e32 as published, or plus log d"
     )
     code: int = Field(ge=1, le=4096, description="features per object after the set transformer")
-    object_features: int = Field(ge=1, le=1024, description="features per object that its predictions are made from")
+    object_features: int = Field(ge=1, le=1024, description="features per object for its predictions")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
     deformation: float = Field(ge=0, description="weight of half the squared deformations")
     posterior_within: float = Field(ge=0, description="weight of the entropy of the objects' shares within an image")

@@ -1,1 +1,1 @@
-"""The variational autoencoder that document 000 compares with."""
+"""The variational autoencoder, a baseline of document 000."""

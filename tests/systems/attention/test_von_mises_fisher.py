@@ -143,5 +143,5 @@ def test_each_mean_has_its_own_concentration() -> None:
 
 
 def test_a_line_has_no_directions() -> None:
-    with pytest.raises(ValueError, match="two or more"):
+    with pytest.raises(ValueError, match="at least 2, found 1"):
         log_normaliser(torch.ones(()), 1)

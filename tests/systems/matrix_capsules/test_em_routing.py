@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 from em_loop import by_the_letter
+from scipy import stats
 from torch import Tensor
 
 from pipeline.systems.matrix_capsules.model import em_routing
 from pipeline.systems.matrix_capsules.model.em_routing import Competition, Routing, Step, history, route
-from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep
+from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep, Parents, Priors
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
 ACTIVATIONS = ("mdl", "mixing", "bayes")
@@ -259,26 +260,90 @@ def test_a_vote_that_nobody_explains_costs_beta_u() -> None:
     assert activation.item() == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-5)
 
 
-def test_posteriors_of_variational_bayes_by_sampling() -> None:
-    """The E-step's coefficients are the mean, over the posterior of shares, means and precisions, of log densities."""
+PRIORS = [
+    Priors(),
+    Priors(alpha0=0.3, kappa0=2.5, nu0=5.0, psi0=0.4),
+    Priors(nu0=4.0, precisions="wishart", shares_of="position"),
+    Priors(alpha0=2.0, kappa0=0.2, nu0=6.5, psi0=3.0, precisions="wishart"),
+]
+
+
+@pytest.mark.parametrize("priors", PRIORS)
+def test_posteriors_of_variational_bayes_by_sampling(priors: Priors) -> None:
+    """The E-step's coefficients are the mean, over the posterior of shares, means and precisions, of log densities.
+
+    Of two positions with two types, one of which is looked at. Precisions by whole matrices in Wishart's case.
+    """
     torch.manual_seed(0)
-    votes, weights = torch.randn(30, 3, dtype=torch.float64) * 0.5 + 1, torch.rand(2, 30, dtype=torch.float64)
-    moments = Moments(weights.sum(1)[None], (weights @ votes)[None], (weights @ votes.square())[None])
-    origin = torch.zeros(1, 2, 3).double()
-    found = MStep("bayes")(moments, None, torch.zeros(2).double(), torch.zeros(2).double(), 0, origin)
-    n = 200_000
-    mass = moments.mass[0]
-    kappa = 1 + mass
-    centre = moments.first[0] / kappa[:, None]
-    rate = 0.5 + 0.5 * (moments.second[0] - kappa[:, None] * centre**2)
-    precision = torch.distributions.Gamma((1 + mass / 2)[:, None].expand(2, 3), rate).sample((n,))
-    mean = centre + torch.randn(n, 2, 3, dtype=torch.float64) / (kappa[:, None] * precision).sqrt()
-    shares = torch.distributions.Dirichlet(1 + mass).sample((n,))
-    vote = torch.tensor([0.3, 1.5, -0.2], dtype=torch.float64)
-    densities = torch.distributions.Normal(mean, precision.rsqrt()).log_prob(vote).sum(-1) + shares.log()
-    expected, error = densities.mean(0), densities.std(0) / math.sqrt(n)
-    value = found.constant[0] + (found.linear[0] * vote + found.quadratic[0] * vote**2).sum(-1)
-    assert ((value - expected).abs() < 5 * error).all()
+    random = np.random.default_rng(0)
+    votes = torch.randn(6, 3, dtype=torch.float64) * 0.5 + 1
+    weights = torch.rand(2, 2, 6, dtype=torch.float64)
+    moments = Moments(weights.sum(-1)[None], (weights @ votes)[None], (weights @ votes.square())[None])
+    betas = torch.tensor([0.4, -0.2]).double(), torch.tensor([0.1, -0.3]).double()
+    step = MStep("bayes", priors=priors)
+    found = step(moments, None, *betas, 0, torch.zeros(1, 2, 2, 3).double())
+    n, p, d = 100_000, 0, 1
+    mass, first, second = (each[0, p, d].numpy() for each in (moments.mass, moments.first, moments.second))
+    kappa, nu = priors.kappa0 + mass, priors.nu0 + mass
+    centre = first / kappa
+    inverse_scale = 1 / priors.psi0 + second - kappa * centre**2  # of the posterior, its diagonal
+    if priors.precisions == "wishart":
+        precision = stats.wishart(df=nu, scale=np.diag(1 / inverse_scale)).rvs(n, random)
+    else:
+        precision = random.gamma(nu / 2, 2 / inverse_scale, (n, 3))[:, :, None] * np.eye(3)
+    root = np.linalg.cholesky(np.linalg.inv(precision) / kappa)
+    mean = centre + np.einsum("nij,nj->ni", root, random.normal(size=(n, 3)))
+    all_shares = priors.alpha0 + moments.mass[0].numpy()
+    if priors.shares_of == "position":
+        shares = random.dirichlet(all_shares[p], n)[:, d]
+    else:
+        shares = random.dirichlet(all_shares.flatten(), n)[:, 2 * p + d]
+    vote = np.array([0.3, 1.5, -0.2])
+    log_determinant = np.linalg.slogdet(precision)[1]
+    squares = np.einsum("ni,nij,nj->n", vote - mean, precision, vote - mean)
+    densities = np.log(shares) + 0.5 * (log_determinant - 3 * math.log(2 * math.pi) - squares)
+    constant, linear, quadratic = (each[0, p, d].numpy() for each in (found.constant, found.linear, found.quadratic))
+    value = constant + linear @ vote + quadratic @ vote**2
+    assert value == pytest.approx(densities.mean(), abs=5 * densities.std() / n**0.5)
+    # The activation: the share's geometric mean, times the expected entropy of a vote and beta_u for each number of it.
+    entropies = 1.5 * math.log(2 * math.pi * math.e) - 0.5 * log_determinant
+    logit = betas[0][d] - math.exp(np.log(shares).mean()) * (3 * betas[1][d] + entropies.mean())
+    error = abs(entropies.mean()) * np.log(shares).std() / n**0.5 + entropies.std() / n**0.5
+    assert found.activations[0, p, d].logit().item() == pytest.approx(logit.item(), abs=5 * error)
+    before = replace(step, logits=True)(moments, None, *betas, 0, torch.zeros(1, 2, 2, 3).double())
+    torch.testing.assert_close(before.activations.sigmoid(), found.activations)
+    torch.testing.assert_close(before.constant, found.constant)
+
+
+@pytest.mark.parametrize("priors", PRIORS)
+def test_the_prior_mean_is_at_the_origin_of_poses(priors: Priors) -> None:
+    """Votes may be given from anywhere: poses, activations and log densities move along."""
+    torch.manual_seed(0)
+    votes, weights = torch.randn(30, 3, dtype=torch.float64) + 1, torch.rand(1, 2, 30, dtype=torch.float64)
+    betas, moved = (torch.zeros(2).double(), torch.zeros(2).double()), torch.tensor([0.5, -2.0, 7.0]).double()
+
+    def found(shift: Tensor) -> Parents:
+        given = votes - shift
+        moments = Moments(weights.sum(-1), weights @ given, weights @ given.square())
+        return MStep("bayes", priors=priors)(moments, None, *betas, 0, -shift.expand(1, 2, 3))
+
+    here, there = found(torch.zeros(3).double()), found(moved)
+    torch.testing.assert_close(there.poses + moved, here.poses)
+    torch.testing.assert_close(there.activations, here.activations)
+    torch.testing.assert_close(there.quadratic, here.quadratic)
+
+
+def test_activations_before_the_logistic_are_those_of_variational_bayes_only() -> None:
+    with pytest.raises(ValueError, match="variational Bayes only"):
+        MStep("mdl", logits=True)
+
+
+@pytest.mark.parametrize("competition", COMPETITIONS)
+@pytest.mark.parametrize("priors", PRIORS[1:])
+def test_gradients_flow_through_variational_bayes_with_every_prior(priors: Priors, competition: Competition) -> None:
+    inputs = [each.requires_grad_() for each in some(3, 2, P=3, D=2, B=1)]
+    how = routing(3, 2, 1, 3, competition, activation="bayes", priors=priors, logits=True)
+    torch.autograd.gradcheck(lambda *each: route(*each, how), inputs, eps=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -48,7 +48,7 @@ def test_networks_have_the_published_sizes(sizes: dict[str, Any], thousands: int
 
 
 def test_the_convolutional_network_has_the_published_size() -> None:
-    big = CNNModelParams(views=2, channels=[32, 64], kernel=5, hidden=1024, dropout=0.5, classes=5)
+    big = CNNModelParams(views=2, channels=[32, 64], kernel=5, hidden=1024, dropout=0.5, mixup=0.0, classes=5)
     assert count_parameters(CNN(big, 32)) == pytest.approx(4.2e6, rel=0.02)
 
 
@@ -82,6 +82,43 @@ def test_class_capsules_share_transformations_and_see_positions() -> None:
     assert (without.votes(below) == 0).all()
 
 
+def test_a_coordinates_step_counts_alike_at_every_floor_where_it_is_in_its_sds() -> None:
+    """Votes at the variance floor are that many sds apart, and as many apart in the published numerics."""
+    for floor in (5e-4, 0.1):
+        last = network(variance_floor=floor, coordinate_scale=1.8, coordinate_unit="floor_sd").routed[-1]
+        assert isinstance(last, RoutedCapsules)
+        rows = last.votes((torch.zeros(1, 9, 2, 4), torch.ones(1, 9, 2)))[0, 0, 0].view(3, 3, 2, 2, 2)
+        step = rows[1, 0, 0, 0, 1] - rows[0, 0, 0, 0, 1]
+        assert step.item() == pytest.approx(1.8 * last.m_step.variance_floor**0.5)
+    authors = network(variance_floor=5e-4, coordinate_scale=0.04).routed[-1]
+    same = network(variance_floor=5e-4, coordinate_scale=0.04 / 5e-4**0.5, coordinate_unit="floor_sd").routed[-1]
+    torch.testing.assert_close(authors.offsets, same.offsets)
+
+
+def test_beta_a_in_another_unit_is_the_same_network_that_learns_it_faster() -> None:
+    images, labels = torch.rand(8, 1, 10, 10), torch.arange(8) % 3
+    start = {"sd": 0.5, "beta_a": 3.0, "beta_u": 0.5}
+    losses, gradients = [], []
+    for unit in (1.0, 100.0):
+        model = network(beta_a_unit=unit, saving=None, convolutional=start, last=start)
+        layer = model.routed[0]
+        assert isinstance(layer, RoutedCapsules)
+        torch.testing.assert_close(layer.beta_a.detach() * unit, torch.full((2,), 3.0))
+        torch.testing.assert_close(layer.betas()[0].detach(), torch.full((2,), 3.0))
+        loss, _ = model(images, torch.zeros(8, 0), torch.tensor(0.0), labels)
+        losses.append(loss.detach())
+        gradients.append(torch.autograd.grad(loss, layer.beta_a)[0])
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(gradients[1], 100 * gradients[0], rtol=1e-4, atol=0)
+    models = [network(beta_a_unit=unit) for unit in (1.0, 100.0)]
+    for model in models:
+        model.begin_epoch(0, images)
+    ours, others = (model.routed[1] for model in models)
+    assert isinstance(ours, RoutedCapsules)
+    assert isinstance(others, RoutedCapsules)
+    torch.testing.assert_close(ours.betas(), others.betas())
+
+
 def test_balanced_betas_leave_the_average_capsule_even_and_reward_what_is_assigned() -> None:
     images = torch.rand(20, 1, 10, 10, generator=torch.Generator().manual_seed(0))
     for saving in (8.0, None):
@@ -110,6 +147,11 @@ def test_the_margin_grows_with_the_epochs_and_is_full_in_validation() -> None:
     for epoch, margin in ((0.0, 0.2 + 0.7 / (1 + torch.e**4)), (0.8, 0.55), (100.0, 0.2 + 0.7 / (1 + torch.e**-10))):
         found = model.losses(scores, labels, torch.tensor(epoch))
         torch.testing.assert_close(found, spread_loss(scores, labels, margin))
+    constant = network(first_margin=0.6, last_margin=0.6)
+    for epoch in (0.0, 0.8, 100.0):
+        torch.testing.assert_close(
+            constant.losses(scores, labels, torch.tensor(epoch)), spread_loss(scores, labels, 0.6)
+        )
     validated = model.eval().losses(scores, labels, torch.tensor(0.0))
     torch.testing.assert_close(validated, spread_loss(scores, labels, 0.9))
 

@@ -176,5 +176,5 @@ def test_the_subspace_start_is_equation_28() -> None:
         expected = Q[:, column] / math.sqrt(2 * float(values[column]))
         expected = expected * expected[expected.abs().argmax()].sign()
         torch.testing.assert_close(row, expected)
-    with pytest.raises(ValueError, match="span 1 dimensions where a capsule of 2"):
+    with pytest.raises(ValueError, match="span 1 dimensions, fewer than the capsule's size 2"):
         subspace_start(torch.diag(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)), 2)

@@ -165,7 +165,7 @@ def test_inputs_of_no_use_are_named(example: tuple[Any, Any]) -> None:
         model.fit(X[few], y[few])
     with pytest.raises(ValueError, match="all inputs are zero"):
         model.fit(X * 0, y)
-    with pytest.raises(ValueError, match="span 2 dimensions where a capsule of 4"):
+    with pytest.raises(ValueError, match="span 2 dimensions, fewer than the capsule's size 4"):
         model.fit(X[:, :2], y)
     with pytest.raises(ValueError, match=r"one class only \(ape\)"):
         model.fit(X[y == "ape"], y[y == "ape"])

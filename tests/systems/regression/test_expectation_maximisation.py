@@ -233,7 +233,7 @@ def test_a_class_with_too_few_examples_or_directions_is_named(data: tuple[Tensor
         Problems(X[few], y[few], build_architecture("multiclass", 3, 3)).subspace_start()
     flat = X.clone()
     flat[y == 0] = X[0]
-    with pytest.raises(ValueError, match="class 0: the inputs span 1 dimensions where a capsule of 2"):
+    with pytest.raises(ValueError, match="class 0: the inputs span 1 dimensions, fewer than the capsule's size 2"):
         Problems(flat, y, build_architecture("multiclass", 2, 3)).subspace_start()
 
 

@@ -1,1 +1,1 @@
-"""The density of the top-down model, its inversion, and routing to compare it with."""
+"""The density of the top-down model, its inversion, and routing for comparison."""

@@ -1,17 +1,17 @@
-"""Variational inversion of the top-down model (document 001 leaves it open): which objects made these parts, and where
-are they?
+"""Variational inversion of the top-down model (left open in document 001): which objects generated the parts, and what
+are the objects' poses?
 
 Parents are marginalised; for each scene a Gaussian over object poses, with free means and sds, is fitted by maximising
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z)),
 
-for all scenes at the same time. The bound has many local maxima, because wrong parts of a scene agree by chance. So
-each scene has several starts, at poses that some of its parts vote for. During the first half of the steps pose sds
-shrink to their own values. Then only the best few starts of each scene continue, and the best result is kept. Estimates
-of the bound are noisy, and the largest of several is biased upwards. So starts are compared with the same noise, drawn
-again for each comparison, and the reported bound is estimated with other noise.
+for all scenes at the same time. The bound has many local maxima, because votes of wrong parts agree by chance. So each
+scene has several starts, at poses that some of its parts vote for. In the first half of the steps, the parts' sds
+shrink from larger values to those of the model. Then only the best few starts of each scene continue, and the best is
+kept. Estimates of the bound are noisy, and the largest of several is biased upwards. So all starts are compared with
+the same noise, drawn anew for each comparison, and the reported bound is estimated with new noise.
 
-Shapes: B scenes, R starts of each; the others are the model's.
+Shapes: B scenes, R starts of each; the others as in the model.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from pipeline.systems.attention.model.scenes import votes as votes_of
 from pipeline.systems.attention.model.top_down import Hierarchy
 
 _SITES = ("objects", "cues", "parts")
-"""Of the model, whose log densities make the bound."""
+"""Sites of the Pyro model whose log densities are in the bound."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the bound is ascended.
+    """Settings for maximising the bound.
 
     Attributes:
-        steps: of Adam, half of them from every start; rate: its step size.
-        starts: of every scene; kept: of these, for the second half of the steps.
-        samples: of the poses at each step; judging: where starts are compared.
-        widest: sds of poses begin at so many times their own, and reach that after half of the steps.
+        steps: steps of Adam, half of them from every start; rate: its step size.
+        starts: starts per scene; kept: number of them for the second half of the steps.
+        samples: samples of the poses at each step; judging: samples for comparing starts.
+        widest: initial factor on the parts' sds (sigma); it falls to 1 over the first half of the steps.
     """
 
     steps: int
@@ -55,13 +55,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Inverted:
-    """What inversion found.
+    """The result of inversion.
 
     Attributes:
         parse: parents `[B, m, n]`, clutter `[B, m]` and poses `[B, n, D]`.
         sds: of the poses, `[B, n, D]`.
         bound: `[B]`, nats.
-        kappa, sigma: as learned, or as they were.
+        kappa, sigma: learned or given values.
     """
 
     parse: Parse
@@ -84,7 +84,7 @@ def invert(
 
     Args:
         generator: on the device of the parts.
-        learn: kappa and sigma first, one of each for all scenes.
+        learn: first learn kappa and sigma, one value of each for all scenes.
     """
     observed = (parts, cues)
     if learn:
@@ -103,11 +103,12 @@ def invert(
 
 
 def _learned(hierarchy: Hierarchy, observed: Observed, settings: Settings, generator: torch.Generator) -> Hierarchy:
-    """The hierarchy with the kappa and the sigma of the highest bound, as far as it gets from its own.
+    """The hierarchy with kappa and sigma that maximise the bound, starting from its own values.
 
-    Each scene's best start alone teaches them, once it has settled: wrong starts would widen them.
+    They are learned only from each scene's best start, after the first half of the steps: wrong starts would make them
+    too wide.
     """
-    q = _from_starts(hierarchy, observed, settings, 1.0, generator)  # scales at hand are a guess, and wide enough
+    q = _from_starts(hierarchy, observed, settings, 1.0, generator)  # the given scales are a guess, and wide enough
     q = _best(hierarchy, q, observed, 1, settings.judging, generator)
     log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()])
     _ascend(hierarchy, q, observed, settings, generator, log_scales)
@@ -116,8 +117,8 @@ def _learned(hierarchy: Hierarchy, observed: Observed, settings: Settings, gener
 
 
 def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Object poses to begin at, `[B, count, n, D]`: for each object the vote that most other votes agree with, then
-    votes of parts drawn at random.
+    """Initial object poses, `[B, count, n, D]`: first, for each object, the vote that most other votes agree with, then
+    random votes.
     """
     votes = votes_of(hierarchy.W, parts)  # (B, m, n, D)
     gaps = torch.cdist(votes.transpose(1, 2), votes.transpose(1, 2))  # (B, n, m, m)
@@ -139,7 +140,7 @@ Observed = tuple[Tensor, Tensor | None]
 def _from_starts(
     hierarchy: Hierarchy, observed: Observed, settings: Settings, widest: float, generator: torch.Generator
 ) -> Gaussian:
-    """Half of the steps from every start, while sds shrink to their own."""
+    """Half of the steps from every start, while sds shrink to the model's."""
     means = starts(hierarchy, observed[0], settings.starts, generator)
     q = (means, torch.full_like(means, math.log(0.1 * hierarchy.object_sd)))
     return _ascend(hierarchy, q, observed, settings, generator, widest=widest)
@@ -154,7 +155,7 @@ def _ascend(
     log_scales: Tensor | None = None,
     widest: float = 1.0,
 ) -> Gaussian:
-    """Half of the steps, with sds of poses that shrink from `widest` times their own.
+    """Half of the steps, with sds of parts that shrink from `widest` times the model's.
 
     Args:
         log_scales: logs of kappa and sigma, learned in place; None: they are the hierarchy's.
@@ -193,9 +194,9 @@ def _noise(samples: int, like: Tensor, generator: torch.Generator) -> Tensor:
 def _bound(
     hierarchy: Hierarchy, means: Tensor, log_sds: Tensor, observed: Observed, samples: int, generator: torch.Generator
 ) -> Tensor:
-    """The bound from every start `[B, R]`, in nats: model's trace minus guide's, a mean over samples.
+    """The bound of every start `[B, R]`, in nats: the model's trace minus the guide's, averaged over samples.
 
-    All starts of a scene see the same noise.
+    All starts of a scene use the same noise.
     """
     B, R = means.shape[:2]
     noise = _noise(samples, means[:, :1], generator)

@@ -1,4 +1,4 @@
-"""Parents of parts by agreement of votes: routing as published, variants with more steps, and a k-means-like baseline.
+"""Finds parents of parts by agreement of votes: published routing, longer variants, and a k-means-like baseline.
 
 Votes `[B, m, n, D]` are a part's predictions of its parents' poses: the pose that object j would have if it were the
 parent of part i. As published, none of these methods models clutter. Each returns the assignment of every part to the
@@ -20,12 +20,12 @@ _FLOOR = 1e-9
 
 @dataclass(frozen=True)
 class Parse:
-    """Who belongs to whom.
+    """The assignment of parts to objects.
 
     Attributes:
-        parents: `[B, m, n]`, from 0 to 1; over the objects, and clutter where it is an answer, they sum to one.
-        poses: of the objects, `[B, n, D]`.
-        clutter: how much of every part is nobody's, `[B, m]`; None for methods that have no such answer.
+        parents: weights `[B, m, n]` in [0, 1]; with `clutter`, if any, they sum to one for each part.
+        poses: the objects' poses, `[B, n, D]`.
+        clutter: weight of no parent for each part, `[B, m]`; None for methods without clutter.
     """
 
     parents: Tensor
@@ -34,7 +34,7 @@ class Parse:
 
     @property
     def chosen(self) -> Tensor:
-        """Whose each part is most, `[B, m]`; n where it is nobody's."""
+        """The parent with the largest weight, `[B, m]`; n for clutter."""
         answers = self.parents if self.clutter is None else _with(self.parents, self.clutter)
         return answers.argmax(-1)
 
@@ -42,18 +42,18 @@ class Parse:
 def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
     """Routing by agreement (document 001, equations 1-2), from uniform weights, with `iterations` updates of logits.
 
-    Lengths are squashed to less than one, so that poses are read off the votes: their mean by the weights.
+    Squashed lengths are below one, so the returned poses are weighted means of the votes instead.
     """
     parents = agreement(votes.transpose(1, 2), iterations).transpose(1, 2)
     return Parse(parents, _weighted_mean(parents, votes))
 
 
 def em_routing(votes: Tensor, iterations: int, floor: float) -> Parse:
-    """E- and M-steps of EM routing without trained parameters, from even parents: a Gaussian with a sd for every number
-    of a pose for each object, mixed in proportion to what it gets.
+    """E- and M-steps of EM routing without trained parameters, from uniform parents: a mixture with one Gaussian for
+    each object, with an sd for each dimension; mixing weights are proportional to the assigned parts.
 
     Args:
-        floor: least sd.
+        floor: minimum sd.
     """
     return _em(votes, torch.zeros_like(votes[..., 0]).softmax(-1), iterations, floor, None)[0]
 
@@ -61,10 +61,10 @@ def em_routing(votes: Tensor, iterations: int, floor: float) -> Parse:
 def em_routing_of_several(
     votes: Tensor, iterations: int, floor: float, starts: int, log_clutter: Tensor | None, generator: torch.Generator
 ) -> Parse:
-    """The same from even and from random parents, of which each scene keeps the likeliest end.
+    """`em_routing` from uniform and from random parents; each scene keeps the result with the highest likelihood.
 
     Args:
-        log_clutter: log density of each part as nobody's, in the units of votes, `[B, m]`; None: there is no clutter.
+        log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`; None: there is no clutter.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=generator, device=votes.device, dtype=votes.dtype)
@@ -79,10 +79,10 @@ def em_routing_of_several(
 def _em(
     votes: Tensor, parents: Tensor, iterations: int, floor: float, log_clutter: Tensor | None
 ) -> tuple[Parse, Tensor]:
-    """From parents `[B, m, n]` on; and the log likelihood of the mixture that the last parents follow from, `[B]`."""
+    """EM from `parents [B, m, n]`; returns also the log likelihood `[B]` of the mixture in the last E-step."""
     B, m, n, _ = votes.shape
     clutter, log_likelihood = votes.new_zeros(B, m), votes.new_zeros(B)
-    if log_clutter is not None:  # it begins with a component's share
+    if log_clutter is not None:  # its initial weight is that of one component
         clutter = clutter + 1 / (n + 1)
         parents = parents * n / (n + 1)
     for _ in range(iterations):
@@ -109,7 +109,7 @@ def _with(objects: Tensor, clutter: Tensor) -> Tensor:
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
-    """Each part to the object whose mean vote is nearest to its own; empty objects keep their mean."""
+    """Assign each part to the object whose mean vote is nearest to the part's; empty objects keep their mean."""
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])
     for _ in range(iterations):

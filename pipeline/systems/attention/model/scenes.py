@@ -20,9 +20,9 @@ class Scenes:
     Attributes:
         parts: poses `[B, m, d]`.
         cues: directions `[B, m, d]`.
-        parents: object of each part, `[B, m]`; n where it is clutter.
-        poses: of the objects, `[B, n, D]`; of those that are not there as well.
-        present: `[B, n]`.
+        parents: object of each part, `[B, m]`; n for clutter.
+        poses: poses of all objects, also of absent ones, `[B, n, D]`.
+        present: mask of the objects in the scene, `[B, n]`.
     """
 
     parts: Tensor
@@ -33,14 +33,14 @@ class Scenes:
 
 
 def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
-    """W `[m, n, d, d]`: orthogonal matrices, drawn evenly: no part is likelier to fit by its length alone."""
+    """W `[m, n, d, d]`: uniformly random orthogonal matrices, so that a part's length says nothing of its parent."""
     gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
     q, r = np.linalg.qr(gaussian)
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
 
 
 def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
-    """`count` scenes of `shown` objects each; a part belongs to any of them alike, or is clutter.
+    """`count` scenes of `shown` objects each; a part's parent is uniform over these, or it is clutter.
 
     Shares, concentrations and sds are the hierarchy's: given which objects are present, these are samples of its model.
     """
@@ -68,10 +68,10 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
 
 
 def _of_parents(values: NDArray[np.float64], parents: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of values `[B, m, n + 1, d]` those of the parents `[B, m]`."""
+    """The values `[B, m, n + 1, d]` of the parents `[B, m]`."""
     return np.take_along_axis(values, parents[..., None, None], axis=2)[:, :, 0]
 
 
 def votes(W: Tensor, parts: Tensor) -> Tensor:
-    """What pose each object would have as the parent of each part `[B, m, d]`, by least squares: `[B, m, n, D]`."""
+    """The pose of each object if it were the parent of each part `[B, m, d]`, by least squares: `[B, m, n, D]`."""
     return torch.einsum("ijab,...ib->...ija", torch.linalg.pinv(W), parts)

@@ -4,21 +4,21 @@ Object capsules j = 1..n with poses z_j predict the pose of each part i = 1..m b
 
     U_ij = W_ij z_j                                                                          (section 4.1)
 
-Attention of a part over its predictions, iterated, makes one parent of many:
+Attention of a part over its predictions, iterated, selects one parent:
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
-Equation 7 makes a density of it, a mixture of Gaussians around the predictions whose weights are a softmax of von
-Mises-Fisher densities; here of their logarithms, which is the attention of equation 6. As written the weights depend on
-the very pose whose density they weigh, and such a mixture does not integrate to one (`literal_mass`: where directions
-settle the parent it comes near n). What is proper is what equation 6 does: the weights come from the *previous* pose.
-So a part here has two observables, a cue q_i, the direction it is looked for in, and its pose:
+Equation 7 turns it into a density, a mixture of Gaussians around the predictions, with weights that are a softmax of
+von Mises-Fisher densities; here of their logarithms, which gives the attention of equation 6. As printed, the weights
+depend on the same pose as the Gaussians, and such a mixture does not integrate to one (`literal_mass`: the integral is
+near n if directions determine the parent). It is a proper density if the weights depend on the *previous* pose, as in
+equation 6. So a part here has two observables, a cue q_i (the direction to look for it) and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
 Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)), equation 7's p_(i),
-and the pose as equation 7's mixture. Parents are summed out everywhere. Clutter is one more component, whose prediction
-is zero, whose kappa is zero and whose sd is wide.
+and the pose as equation 7's mixture. Parents are summed out everywhere. Clutter is one more component, with prediction
+zero, kappa zero and a wide sd.
 
 Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; components are n + 1 with clutter.
 """
@@ -41,7 +41,7 @@ from pipeline.systems.attention.model import von_mises_fisher
 
 @dataclass(frozen=True)
 class Components:
-    """What a part may come from, in numbers that broadcast.
+    """The mixture components of a part; all tensors broadcast.
 
     Attributes:
         predictions: U, `[..., n, d]`.
@@ -57,32 +57,32 @@ class Components:
 
     @property
     def directions(self) -> Tensor:
-        """Unit vectors `[..., n, d]` along the predictions; zero where nothing is predicted."""
-        # Times one over the length: the way back through a quotient would take three times as long.
+        """Unit vectors `[..., n, d]` along the predictions; zero if the prediction is zero."""
+        # Multiplied by one over the length: the backward pass of a division takes three times as long.
         squares = self.predictions.square().sum(-1, keepdim=True)
         return self.predictions * squares.clamp_min(torch.finfo(squares.dtype).tiny).rsqrt()
 
     def log_cues(self, cues: Tensor) -> Tensor:
-        """log VMF of unit vectors `[..., d]` under every component: `[..., n]`."""
+        """log VMF density of unit vectors `[..., d]` under every component: `[..., n]`."""
         return von_mises_fisher.log_density(cues.unsqueeze(-2), self.directions, self.kappa)
 
     def log_poses(self, parts: Tensor) -> Tensor:
-        """log N of poses `[..., d]` under every component: `[..., n]`."""
+        """log normal density of poses `[..., d]` under every component: `[..., n]`."""
         squares = (parts.unsqueeze(-2) - self.predictions).square().sum(-1)
         d = parts.shape[-1]
         return squares * (-0.5 / self.sigma**2) - d * (self.sigma.log() + 0.5 * math.log(2 * math.pi))
 
     def log_weights(self, cues: Tensor | None) -> Tensor:
-        """Equation 7's mixing weights given cues `[..., d]`, in logs: `[..., n]`; the prior without cues."""
+        """Logs of equation 7's mixing weights given cues `[..., d]`: `[..., n]`; without cues, the prior."""
         if cues is None:
             return self.log_prior.expand(self.predictions.shape[:-1])
         return (self.log_prior + self.log_cues(cues)).log_softmax(-1)
 
     def log_printed_weights(self, cues: Tensor) -> Tensor:
-        """The same as equation 7 prints them, a softmax of the von Mises-Fisher densities themselves: `[..., n]`."""
+        """The same as printed in equation 7, a softmax of the von Mises-Fisher densities themselves: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # Differences to the largest density, which may itself be beyond what a number can hold.
+        # Differences from the largest density, which may itself overflow.
         most = math.log(torch.finfo(largest.dtype).max) - 1
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
@@ -94,7 +94,7 @@ class Components:
 class Cues(dist.TorchDistribution):
     """Directions `[..., d]`: the mixture of von Mises-Fisher distributions, parents summed out.
 
-    Samples are drawn by SciPy, on the CPU, seeded from torch's own generator.
+    Samples are drawn by SciPy, on the CPU, with a seed from torch's generator.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -110,7 +110,7 @@ class Cues(dist.TorchDistribution):
         return (self.components.log_prior + self.components.log_cues(value)).logsumexp(-1)
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        """A parent by the prior, then a direction around its prediction's."""
+        """Draw a parent from the prior, then a direction around that of its prediction."""
         directions, log_prior = self.components.directions, self.components.log_prior
         parents = _drawn_parents(log_prior.expand(directions.shape[:-1]), sample_shape)
         means, kappa = _of_parents(parents, directions), _of_parents(parents, self.components.kappa.unsqueeze(-1))
@@ -124,7 +124,7 @@ class Parts(dist.TorchDistribution):
     """Poses `[..., d]` given their cues: equation 7's mixture, parents summed out.
 
     Args:
-        cues: `[..., d]`, unit vectors; None: the prior is what weighs.
+        cues: `[..., d]`, unit vectors; None: the weights are the prior.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -140,34 +140,34 @@ class Parts(dist.TorchDistribution):
         return (self.components.log_weights(self.cues) + self.components.log_poses(value)).logsumexp(-1)
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        """A parent by the weights, then a pose around its prediction."""
+        """Draw a parent from the weights, then a pose around its prediction."""
         parents = _drawn_parents(self.components.log_weights(self.cues), sample_shape)
         chosen = _of_parents(parents, self.components.predictions)
         return chosen + _of_parents(parents, self.components.sigma.unsqueeze(-1)) * torch.randn_like(chosen)
 
 
 def _drawn_parents(log_weights: Tensor, sample_shape: torch.Size) -> Tensor:
-    """Components drawn by their weights `[..., n]`: `[*sample_shape, ...]`."""
+    """Components drawn from log weights `[..., n]`: `[*sample_shape, ...]`."""
     return torch.distributions.Categorical(logits=log_weights).sample(sample_shape)
 
 
 def _of_parents(parents: Tensor, values: Tensor) -> Tensor:
-    """Of values `[..., n, d]` those of the parents `[*sample_shape, ...]`: `[*sample_shape, ..., d]`."""
+    """The values `[..., n, d]` of the parents `[*sample_shape, ...]`: `[*sample_shape, ..., d]`."""
     values = values.expand(*parents.shape, *values.shape[-2:])
     return values.take_along_dim(parents[..., None, None], dim=-2).squeeze(-2)
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Two layers of capsules and what lies between them.
+    """Two layers of capsules and the parameters between them.
 
     Attributes:
         W: `[m, n, d, D]`.
-        kappa: of cues around an object's prediction, `[n]`, or `[1]` for all alike.
+        kappa: concentration of cues around an object's prediction, `[n]`, or `[1]` for all objects.
         sigma: sd of poses around it, `[n]` or `[1]`.
         clutter: prior share of parts without a parent.
-        clutter_sd: of their poses.
-        object_sd: of the objects' poses.
+        clutter_sd: sd of their poses.
+        object_sd: sd of the objects' poses.
     """
 
     W: Tensor
@@ -182,14 +182,14 @@ class Hierarchy:
         return self.W.shape[1]
 
     def predictions(self, poses: Tensor) -> Tensor:
-        """U of object poses `[..., n, D]`: `[..., m, n, d]`."""
+        """Predictions U for object poses `[..., n, D]`: `[..., m, n, d]`."""
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
-        """What parts may come from under object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`.
+        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`.
 
         Args:
-            present: which objects are known to be there, `[..., n]`; None: any of them may be.
+            present: mask of the objects known to be present, `[..., n]`; None: any may be.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
@@ -208,7 +208,7 @@ class Hierarchy:
 
         Args:
             parts: observed poses `[B, m, d]`.
-            cues: observed directions `[B, m, d]`; None: there are none, the prior weighs the components.
+            cues: observed directions `[B, m, d]`; None: no cues, and the weights are the prior.
         """
         _, n, _, D = self.W.shape
         with pyro.plate("scenes", count):
@@ -229,7 +229,7 @@ class Attention:
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Attention:
-    """Equation 6 again and again, on parts `[..., m, d]` and predictions `[..., m, n, d]`; the paper's `scale` is 1."""
+    """Equation 6 iterated, on parts `[..., m, d]` and predictions `[..., m, n, d]`; the paper's `scale` is 1."""
     found = []
     for _ in range(iterations):
         weights = (scale * torch.einsum("...id,...ijd->...ij", parts, predictions)).softmax(-1)
@@ -239,17 +239,17 @@ def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Of distributions `[..., n]`, in nats: `[...]`."""
+    """Entropy of distributions `[..., n]`, in nats: `[...]`."""
     return torch.special.entr(weights).sum(-1)
 
 
 def literal_mass(components: Components, samples: int) -> tuple[Tensor, Tensor]:
-    """What equation 7 integrates to where a pose is its own cue, `[...]`: by Monte Carlo, with `samples` draws of each.
+    """Integral of equation 7 if a pose is its own cue, `[...]`: Monte Carlo with `samples` draws of each component.
 
     The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j.
 
     Returns:
-        with weights that are a softmax of log densities, as here; and of the densities themselves, as printed.
+        the integral with weights from a softmax of log densities, as here, and of the densities themselves, as printed.
     """
     U, sigma = components.predictions, components.sigma
     noise = torch.randn(samples, *U.shape, dtype=U.dtype, device=U.device)

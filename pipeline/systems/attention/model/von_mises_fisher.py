@@ -2,7 +2,7 @@
 
     p(x | mu, kappa) = C_d(kappa) exp(kappa mu^T x),  C_d(kappa) = kappa^v / ((2 pi)^(v + 1) I_v(kappa)),  v = d / 2 - 1
 
-Document 001 weighs predictions by it (equation 7). Its logarithm is differentiable in kappa as well, so that
+Document 001 uses it to weight predictions (equation 7). The log density is also differentiable in kappa, so that
 concentrations can be learned: d log C_d / d kappa = -A_d(kappa), A_d = I_{v+1} / I_v, the mean of mu^T x.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 _SERIES_TERMS = 40
 _FAR = 1e8
-"""From here on I_v is taken from its expansion at infinity: SciPy's scaled function gives NaN at 1e10."""
+"""From here on I_v is computed with its asymptotic expansion: SciPy's scaled function gives NaN at 1e10."""
 _FAR_TERMS = 8
 
 
@@ -32,44 +32,44 @@ class _ScaledLogNormaliser(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (kappa,) = ctx.saved_tensors
-        # One minus the mean, in double precision before the difference is rounded to what kappa is held in.
+        # One minus the mean, computed in double precision before rounding to kappa's dtype.
         short = 1 - _mean_resultant_length(_checked(kappa), ctx.dimensions)
         return gradients[0] * torch.from_numpy(short).to(kappa), None
 
 
 def scaled_log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
-    """log C_d(kappa) + kappa, of the shape of `kappa`, in nats: the log density at the mean direction.
+    """log C_d(kappa) + kappa, with the shape of `kappa`, in nats: the log density at the mean direction.
 
-    To 1e-11 (relative, in double precision) for every kappa from 0 on and d up to 1000, through SciPy on the CPU
-    (concentrations are few).
+    The relative error is below 1e-11 in double precision for all kappa >= 0 and d up to 1000. It is computed by SciPy
+    on the CPU, because there are few concentrations.
 
     Args:
         kappa: finite and not negative.
         dimensions: d >= 2.
 
     Raises:
-        ValueError: either is something else.
+        ValueError: an argument is out of range.
     """
     if dimensions < 2:
-        raise ValueError(f"a direction in {dimensions} dimension(s): two or more are needed")
+        raise ValueError(f"dimensions must be at least 2, found {dimensions}")
     return _ScaledLogNormaliser.apply(kappa, dimensions)
 
 
 def log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
-    """log C_d(kappa), of the shape of `kappa`, in nats: minus the log surface of the sphere at 0."""
+    """log C_d(kappa), with the shape of `kappa`, in nats; at 0, minus the log of the sphere's surface area."""
     return scaled_log_normaliser(kappa, dimensions) - kappa
 
 
 def mean_resultant_length(kappa: Tensor, dimensions: int) -> Tensor:
-    """A_d(kappa) = E[mu^T x], of the shape of `kappa`, in [0, 1)."""
+    """A_d(kappa) = E[mu^T x], with the shape of `kappa`, in [0, 1)."""
     return torch.from_numpy(_mean_resultant_length(_checked(kappa), dimensions)).to(kappa)
 
 
 def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
     """log p(x | mean, kappa) of unit vectors `[..., d]` that broadcast; kappa broadcasts with `[...]`.
 
-    kappa mu^T x and log C_d(kappa) are both near kappa in size and of opposite signs. Here neither is formed:
-    kappa (mu^T x - 1) = -kappa |x - mu|^2 / 2, which keeps its digits in single precision.
+    kappa mu^T x and log C_d(kappa) are both of size kappa with opposite signs and would cancel. Instead it uses
+    kappa (mu^T x - 1) = -kappa |x - mu|^2 / 2, which is accurate in single precision.
     """
     return scaled_log_normaliser(kappa, x.shape[-1]) - 0.5 * kappa * (x - mean).square().sum(-1)
 
@@ -77,10 +77,10 @@ def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
 def sample(
     mean: NDArray[np.float64], kappa: float | NDArray[np.float64], random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """A unit vector around each mean direction, `[n, d]`; SciPy's sampler, turned to each mean.
+    """A random unit vector around each mean direction, `[n, d]`, by SciPy's sampler rotated to each mean.
 
     Args:
-        kappa: one for all, or one for each mean, `[n]`: few different ones, each is drawn at once.
+        kappa: one for all, or one for each mean, `[n]`, with few distinct values: those of one value are drawn at once.
 
     Raises:
         ValueError: a concentration is negative or not finite.
@@ -101,7 +101,7 @@ def _around(mean: NDArray[np.float64], kappa: float, random: np.random.Generator
         return np.reshape(uniform_direction(d).rvs(count, random_state=random), (count, d))
     north = np.eye(d)[0]
     around = np.reshape(vonmises_fisher(north, kappa).rvs(count, random_state=random), (count, d))
-    # The reflection that takes the north pole to the mean (Householder's); at the pole itself there is nothing to do.
+    # The Householder reflection that maps the north pole to the mean; at the pole itself there is nothing to do.
     axis = north - mean
     length = (axis**2).sum(-1, keepdims=True)
     axis = np.divide(axis, np.sqrt(length), out=np.zeros_like(axis), where=length > 1e-24)
@@ -138,7 +138,7 @@ def _mean_resultant_length(kappa: NDArray[np.float64], dimensions: int) -> NDArr
 
 
 def _is_near(kappa: NDArray[np.float64], order: float) -> NDArray[np.bool_]:
-    """Where the power series is over within its terms; further out SciPy's scaled function does not underflow."""
+    """Where the power series converges within its terms; further out SciPy's scaled function does not underflow."""
     return np.asarray(kappa**2 < 32 * (order + 1))
 
 

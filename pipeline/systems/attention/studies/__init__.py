@@ -9,10 +9,10 @@ from pipeline.systems.attention.settings import AttentionStudy
 
 
 def run_study(study: AttentionStudy, title: str) -> Outcome:
-    """Run a study as its settings say; only its own module is imported.
+    """Run a study with its settings; only its own module is imported.
 
     Args:
-        title: shown beside the progress bar.
+        title: shown next to the progress bar.
     """
     outcome: Outcome = import_module(f"{__name__}.{study.study}").run(study, title)
     return outcome

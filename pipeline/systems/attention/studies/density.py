@@ -21,18 +21,18 @@ from pipeline.systems.attention.model.top_down import Components, Cues, Parts, l
 from pipeline.systems.attention.settings import DensityStudy
 
 PEAK = 2.0
-"""How much higher than its component the density is that it is tested with."""
+"""Ratio of the peak of a test density to the peak of its component."""
 APART = 2.0
-"""The last component's concentration by the first's, and their sds likewise."""
+"""Ratio of the last component's concentration to the first's, and of their sds."""
 LEAST = 0.01
-"""Weight of the components that samples of poses are tested against: of others there are too few."""
+"""Minimum weight of a component in the tests of poses: of rarer components there are too few samples."""
 WEIGHTS = ("literal", "printed")
-"""What equation 7's weights are a softmax of where a pose is its own cue: log densities, and densities as printed."""
+"""Argument of the softmax in equation 7's weights if a pose is its own cue: log densities, or densities as printed."""
 
 
 def run(study: DensityStudy, title: str) -> Outcome:
-    """One row per dimension and concentration: how many standard errors the identity is missed by, at most over the
-    components, and equation 7's integral where a pose is its own cue.
+    """One row per dimension and concentration: the largest deviation from the identity over the components, in standard
+    errors, and equation 7's integral if a pose is its own cue.
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -67,8 +67,8 @@ def run(study: DensityStudy, title: str) -> Outcome:
 
 
 def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[float]:
-    """By how many standard errors the identity is missed by poses `[samples, d]` given a cue `[d]`, for each component
-    that is not too rare under it.
+    """Deviation from the identity, in standard errors, for poses `[samples, d]` given a cue `[d]`; one for each
+    component with enough weight.
     """
     log_mixture = Parts(components, cue).log_prob(poses)
     narrow = components.sigma * PEAK ** (-1 / len(cue))
@@ -78,14 +78,14 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
 
 
 def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
-    """The same for directions `[samples, d]` and every component."""
+    """The same for directions `[samples, d]`, for every component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
     log_around = replace(components, kappa=close).log_cues(cues)  # (samples, n)
     return _scores(log_around - Cues(components).log_prob(cues).unsqueeze(-1))
 
 
 def _scores(log_ratios: Tensor) -> list[float]:
-    """By how many standard errors the means of exp of `[samples, tests]` miss one."""
+    """Deviations of the means of exp(`[samples, tests]`) from one, in standard errors."""
     ratios = log_ratios.exp()
     return [float(z) for z in (ratios.mean(0) - 1) / (ratios.std(0) / math.sqrt(len(ratios)))]
 

@@ -17,7 +17,7 @@ from pipeline.systems.attention.settings import IteratedStudy
 def run(study: IteratedStudy, title: str) -> Outcome:
     """Entropy of attention over a part's predictions (nats), by iteration, scale and sd of the parts' poses.
 
-    Scenes show all objects and no clutter: every prediction is of something that is there, one of them is right.
+    Scenes have all objects and no clutter: every prediction comes from a present object, and one of them is correct.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects

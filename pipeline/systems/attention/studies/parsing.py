@@ -67,7 +67,7 @@ Parses = dict[str, Parse]
 def _parses(
     hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy
 ) -> tuple[Parses, Parses, Parses, dict[str, float]]:
-    """By method: routing, inversion, what true poses tell; and the scales that were learned."""
+    """Results by method: routing, inversion, the posterior under true poses; and the learned scales."""
     at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
 
@@ -77,7 +77,7 @@ def _parses(
     def em(log_clutter: Tensor | None) -> Parse:
         return em_routing_of_several(at, study.long_iterations, sigma, study.routing_starts, log_clutter, seeded())
 
-    # Transformations are orthogonal: clutter is as dense in votes as it is in parts.
+    # Transformations are orthogonal, so clutter has the same density in votes as in parts.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     routed = {
         "k-means": k_means(at, study.long_iterations),
@@ -102,14 +102,14 @@ def _parses(
 
 
 def settings_of(study: ParsingStudy) -> Settings:
-    """How a study inverts."""
+    """The inversion's settings of a study."""
     return Settings(study.steps, study.rate, study.starts, study.kept, study.samples, study.judging, study.widest)
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """Share of parts with a parent whose parent is found, by scene, `[B]` or fewer: of scenes with such parts.
+    """Share of parts with a parent whose parent is found, by scene; `[B]` or fewer: only scenes with such parts.
 
-    A part that is called clutter is not found.
+    A part that is assigned to clutter counts as not found.
     """
     real = scenes.parents < parse.parents.shape[-1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
@@ -130,10 +130,11 @@ def _measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def _lead(leads: list[Tensor]) -> dict[str, float]:
-    """Of inversion over a method on the same scenes: settings count alike, scenes within them too.
+    """Lead of inversion over a method on the same scenes; all settings have equal weight, and all scenes of a setting.
 
     Returns:
-        the mean and its standard error over scenes; in how many settings inversion finds more, and in how many as many.
+        the mean and its standard error over scenes; the number of settings in which inversion finds more, and equally
+        many.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
@@ -146,15 +147,16 @@ def _lead(leads: list[Tensor]) -> dict[str, float]:
     }
 
 
-# ---- a scene that can be looked at
+# ---- scenes for a figure
 
 SIDES = {"triangle": 3, "square": 4, "star": 5}
 
 
 def shapes(parts: int) -> Tensor:
-    """W `[parts, 3, 4, 4]` of a triangle, a square and a star whose outlines pass `parts` places.
+    """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on their outlines.
 
-    An object's pose is (x, y, s cos a, s sin a); a part's is its own place and its direction along the outline, alike.
+    An object's pose is (x, y, s cos a, s sin a); a part's pose is its position and its direction along the outline, in
+    the same form.
     """
     found = []
     for sides in SIDES.values():
@@ -179,7 +181,7 @@ def _similarity(place: complex, way: complex) -> list[list[float]]:
 
 
 def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
-    """Scenes of three overlapping shapes with clutter, and who finds which parent: arrays for a figure."""
+    """Scenes of three overlapping shapes with clutter, and the parents that each method finds: arrays for a figure."""
     random = np.random.default_rng(study.seed)
     W = shapes(24)
     hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)

@@ -2,12 +2,12 @@
 
 Input and output are clamped; the hidden activities h start at the forward pass and descend the energy
 
-    two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as the text says
-    output      (t - sum h)^2 + penalty                          what gives the published figure
+    two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
+    output      (t - sum h)^2 + penalty                          gives the published figure
 
-with a weight times the penalty |h|_1, |h|^2 (half of it two-sided) or none. The document gives no weight. By hand: with
-all errors L1 leaves h = x + e - w sign h, e = t - sum h, and a single unit for 5/3 <= w < 7; with the output's error
-alone any h >= 0 with sum t - w/2 is as good, and where inference ends is the start's doing.
+with a weight times the penalty |h|_1, |h|^2 (half of it for two-sided) or none. The document gives no weight. By hand:
+with all errors, L1 gives h = x + e - w sign h, e = t - sum h, and a single active unit for 5/3 <= w < 7. With the
+output's error alone, every h >= 0 with sum t - w/2 is a minimum, and the result depends on the start.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def infer(reading: Reading, penalty: Penalty, weight: float, rate: float, steps:
 
 
 def run(study: ToyStudy, title: str) -> Outcome:
-    """Where inference ends, by reading, weight of the penalty and penalty: h1, h2, h3, and how sparse they are."""
+    """Result of inference by reading, weight of the penalty and penalty: h1, h2, h3, and their sparsity."""
     rows = []
     for reading in READINGS:
         for weight in study.weights:

@@ -1,1 +1,1 @@
-"""Iterative inference in a trained network, in place of its forward pass."""
+"""Iterative inference in a trained network, instead of its forward pass."""

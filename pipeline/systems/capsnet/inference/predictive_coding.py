@@ -33,13 +33,13 @@ Penalty = Literal["none", "L1", "L2"]
 
 @dataclass(frozen=True)
 class Objective:
-    """What is descended, beside the layers' errors.
+    """The terms of the energy in addition to the layers' errors.
 
     Attributes:
-        output: what class capsules are.
+        output: whether class capsules are predicted or free.
         target: 1 for the class of each image, else 0, `[B, n]`; None: the label is free.
-        penalty: on the class capsules.
-        weight: of the penalty.
+        penalty: penalty on the class capsules.
+        weight: weight of the penalty.
     """
 
     output: Output
@@ -49,18 +49,18 @@ class Objective:
 
     @property
     def shortens(self) -> bool:
-        """Whether the penalty is a step of its own."""
+        """Whether the penalty needs a separate proximal step."""
         return self.output == "free" and self.penalty == "L1"
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """Where inference ended.
+    """The result of inference.
 
     Attributes:
-        activities: of each free layer, `[B, ...]`.
+        activities: activities of each free layer, `[B, ...]`.
         capsules: class capsules, `[B, n, D]`.
-        energies: of every image at every step, `[steps + 1, terms, B]`: the free layers', the label's, the penalty's.
+        energies: `[steps + 1, terms, B]`, of each image at every step; terms: the free layers, the label, the penalty.
     """
 
     activities: list[Tensor]
@@ -94,7 +94,7 @@ def energies(errors: Sequence[Tensor], capsules: Tensor, objective: Objective) -
     """The terms of each image's energy, `[terms, B]`.
 
     Args:
-        errors: what each free layer's activities are less what the layer below predicts.
+        errors: each free layer's activities minus the prediction from the layer below.
         capsules: class capsules `[B, n, D]`.
     """
     of_layers = [error.square().flatten(1).sum(1) / 2 for error in errors]
@@ -104,13 +104,13 @@ def energies(errors: Sequence[Tensor], capsules: Tensor, objective: Objective) -
 def local_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Gradients of the energy by every free layer's activities, each from its neighbours' errors.
+    """Gradients of the energy with respect to each free layer's activities, each from its neighbours' errors.
 
     Args:
-        constant: what the first layer predicts from the image.
+        constant: the first layer's prediction from the image.
 
     Returns:
-        the gradients, without what shortens free capsules; the layers' errors; and the class capsules.
+        the gradients, without the term of the proximal step; the layers' errors; and the class capsules.
     """
     errors = [activities[0] - constant]
     gradients = list(errors)
@@ -128,13 +128,13 @@ def local_gradients(
         capsules = leaf if objective.output == "free" else layers[-1](leaf)
         label, penalty = top_terms(capsules, objective)
         pull = label.sum() if objective.shortens else (label + penalty).sum()
-    if pull.requires_grad:  # neither label nor penalty pulls where both are absent
+    if pull.requires_grad:  # not if there is neither a label nor a penalty
         gradients[-1] = gradients[-1] + torch.autograd.grad(pull, leaf)[0]
     return gradients, errors, capsules.detach()
 
 
 def shortened(capsules: Tensor, by: float) -> Tensor:
-    """Capsules `[B, n, D]` shortened by a length, to nothing where they have no more."""
+    """Capsules `[B, n, D]` shortened by a length, at most to zero."""
     lengths = capsules.norm(dim=-1, keepdim=True)
     return capsules * (1 - by / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)).clamp_min(0)
 
@@ -142,7 +142,7 @@ def shortened(capsules: Tensor, by: float) -> Tensor:
 def step(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective, rate: float
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """One step of all layers: their new activities; and energies `[terms, B]` and class capsules before it."""
+    """One step of all layers; returns the new activities, and energies `[terms, B]` and class capsules before it."""
     gradients, errors, capsules = local_gradients(layers, constant, activities, objective)
     moved = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
     if objective.shortens:
@@ -160,15 +160,15 @@ def infer(
     rate: float,
     bar: Callable[[range], Sequence[int] | range] = lambda steps: steps,
 ) -> Inferred:
-    """Descend the energy from the forward pass, all images and layers at once.
+    """Minimise the energy by gradient descent from the forward pass, for all images and layers at once.
 
     Args:
         layers: functions of the activities below, the images first; the last gives class capsules `[B, n, D]`.
         images: `[B, ...]`.
-        rate: of a step.
+        rate: step size.
 
     Raises:
-        ValueError: the energy grew beyond all bounds.
+        ValueError: inference diverged.
     """
     free = layers if objective.output == "free" else layers[:-1]
     activities = forward_pass(free, images)

@@ -2,8 +2,8 @@
 
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
-A class capsule's length says whether its class is there (equation 3, margin loss); a decoder draws the image from the
-capsule of its class. Weights of votes come from routing by agreement, or there are none ("0 iterations").
+A class capsule's length shows whether its class is present (equation 3, margin loss); a decoder reconstructs the image
+from the capsule of its class. Weights of votes come from routing by agreement, or there are none ("0 iterations").
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -24,15 +24,15 @@ from pipeline.learning.model import Model
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
 _TRANSFORMATION_SD = 0.1
-"""Of transformations at the start, as in the authors' code."""
+"""Initial sd of the transformations, as in the authors' code."""
 
 
 class CapsuleLayer(nn.Module):
-    """Capsules above capsules: every one below has a transformation to every one above.
+    """A layer of capsules: each capsule below has a transformation to each capsule above.
 
     Args:
-        below, above: how many capsules, and the numbers of one.
-        updates: of the weights, by routing; None: sums without weights.
+        below, above: number of capsules, and their dimensions.
+        updates: number of routing updates of the weights; None: sums without weights.
     """
 
     def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None) -> None:
@@ -48,7 +48,7 @@ class CapsuleLayer(nn.Module):
 
 
 def routing_updates(params: CapsNetModelParams) -> int | None:
-    """How often routing updates its weights; None where there are none."""
+    """Number of routing updates of the weights; None if votes have no weights."""
     if params.iterations == 0:
         return None
     return params.iterations - (params.counting == "sums")
@@ -62,7 +62,7 @@ class CapsNet(Model):
         image_size: side S of the square images, in pixels.
 
     Raises:
-        UserError: the convolutions leave nothing of images of that size.
+        UserError: images of that size are too small for the convolutions.
     """
 
     noise_size = 0
@@ -94,11 +94,11 @@ class CapsNet(Model):
             self.decoder = nn.Sequential(*hidden, nn.Linear(sizes[-1], image_size**2), nn.Sigmoid())
 
     def generative_parameters(self) -> int:
-        """How many numbers the decoder learns."""
+        """Number of the decoder's parameters."""
         return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """None: `[*shape, 0]`."""
+        """No noise: `[*shape, 0]`."""
         return torch.empty((*shape, 0), device=device)
 
     def feature_maps(self, images: Tensor) -> Tensor:
@@ -107,11 +107,11 @@ class CapsNet(Model):
 
     def primary_capsules(self, feature_maps: Tensor) -> Tensor:
         """Primary capsules `[B, m, d]` of `feature_maps`, position by position."""
-        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, H, H, types d), as it lies
+        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, H, H, types d), as in memory
         return squash(maps.reshape(len(maps), -1, self.params.primary_size))
 
     def layers(self) -> list[Callable[[Tensor], Tensor]]:
-        """The layers in order, each from the activities of the one below: images first, class capsules last."""
+        """The layers in order, as functions of the activities below: images first, class capsules last."""
         return [self.feature_maps, self.primary_capsules, *([self.middle] if self.middle else []), self.last]
 
     def encode(self, images: Tensor) -> Tensor:
@@ -122,11 +122,11 @@ class CapsNet(Model):
         return activities
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """What probes read of images `[B, 1, S, S]`: class_capsules, flat."""
+        """Features of images `[B, 1, S, S]` for probes: class_capsules, flattened."""
         return {"class_capsules": self.encode(images).flatten(1)}
 
     def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
-        """Images `[B, 1, S, S]` drawn from the capsules `[B, n, D]` of the classes `labels [B]` alone.
+        """Images `[B, 1, S, S]` decoded from capsules `[B, n, D]`, using only those of the classes `labels [B]`.
 
         Raises:
             ValueError: the network was built without a decoder.
@@ -145,7 +145,7 @@ class CapsNet(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, with `margin_loss`, `accuracy` (share whose longest capsule is that of their class) and
+        """The loss per image, and `margin_loss`, `accuracy` (share whose longest capsule is that of their class) and
         `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
 
         Raises:

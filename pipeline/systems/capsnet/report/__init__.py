@@ -1,1 +1,1 @@
-"""What the page shows of CapsNet."""
+"""The page's content about CapsNet."""

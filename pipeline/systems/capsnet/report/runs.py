@@ -52,9 +52,9 @@ class Network:
     """A result about a trained CapsNet.
 
     Attributes:
-        item: of the stage that made it.
-        run, dataset: the settings of the network and of its data, as the result recorded them.
-        inference: those of iterative inference; None for results of other stages.
+        item: the item of the stage that made it.
+        run, dataset: the settings of the network and of its data, as recorded in the result.
+        inference: the settings of iterative inference; None for results of other stages.
     """
 
     item: str

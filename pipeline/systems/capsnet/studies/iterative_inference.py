@@ -1,4 +1,4 @@
-"""Iterative inference in place of routing: is it sparse, and what makes it so? (document 001, section 3.1, Figure 1B-E)
+"""Iterative inference instead of routing: is it sparse, and why? (document 001, section 3.1, Figure 1B-E)
 
 The class capsules of a trained CapsNet are measured after the forward pass and after predictive coding under several
 conditions. Sparsity is measured on the lengths of a layer's capsules.
@@ -25,17 +25,17 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.studies.settings import InferCondition, InferParams
 
 FORWARD, START = "forward", "start"
-"""In place of a condition: the forward pass of all test images, and of those that are inferred."""
+"""Names used like conditions: the forward pass of all test images, and of those used for inference."""
 EXAMPLES = 6
 BATCH = 500
 _SILENT = 1e-6
-"""Length up to which a capsule is silent."""
+"""Capsules of at most this length count as silent."""
 
 Bar = Callable[[range], Sequence[int] | range]
 
 
 def condition_name(condition: InferCondition) -> str:
-    """What a condition is called in results: output, label, penalty and its weight, such as predicted-clamped-L1-1."""
+    """The name of a condition in results: output, label, penalty and its weight, such as predicted-clamped-L1-1."""
     weight = [] if condition.penalty == "none" else [f"{condition.weight:g}"]
     return "-".join([condition.output, condition.label, condition.penalty, *weight])
 
@@ -43,18 +43,19 @@ def condition_name(condition: InferCondition) -> str:
 def sparsity_of_inference(
     models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, bar: Bar
 ) -> Outcome:
-    """Sparsity of the forward pass on all test images and after inference on the first, by replica.
+    """Sparsity after the forward pass on all test images, and after inference on the first ones, by replica.
 
-    The networks' parameters get no gradients any more: what is inferred are activities.
+    The networks' parameters are frozen: inference changes only activities.
 
     Returns:
-        numbers by condition, layer and measure, and how many images were inferred. The table's columns: replica,
+        numbers by condition, layer and measure, and the number of images for inference. The table's columns: replica,
         condition, layer ("middle", "class"), images; hoyer with its standard error over images, entropy and
-        effective_number, of images that have an active capsule, and silent, the share of those that have none; of class
-        capsules right (share of images whose longest is that of their class), length_right and length_others (mean
-        lengths); and after inference energy (per image), falls (share of images whose energy never rose) and last_drop
-        (of the energy, relative, over the last tenth of the steps). Arrays of the first replica: `images`, `labels`,
-        `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means over images.
+        effective_number, over images with an active capsule, and silent, the share of images without one; for class
+        capsules, right (share of images whose longest capsule is that of their class), length_right and length_others
+        (mean lengths); after inference, energy (per image), falls (share of images whose energy never rose) and
+        last_drop (relative fall of the energy over the last tenth of the steps). Arrays of the first replica: `images`,
+        `labels`, `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means
+        over images.
 
     Raises:
         ValueError: inference diverged.
@@ -93,7 +94,7 @@ def sparsity_of_inference(
 
 @torch.no_grad()
 def _forward(model: CapsNet, pixels: Tensor, device: torch.device) -> list[Tensor]:
-    """Capsules above the primary ones of all images, from the bottom up, in batches."""
+    """Activities of the capsule layers above the primary one for all images, from the bottom up, in batches."""
     parts = [forward_pass(model.layers(), batch.to(device))[2:] for batch in pixels.split(BATCH)]
     return [torch.cat(layer) for layer in zip(*parts, strict=True)]
 
@@ -150,7 +151,7 @@ def _lengths(capsules: Tensor, classes: Tensor) -> dict[str, float]:
 
 def _descent(found: Inferred) -> dict[str, float]:
     whole = found.energies.double().sum(1)  # (steps + 1, B)
-    # Of an energy's size in single precision: as much as rounding may lift it.
+    # The energy may rise by this much through rounding in single precision.
     rounding = 1e-5 * whole[0].clamp_min(1e-3)
     falls = (whole.diff(dim=0) <= rounding).all(0)
     mean = whole.mean(1)

@@ -25,11 +25,10 @@ class CNN(Classifier):
     """
 
     def __init__(self, params: CNNModelParams, image_size: int) -> None:
-        super().__init__()
+        super().__init__(params.hidden, params.mixup)
         self.params = params
-        self.noise_size = params.hidden
         first, second = params.channels
-        pad = params.kernel // 2  # keeps the size, which 4.2 million parameters say
+        pad = params.kernel // 2  # keeps the size, as the 4.2 million parameters imply
         self.first = ChannelsLastConvolution(params.views, first, params.kernel, padding=pad)
         self.second = ChannelsLastConvolution(first, second, params.kernel, padding=pad)
         self.hidden = nn.Linear(second * (image_size // 2 // 2) ** 2, params.hidden)

@@ -1,18 +1,18 @@
 """The bound of a free-form posterior with the noise of its presences integrated out.
 
-With delta poses, all that is random in a free-form posterior are the relaxed presences t = sigmoid((a + l) / tau), l
-standard logistic, independent of each other. Their expectation can be taken term by term, so that the objective is a
-smooth function that second-order methods can work on:
+With delta poses, the only random variables of a free-form posterior are the relaxed presences t = sigmoid((a + l) /
+tau), with independent standard logistic l. The expectation is taken term by term, so that the objective is smooth and
+second-order methods can be used:
 
-- Pixels, exactly: the picture is linear in each t_j ("over" compositing), so its first two moments follow, layer by
+- Pixels, exactly: the image is linear in each t_j ("over" compositing), so its first two moments follow, layer by
   layer, from E t_j and E t_j^2.
-- Parts, from below: log p(y_j, A_j | parents) is a logsumexp of terms linear in what is random of the part; by Jensen
-  the logsumexp of their means is no larger. The objects' presences, which choose parents together, are averaged over a
-  few stratified samples, the same for every image.
+- Parts, a lower bound: log p(y_j, A_j | parents) is a logsumexp of terms linear in the part's random variables; by
+  Jensen's inequality, the logsumexp of their means is not larger. The presences of the objects jointly affect the
+  choice of parents; they are averaged over a few stratified samples, the same for every image.
 - Priors of presences and entropies, exactly: E softplus(c + l) = c / (1 - exp(-c)).
 
-Up to the stratified samples it is a lower bound on the evidence lower bound that samples estimate (document 000,
-appendix A), in the same units; on trained models half a nat lies between the two.
+Up to the stratified samples it is a lower bound on the evidence lower bound (document 000, appendix A), which sampling
+estimates, in the same units; on trained models the difference is half a nat.
 
 Shapes: N images, P parts, O objects. A state is one row of numbers per image, `[N, 7 P + 7 O]`: for each part and then
 for each object its log odds of presence and its pose.
@@ -33,7 +33,7 @@ from pipeline.systems.generative.model.generative_model import Capsules, Generat
 from pipeline.systems.generative.model.hierarchy import gaussian_log_density, join, log_affinities
 
 STATE = 1 + POSE_SIZE
-"""Numbers of one capsule."""
+"""Numbers in the state of one capsule."""
 
 OBJECT_SAMPLES = 8
 """Stratified samples of the objects' presences."""
@@ -43,13 +43,13 @@ _REACH = 20.0
 
 
 def pack(capsules: Capsules) -> Tensor:
-    """A posterior as states `[N, 7 P + 7 O]`."""
+    """Convert a posterior to states `[N, 7 P + 7 O]`."""
     parts = join(capsules.part_logits, capsules.part_poses)
     return torch.cat([parts.flatten(1), join(capsules.object_logits, capsules.object_poses).flatten(1)], dim=1)
 
 
 def unpack(states: Tensor, parts: int) -> Capsules:
-    """The posterior that `pack` made states of."""
+    """The inverse of `pack`."""
     each = states.unflatten(1, (-1, STATE))
     y, A = each[..., 0], each[..., 1:]
     return Capsules(y[:, :parts], A[:, :parts], y[:, parts:], A[:, parts:])
@@ -57,7 +57,7 @@ def unpack(states: Tensor, parts: int) -> Capsules:
 
 @dataclass(frozen=True)
 class Presences:
-    """What the bound needs of t = sigmoid((a + l) / tau), each of the shape of the log odds a."""
+    """Moments of t = sigmoid((a + l) / tau), each with the shape of the log odds a."""
 
     mean: Tensor  # E t
     square: Tensor  # E t^2
@@ -66,10 +66,11 @@ class Presences:
 def presence_moments(a: Tensor, temperature: float) -> Presences:
     """Moments of relaxed presences with log odds `a`.
 
-    By the trapezoid rule over the noise, which for such smooth and fast falling functions is exact to 3e-6 at these
-    nodes; see Trefethen and Weideman (2014).
+    Computed by the trapezoidal rule over the noise. For such smooth and fast decaying functions its error is below 3e-6
+    at these nodes; see Trefethen and Weideman (2014).
     """
-    # The integrands' nearest poles lie pi tau away (those of the density pi): a finer grid for sharper presences.
+    # The integrand's nearest poles are at distance pi tau (those of the density at pi): sharper presences need a finer
+    # grid.
     step = min(1.0, temperature)
     count = 2 * math.ceil(_REACH / step) + 1
     noise = torch.linspace(-_REACH, _REACH, count, dtype=a.dtype, device=a.device)
@@ -88,15 +89,15 @@ def expected_softplus(c: Tensor) -> Tensor:
 
 def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: float) -> Tensor:
     """E log density of relaxed-presence logits (a + l) / tau of presences with log odds `logits`, in nats."""
-    shift = logits - a  # less the noise, whose sign does not matter
+    shift = logits - a  # without the noise, whose sign does not matter
     return shift - 2 * expected_softplus(shift) + math.log(temperature)
 
 
 def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and second moment of each pixel of over-composited drawings whose presences are random and independent.
+    """Mean and second moment of each pixel of composited layers ("over") with independent random presences.
 
     Args:
-        colour, alpha: the drawings' intensities and opacities, each `[N, P, S, S]`.
+        colour, alpha: the layers' intensities and opacities, each `[N, P, S, S]`.
         mean, square: E t and E t^2 of their presences, `[N, P]`.
 
     Returns:
@@ -112,7 +113,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
 
 
 def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """E log p(x | parts) `[N]` of images `[N, 1, S, S]`, given the picture's moments."""
+    """E log p(x | parts) `[N]` of images `[N, 1, S, S]`, given the moments of the rendered image."""
     x, sd = images[:, 0], model.params.pixel_sd
     squared = (x * x - 2 * x * first + second).sum((-1, -2))
     return -0.5 * squared / sd**2 - x[0].numel() * math.log(sd * math.sqrt(2 * math.pi))
@@ -120,18 +121,18 @@ def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: T
 
 @lru_cache(maxsize=4)
 def stratified_noise(samples: int, count: int) -> Tensor:
-    """Standard logistic noise `[samples, count]`: the same quantiles for each of `count` presences, shuffled apart."""
+    """Standard logistic noise `[samples, count]`: the same quantiles for each presence, in different random orders."""
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
     return ((order.double() + 0.5) / samples).logit()
 
 
 def expected_routing(model: GenerativeModel, found: Capsules, presence: Presences) -> tuple[Tensor, Tensor]:
-    """What the objects make of the parts, in the mean over the noise of all presences.
+    """Expected log density of the parts given the objects, over the noise of all presences.
 
     Returns:
-        E log p(part | objects), from below, `[N, P]`, and the mean posterior over each part's parent (the routing),
-        `[N, P, 1 + O]`, the dummy first.
+        a lower bound on E log p(part | objects), `[N, P]`, and the mean posterior over each part's parent (the
+        routing), `[N, P, 1 + O]`, the dummy first.
     """
     params = model.params
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)
@@ -148,7 +149,7 @@ def expected_routing(model: GenerativeModel, found: Capsules, presence: Presence
 
 
 def prior_and_entropy(model: GenerativeModel, found: Capsules) -> Tensor:
-    """E log p(y0, A0) and the entropies of all presences, `[N]`; a delta pose has none."""
+    """E log p(y0, A0) plus the entropies of all presences, `[N]`; a delta pose has no entropy."""
     params = model.params
     odds = math.log(params.object_presence / (1 - params.object_presence))
     present = expected_presence_log_prob(found.object_logits, odds, model.temperature).sum(-1)

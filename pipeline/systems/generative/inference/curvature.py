@@ -1,14 +1,15 @@
-"""Gauss-Newton steps on the analytic bound: its gradient and curvature, and the damped linear system of each image.
+"""Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
 The negative bound is close to a sum of squares: pixel residuals over sigma, pose residuals over c_ij weighted by the
 responsibilities of the parents (the routing). Its Gauss-Newton curvature keeps the first derivatives of the residuals:
 
-    pixels   J'J / sigma^2, J [S S, 7 P] the derivative of the mean picture
-    votes    quadratic in all poses, since (I + A_i) M_ij is linear in A_i; responsibilities held as they are
+    pixels   J'J / sigma^2, J [S S, 7 P] the derivative of the mean image
+    votes    quadratic in all poses, since (I + A_i) M_ij is linear in A_i; responsibilities are held fixed
     logits   the second derivative of their relaxed densities
 
-Object poses meet only through the parts, and rows of a vote's 2x3 matrix not at all, so the objects' block is one 3x3
-matrix per object, the same for both rows: they are eliminated first, and one 7 P x 7 P system per image is left.
+Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix not at all. So the objects'
+block is one 3x3 matrix per object, the same for both rows. They are eliminated first (Schur complement), and one
+7 P x 7 P system per image is left.
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
@@ -37,22 +38,22 @@ from pipeline.systems.generative.inference.analytic_bound import (
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 _CHUNK = 64
-"""Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) stay near the processor."""
+"""Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
 
 
 @dataclass(frozen=True)
 class Linearised:
-    """The analytic bound about a state: value, gradient and curvature of each image, of the negative bound."""
+    """Value, gradient and curvature of each image's negative analytic bound at a state."""
 
     value: Tensor  # (N,)
     gradient: Tensor  # (N, 7 P + 7 O)
     parts: Tensor  # (N, 7 P, 7 P), curvature of the parts
-    coupling: Tensor  # (N, 3 P, 3 O), of a row of the parts' poses with the same row of the objects'
-    objects: Tensor  # (N, O, 3, 3), of a row of each object's pose
-    presences: Tensor  # (N, O), of the objects' logits
+    coupling: Tensor  # (N, 3 P, 3 O), between a row of the parts' poses and the same row of the objects'
+    objects: Tensor  # (N, O, 3, 3), curvature of a row of each object's pose
+    presences: Tensor  # (N, O), curvature of the objects' logits
 
     def rows(self, chosen: Tensor) -> Linearised:
-        """Those of some images, by mask or index."""
+        """The rows of some images, by mask or index."""
         return Linearised(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     def diagonal(self) -> Tensor:
@@ -63,7 +64,7 @@ class Linearised:
 
 
 def where(mask: Tensor, first: Linearised, second: Linearised) -> Linearised:
-    """The first's images where `mask [N]`, else the second's."""
+    """Rows of `first` where `mask [N]` is true, else of `second`."""
 
     def choose(name: str) -> Tensor:
         new, old = getattr(first, name), getattr(second, name)
@@ -99,7 +100,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         first, second = picture_moments(colour, alpha, presence.mean, presence.square)
         explained, routing = expected_routing(model, found, presence)
         bound = pixel_bound(model, images, first, second) + explained.sum(-1) + prior_and_entropy(model, found)
-        # A log odds moves its own presence alone: the sum's gradient is the slope of each.
+        # Each log odds affects only its own presence, so the gradient of the sum has the derivative of each.
         (slope,) = torch.autograd.grad(presence.mean.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
@@ -113,17 +114,17 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 @dataclass(frozen=True)
 class _Drawings:
-    """All templates drawn at their poses, and how the drawings change with the points sampled."""
+    """All templates drawn at their poses, and the drawings' derivatives by the sampling points."""
 
     colour: Tensor  # (N, P, S, S)
     alpha: Tensor  # (N, P, S, S)
     colour_slope: Tensor  # (N, P, S, S, 2), by the point
     alpha_slope: Tensor  # (N, P, S, S, 2)
-    pixels: Tensor  # (S S, 3), homogeneous: the points sampled are these times the inverse poses
+    pixels: Tensor  # (S S, 3), homogeneous; the sampling points are the inverse poses times these
     inverse_slope: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
-        """Derivatives by the points, given those by the drawings: `[N, P, 2, S S]`."""
+        """Derivatives by the sampling points, from those by the drawings: `[N, P, 2, S S]`."""
         to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
         to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
         return to_points.flatten(2, 3).transpose(-1, -2).contiguous()
@@ -151,7 +152,7 @@ def _inverse_slope(A: Tensor) -> Tensor:
 
 
 def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
-    """The derivative of the mean picture by the parts' log odds and inverse poses, `[N, P, 7, S S]`.
+    """The derivative of the mean image by the parts' log odds and inverse poses, `[N, P, 7, S S]`.
 
     Args:
         t, slope: mean presences and their derivatives by the log odds, `[N, P]`.
@@ -162,7 +163,7 @@ def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
     for C, a in zip(colour.unbind(1)[:-1], opacity.unbind(1)[:-1], strict=True):
         below.append(torch.lerp(below[-1], C, a))
     for a in reversed(opacity.unbind(1)[1:]):
-        above.append(above[-1] * (1 - a))  # how much of a layer is seen through those over it
+        above.append(above[-1] * (1 - a))  # transmittance of the layers above a layer
     through = torch.stack(above[::-1], dim=1)
     by_opacity = (colour - torch.stack(below, dim=1)).mul_(through)
     jacobian = colour.new_empty(*colour.shape[:2], STATE, colour[0, 0].numel())
@@ -177,10 +178,10 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     """J'J / sigma^2 by the parts' log odds and poses, `[N, 7 P, 7 P]`."""
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
-    # From inverse poses to poses: a 7x7 matrix on either side of each pair of parts' block
+    # From inverse poses to poses: a 7x7 matrix on both sides of each pair's block
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
-    each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is to be turned
+    each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted
     left = (each @ turn).transpose(-1, -2).flatten(1, 2)  # (N, 7 P, 7 P)
     return (left.transpose(1, 2).unflatten(1, (-1, STATE)).transpose(-1, -2) @ turn).transpose(-1, -2).flatten(1, 2)
 
@@ -213,7 +214,7 @@ def _assemble(
     objects = torch.einsum("npo,polm->nolm", voting, outer) + eye
     coupling = -torch.einsum("npo,oplk->npkol", voting, M).flatten(3, 4).flatten(1, 2)
 
-    # An object's log odds: its prior, and how its presence changes which parent is chosen.
+    # An object's log odds: its prior, and the effect of its presence on the choice of parents.
     prior = (torch.logit(torch.tensor(params.object_presence)) - found.object_logits).sigmoid()
     pi = routing[..., 1:]
     on = found.object_logits.div(model.temperature).sigmoid()
@@ -225,8 +226,8 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     """The damped Gauss-Newton step of each image, `[N, 7 P + 7 O]`: -(H + D)^-1 gradient.
 
     Args:
-        damping: `[N]`; D is the curvature's diagonal times it, plus `floor`. Steps of images whose system is not
-            positive definite in this precision are zero.
+        damping: `[N]`; D is the curvature's diagonal times `damping`, plus `floor`. The step of an image is zero if its
+            system is not positive definite in this precision.
     """
     O = linearised.presences.shape[1]
     P = linearised.parts.shape[1] // STATE
@@ -234,7 +235,7 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     by_parts, by_objects = gradient[:, :P], gradient[:, P:]
     scale = 1 + damping
 
-    # The objects' poses out: one 3x3 system for each, and the rows of the parts' poses get what is left.
+    # Eliminate the objects' poses, one 3x3 system each: the Schur complement remains for the rows of the parts' poses.
     blocks = linearised.objects.clone()
     diagonal = blocks.diagonal(dim1=-2, dim2=-1)
     diagonal.mul_(scale[:, None, None]).add_(floor)

@@ -1,15 +1,14 @@
 """Engines (optimisers) of free-form inference: each image's variational parameters maximise its own bound.
 
-    Adam            the paper's: one presence sample a step, or steps on the analytic bound
+    Adam            the paper's method: one presence sample per step, or on the analytic bound
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All share one loop, `climb`. In every round it asks the method for a trial state of each image still at work, evaluates
-value and gradient once, and lets the method accept or reject it image by image; no image waits for another's line
-search. An image whose best value has risen by less than a tolerance over a few rounds has converged and leaves the
-batch.
+All share one loop, `climb`. In every round the method proposes a trial state for each active image, evaluates value and
+gradient once, and accepts or rejects it for each image separately; no image waits for another's line search. An image
+whose best value has improved by less than a tolerance over a few rounds has converged and leaves the batch.
 
-Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: less is better.
+Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from pipeline.systems.generative.inference.settings import AdamEngine, Engine, L
 
 
 def method_of(engine: Engine) -> Method:
-    """The method that an engine's settings ask for."""
+    """The method for an engine's settings."""
     if isinstance(engine, AdamEngine):
         return AdamMethod(engine)
     return LBFGSMethod(engine) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod(engine)
@@ -38,14 +37,14 @@ def method_of(engine: Engine) -> Method:
 
 @dataclass
 class Climbed:
-    """Where a climb has come to.
+    """The progress of a climb.
 
     Attributes:
-        states: the best states `[N, V]`, or the last ones where values are noisy.
+        states: the best states `[N, V]`, or the last ones if values are noisy.
         values: their negative bounds `[N]`; infinite before the first.
-        evaluations: gradient evaluations that each image took, `[N]`.
-        rounds: rounds of all climbs so far, one evaluation in each for every image still at work.
-        seconds: wall-clock time of the whole batch, without what `watch` took.
+        evaluations: gradient evaluations of each image, `[N]`.
+        rounds: rounds of all climbs so far; each has one evaluation of every active image.
+        seconds: wall-clock time of the whole batch, without that of `watch`.
     """
 
     states: Tensor
@@ -56,20 +55,20 @@ class Climbed:
 
     @staticmethod
     def start(states: Tensor) -> Climbed:
-        """Nothing done yet."""
+        """The progress before the first round."""
         counts = torch.zeros(len(states), dtype=torch.long, device=states.device)
         return Climbed(states.clone(), torch.full_like(states[:, 0], math.inf), counts, 0, 0.0)
 
 
 Watch = Callable[[Climbed], None]
-"""Shown the climb so far."""
+"""Called with the progress so far."""
 
 
 def climb(task: Task, states: Tensor, engine: Engine, watch: Watch | None = None, at: tuple[int, ...] = ()) -> Climbed:
-    """Lower the negative bound of each image from `states [N, V]`.
+    """Minimise the negative bound of each image from `states [N, V]`.
 
     Args:
-        watch: called after each number of rounds in `at`, where the climb has not ended before.
+        watch: called after each number of rounds in `at`, unless the climb has ended before.
     """
     climbed = Climbed.start(states)
     _ascend(task, states, engine, climbed, watch, at)
@@ -79,11 +78,11 @@ def climb(task: Task, states: Tensor, engine: Engine, watch: Watch | None = None
 
 
 KICK_POSE, KICK_LOGIT = 0.03, 1.0
-"""Sds of what moves a state that has converged, so that it may leave a poor local optimum."""
+"""Sds of the perturbation of a converged state, so that it can leave a poor local optimum."""
 
 
 def _kicked(states: Tensor, generator: Generator) -> Tensor:
-    """States a little off."""
+    """The states with a small random perturbation."""
     sd = torch.full_like(states, KICK_POSE).unflatten(1, (-1, STATE))
     sd[..., 0] = KICK_LOGIT
     noise = torch.randn(states.shape, generator=generator, device=states.device).to(states.dtype)
@@ -93,15 +92,15 @@ def _kicked(states: Tensor, generator: Generator) -> Tensor:
 def _ascend(
     task: Task, states: Tensor, engine: Engine, climbed: Climbed, watch: Watch | None, at: tuple[int, ...]
 ) -> None:
-    """One climb from `states` until every image has converged or taken all its steps, into `climbed`."""
+    """One climb from `states`, recorded in `climbed`, until every image has converged or used all its steps."""
     begun = time.perf_counter()
     method = method_of(engine)
     noisy = isinstance(method, AdamMethod) and method.noisy
     active = torch.arange(len(states), device=states.device)
     best = method.begin(task, states)
-    if best.isfinite().any():  # it took an evaluation to know
+    if best.isfinite().any():  # the initial values took one evaluation
         climbed.evaluations += 1
-    anchor, waited = best.clone(), torch.zeros_like(active)  # the value that counted as a rise last, and rounds since
+    anchor, waited = best.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
     for _ in range(engine.steps):
         state, value = method.step(task)
         climbed.evaluations[active] += 1

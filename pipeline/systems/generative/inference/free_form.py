@@ -22,24 +22,24 @@ from pipeline.systems.generative.inference.settings import Engine
 from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
 
 EVALUATION_SAMPLES = 16
-"""Samples of the presences that a bound before or after is averaged over, the same for both."""
+"""Presence samples over which the bounds before and after are averaged, the same for both."""
 
 CURVE_SAMPLES = 4
-"""Samples, the first of those, that each point of a curve is averaged over."""
+"""The first of these samples, over which each point of a curve is averaged."""
 
 CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
-"""Rounds after which the climb so far is measured, and the last one."""
+"""Rounds after which the progress is measured, in addition to the last one."""
 
 
 @dataclass(frozen=True)
 class Optimised:
-    """What free-form inference of N images found.
+    """The result of free-form inference of N images.
 
     Attributes:
         start, end: the posteriors before and after.
         bound_start, bound_end: bounds `[N]`, in nats, averaged over the same presence samples.
-        error_start, error_end: squared pixel errors `[N]`, summed over the pixels, likewise averaged.
-        evaluations: gradient evaluations that each image took, `[N]`.
+        error_start, error_end: squared pixel errors `[N]`, summed over the pixels, averaged in the same way.
+        evaluations: gradient evaluations of each image, `[N]`.
         seconds: wall-clock time of the climb.
         curve: columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images,
             estimated from the same few samples.
@@ -57,17 +57,17 @@ class Optimised:
 
 
 def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: Generator) -> Optimised:
-    """Raise the bound of each image on its own variational parameters, from the encoder's output.
+    """Maximise the bound of each image over its own variational parameters, from the encoder's output.
 
     An image whose bound ends below its start keeps its start.
 
     Args:
         images: `[N, 1, S, S]` in [0, 1], on the model's device.
-        engine: which method, and its settings.
-        generator: of the presence samples.
+        engine: the method and its settings.
+        generator: for the presence samples.
 
     Raises:
-        ValueError: the model's parts may stand in any slot, or its poses are Gaussian: neither has an analytic bound.
+        ValueError: the model has `slots: any` or Gaussian poses, for which there is no analytic bound.
     """
     if model.params.slots != "own" or model.gaussian:
         raise ValueError("free-form inference needs slots: own and pose_posterior: delta")
@@ -108,7 +108,7 @@ def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: 
 
 @contextmanager
 def _frozen(model: GenerativeModel) -> Iterator[None]:
-    """No gradient of the model's own parameters is worked out inside."""
+    """A context in which no gradients of the model's own parameters are computed."""
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for parameter in learning:
         parameter.requires_grad_(False)

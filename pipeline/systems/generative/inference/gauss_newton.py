@@ -12,16 +12,16 @@ from pipeline.systems.generative.inference.settings import GaussNewtonEngine
 
 
 class GaussNewtonMethod(Method):
-    """Gauss-Newton with Levenberg and Marquardt's damping: lighter where the quadratic foretold the rise, heavier where
-    it did not, and three times so where there was none.
+    """Gauss-Newton with Levenberg and Marquardt's damping: it is lowered if the quadratic model predicted the
+    improvement well, raised if not, and tripled if there was no improvement.
 
-    The damping never falls to nothing: the routing, which the curvature holds fixed, is not quadratic at all.
+    The damping has a lower limit, because the routing, which the curvature holds fixed, is not quadratic.
     """
 
     patience = 4
     heaviest, lightest, start = 1e8, 1e-2, 1.0
     floor = 5.0
-    """Added to the curvature's diagonal, in nats per unit squared: parts that are off or hidden have next to none."""
+    """Added to the curvature's diagonal, in nats per unit squared: it is almost zero for absent or hidden parts."""
 
     def __init__(self, settings: GaussNewtonEngine) -> None:
         self.settings = settings
@@ -36,11 +36,11 @@ class GaussNewtonMethod(Method):
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
         found = curvature.linearise(task.model, task.images, trial)
-        # (H + D) move = -gradient, so what the quadratic foretells is half of -gradient move + move D move.
+        # (H + D) move = -gradient, so the quadratic model predicts half of -gradient move + move D move.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         foretold = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value
-        taken = fall > 0  # never true of NaN
+        taken = fall > 0  # False for NaN
         ratio = fall / foretold.clamp_min(1e-9)
         factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
         self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.lightest, self.heaviest)

@@ -11,11 +11,11 @@ from pipeline.systems.generative.inference.settings import LBFGSEngine
 
 
 class LBFGSMethod(Method):
-    """Limited-memory BFGS: in each round an image tries a point on its own line, and only its own.
+    """Limited-memory BFGS: in each round every image tries one point of its own line search.
 
-    A trial that rises enough (Armijo) is taken and turns into curvature; a trial that does not halves the step, or
-    takes the minimum of the parabola through what is known. Numbers are scaled by the Gauss-Newton curvature's
-    diagonal at the start: poses and log odds differ in it by thousands.
+    A trial with sufficient improvement (Armijo) is accepted and updates the curvature; otherwise the step is reduced to
+    the minimum of the parabola through the known values, within limits. Variables are scaled by the diagonal of the
+    initial Gauss-Newton curvature, which differs by a factor of thousands between poses and log odds.
     """
 
     patience = 8
@@ -39,8 +39,8 @@ class LBFGSMethod(Method):
         trial = self.state + self.length.unsqueeze(-1) * self.direction * self.scale
         value, gradient = analytic_value(task, trial)
         gradient = gradient * self.scale
-        slope = (self.gradient * self.direction).sum(-1)  # negative: the direction goes down
-        taken = value <= self.value + self.enough * self.length * slope  # never true of NaN
+        slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
+        taken = value <= self.value + self.enough * self.length * slope  # False for NaN
 
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
@@ -48,7 +48,7 @@ class LBFGSMethod(Method):
         self.moves = torch.where(curved[:, None, None], _push(self.moves, move), self.moves)
         self.changes = torch.where(curved[:, None, None], _push(self.changes, change), self.changes)
 
-        # The parabola through the value and slope at 0 and the trial's value; within a tenth and half of the step.
+        # Minimum of the parabola through value and slope at 0 and the trial's value, limited to 0.1 to 0.5 of the step.
         bend = 2 * (value - self.value - self.length * slope) / self.length
         shorter = torch.where(bend > 0, -slope * self.length / bend, self.length / 2).nan_to_num(0.0)
         shorter = torch.maximum(torch.minimum(shorter, self.length / 2), self.length / 10)
@@ -60,7 +60,7 @@ class LBFGSMethod(Method):
         return self.state, self.value
 
     def _direction(self) -> Tensor:
-        """-H^-1 gradient by the two-loop recursion; empty places of the memory are zero and change nothing."""
+        """-H^-1 gradient by the two-loop recursion; empty entries of the memory are zero and have no effect."""
         q = self.gradient.clone()
         product = (self.moves * self.changes).sum(-1)  # (n, memory)
         inverse = torch.where(product > 0, 1 / product.clamp_min(1e-30), torch.zeros_like(product))
@@ -82,5 +82,5 @@ class LBFGSMethod(Method):
 
 
 def _push(memory: Tensor, newest: Tensor) -> Tensor:
-    """`memory [n, m, V]` with `newest [n, V]` in front and the oldest gone."""
+    """`memory [n, m, V]` with `newest [n, V]` inserted in front and the oldest removed."""
     return torch.cat([newest.unsqueeze(1), memory[:, :-1]], dim=1)

@@ -1,7 +1,7 @@
-"""What a method of free-form inference is given and what it promises; the paper's method, Adam.
+"""The interface of methods of free-form inference, and the paper's method, Adam.
 
-Shapes: N images, n of them still at work; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats:
-less is better.
+Shapes: N images, n of them active; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is
+better.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 _CHUNK = 128
-"""Images evaluated together on a CPU, so that what a step writes stays near the processor."""
+"""Images evaluated together on a CPU, so that a step's arrays fit the cache."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be optimised: the frozen model and some images `[N, 1, S, S]` in [0, 1]."""
+    """The optimisation problem: the frozen model and some images `[N, 1, S, S]` in [0, 1]."""
 
     model: GenerativeModel
     images: Tensor
@@ -49,7 +49,7 @@ def analytic_value(task: Task, states: Tensor) -> Value:
 
 
 def sampled_value(task: Task, states: Tensor) -> Value:
-    """The negative bound estimated with one fresh sample of the presences, and its gradient."""
+    """The negative bound estimated with one new sample of the presences, and its gradient."""
     noise = task.model.draw_noise((len(states),), task.generator, states.device)
 
     def value(model: GenerativeModel, images: Tensor, x: Tensor, noise: Tensor) -> Tensor:
@@ -64,38 +64,38 @@ def _value(task: Task, states: Tensor, function: Callable[..., Tensor], *more: T
     for images, state, *others in zip(*(each.split(size) for each in (task.images, states, *more)), strict=True):
         x = state.detach().requires_grad_()
         value = function(task.model, images, x, *others)
-        # The sum, not the mean: an image's steps do not depend on how many others are in the batch.
+        # The sum, not the mean, so that an image's steps do not depend on the batch size.
         gradients.append(torch.autograd.grad(value.sum(), x)[0])
         values.append(value.detach())
     return torch.cat(values), torch.cat(gradients)
 
 
 class Method(ABC):
-    """How states move. Its tensors are `[n, ...]`, one row per image still at work."""
+    """An update rule for states. Its tensors are `[n, ...]`, one row per active image."""
 
     patience: int
-    """Rounds without a rise by the tolerance after which an image has converged."""
+    """Rounds without an improvement by the tolerance after which an image has converged."""
 
     state: Tensor
-    """`[n, V]`, the states accepted last."""
+    """The last accepted states `[n, V]`."""
 
     @abstractmethod
     def begin(self, task: Task, states: Tensor) -> Tensor:
-        """Take the first states; returns their values `[n]`."""
+        """Set the initial states; returns their values `[n]`."""
 
     @abstractmethod
     def step(self, task: Task) -> tuple[Tensor, Tensor]:
-        """One evaluation of a trial for each image: the states `[n, V]` and values `[n]` after accepting or not."""
+        """Evaluate one trial per image, accept or reject it; returns the new states `[n, V]` and values `[n]`."""
 
     @abstractmethod
     def keep(self, chosen: Tensor) -> None:
-        """Go on with some of the images only."""
+        """Keep only some of the images."""
 
 
 class AdamMethod(Method):
-    """Adam (Kingma & Ba 2015), its step size falling along a cosine to a tenth so that the last steps settle.
+    """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    On the sampled bound every step is taken and none is best, since values are noisy: images work to the end.
+    On the sampled bound values are noisy: every step is accepted, no best state is kept, and all steps are used.
     """
 
     patience = 50

@@ -1,6 +1,6 @@
 """The bound of a free-form posterior, estimated with samples of its presences.
 
-Every image has variational parameters of its own; the guide holds them instead of an encoder's output.
+Every image has its own variational parameters, which the guide uses instead of an encoder's output.
 """
 
 from __future__ import annotations

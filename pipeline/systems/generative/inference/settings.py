@@ -10,7 +10,7 @@ from pipeline.settings import Section
 
 
 class _Engine(Section):
-    steps: int = Field(ge=1, le=100_000, description="most gradient evaluations per image and start")
+    steps: int = Field(ge=1, le=100_000, description="maximum number of gradient evaluations per image and start")
     tolerance: float = Field(
         gt=0,
         description="nats: an image has converged when its bound rises by less over some evaluations; a sampled bound "
@@ -39,7 +39,7 @@ class LBFGSEngine(_Restarted):
     """Limited-memory BFGS on the analytic bound, with a line search for each image."""
 
     method: Literal["l-bfgs"]
-    memory: int = Field(ge=1, le=100, description="past steps that the curvature is estimated from")
+    memory: int = Field(ge=1, le=100, description="number of past steps for estimating the curvature")
 
 
 class GaussNewtonEngine(_Restarted):

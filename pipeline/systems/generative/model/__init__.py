@@ -1,1 +1,1 @@
-"""All that changes the model's weights or posteriors."""
+"""The model and everything else that affects its weights or posteriors."""

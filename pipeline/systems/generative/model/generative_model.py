@@ -43,12 +43,12 @@ from pipeline.systems.generative.model.pose_posteriors import GaussianPoses
 from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
 from pipeline.systems.generative.settings import GenerativeModelParams
 
-# Adam moves every parameter by about its step size, whatever the gradient. Logits of pixels have several units to go
-# where weights of a layer have hundredths, so templates are learnt as logits / gain: as plain logits they were still
-# noise when the encoder had settled for them (on digits the bound of 12 epochs is then that of 35 without the gain).
+# Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
+# weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain they were still noise
+# when the encoder had already adapted to them (on digits, the gain reaches in 12 epochs the bound of 35 without it).
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
-"""Logits that templates begin at, and the sd of the noise on them."""
+"""Initial logits of the templates, and the sd of the noise added to them."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,13 @@ class PartPosterior(dist.TorchDistribution):
         return join(y, self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Of presences and Gaussian poses; of the presences alone where poses are deltas, which have no density."""
+        """Log density of presences and Gaussian poses; of the presences alone if poses are deltas."""
         presences = self.presence.log_prob(value[..., 0]).sum(-1)
         return presences if isinstance(self.A, Tensor) else presences + self.A.log_prob(value[..., 1:]).sum(-1)
 
 
 class GenerativeModel(Model):
-    """Two layers of capsules over templates, with their amortised guide.
+    """Two layers of capsules and templates, with an amortised guide.
 
     Args:
         params: sizes and hyperparameters.
@@ -110,12 +110,12 @@ class GenerativeModel(Model):
         self.gaussian = params.pose_posterior == "gaussian"
         self.noise_size = (P + O) * (1 + POSE_SIZE if self.gaussian else 1)
 
-        # The generative parameters, in the document's symbols. First index of [P, 1 + O]: the part; of the second, 0
-        # is the dummy parent.
+        # The generative parameters, in the document's symbols. The first index of [P, 1 + O] is the part, the second
+        # the parent; parent 0 is the dummy.
         size = params.template_size
         begin = torch.tensor([TEMPLATE_INTENSITY, TEMPLATE_OPACITY]).view(2, 1, 1) / TEMPLATE_GAIN
         self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
-        # Learned affinities can tie each part to an object of its own at no cost: presences then say nothing.
+        # Learned affinities can assign each part to one object at no cost; presences then carry no information.
         self.log_rho: Tensor
         if params.affinities == "learned":
             self.log_rho = nn.Parameter(torch.zeros(P, O))
@@ -146,18 +146,18 @@ class GenerativeModel(Model):
         )
         self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
         if self.gaussian:
-            # Last, so that a seed begins with the same weights everywhere else whatever its poses are. Heads begin
-            # at zero: every sd is then pose_posterior_sd_start.
+            # Built last, so that a seed gives the same other weights with and without these heads. They start at zero:
+            # every sd is then pose_posterior_sd_start.
             self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
             self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
 
     @property
     def temperature(self) -> float:
-        """The temperature that the model is evaluated at: the one it has at the end of training."""
+        """The temperature for evaluation: that at the end of training."""
         return self.params.final_temperature
 
     def temperature_at(self, epoch: Tensor) -> Tensor | float:
-        """The temperature at a time in training; in evaluation mode the last one, whatever the time."""
+        """The temperature at `epoch` of training; in evaluation mode always the last one."""
         first, last = self.params.temperature, self.params.final_temperature
         if first == last or not self.training:
             return last
@@ -188,7 +188,7 @@ class GenerativeModel(Model):
         return self.initial_pose if self.params.inactive_pose == "initial" else torch.zeros_like(self.initial_pose)
 
     def generative_parameters(self) -> int:
-        """How many numbers the generative model learns (the guide's not counted)."""
+        """Number of parameters of the generative model, without the guide."""
         return sum(getattr(self, name).numel() for name in self.generative_names())
 
     def generative_names(self) -> list[str]:
@@ -209,7 +209,7 @@ class GenerativeModel(Model):
         )  # fmt: skip
 
     def draw(self, parts: Tensor) -> Tensor:
-        """The picture `[B, S, S]` of part states `[B, P, 7]`."""
+        """The image `[B, S, S]` of part states `[B, P, 7]`."""
         return render(self.templates, parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
 
     def model(
@@ -219,10 +219,10 @@ class GenerativeModel(Model):
         coupling: Tensor | float = 1.0,
         temperature: Tensor | float | None = None,
     ) -> Tensor:
-        """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed where given.
+        """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed if given.
 
         Args:
-            temperature: of the relaxed presences; that of evaluation where None, here and in the guide.
+            temperature: temperature of the relaxed presences, here and in the guide; None: that for evaluation.
 
         Returns:
             the rendered means `[count, S, S]`.
@@ -236,7 +236,7 @@ class GenerativeModel(Model):
             parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
             mean = self.draw(parts)
             observed = None if images is None else images[:, 0]
-            # A plain number would be copied from the CPU, at every step.
+            # A tensor on the device: a Python number would be copied from the CPU at every step.
             pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
             pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
@@ -244,11 +244,11 @@ class GenerativeModel(Model):
     # ---- the guide
 
     def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]`, means where they are Gaussian."""
+        """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]` (means if they are Gaussian)."""
         return self._read_parts(self._part_features(images))
 
     def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
-        """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]`, means where they are Gaussian."""
+        """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]` (means if they are Gaussian)."""
         return self._read_objects(self._object_codes(y1, A1))
 
     def _part_features(self, images: Tensor) -> Tensor:
@@ -256,12 +256,12 @@ class GenerativeModel(Model):
 
     def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
         state = self.part_head(features)
-        # Parts begin present: an absent one gets no gradient from the pixels.
+        # Parts are present at the start: an absent one gets no gradient from the pixels.
         return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
 
     def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
-        # Poses as deviations from where the part starts, brought to the size of the presences: what differs between
-        # images must not drown in what differs between parts.
+        # Poses as deviations from the part's initial pose, scaled like the presences, so that differences between
+        # images are not small compared with differences between parts.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
@@ -271,7 +271,7 @@ class GenerativeModel(Model):
         return state[..., 0], state[..., 1:]
 
     def pose_sd(self, raw: Tensor) -> Tensor:
-        """Sds of Gaussian poses from what a head says of them; 0 gives `pose_posterior_sd_start`."""
+        """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
         return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
 
     def guide(
@@ -281,7 +281,7 @@ class GenerativeModel(Model):
         coupling: Tensor | float = 1.0,
         temperature: Tensor | float | None = None,
     ) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`, drawn where None."""
+        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`, drawn here if None."""
         P, O = self.params.parts, self.params.objects
         temperature = self.temperature if temperature is None else temperature
         y1_noise = y0_noise = A1_noise = A0_noise = None
@@ -306,7 +306,7 @@ class GenerativeModel(Model):
             pyro.sample("A0", q)
 
     def encode(self, images: Tensor) -> Capsules:
-        """The posterior's parameters, the objects' given the parts at their means (no noise)."""
+        """The posterior's parameters; those of the objects are computed from the parts without noise."""
         y1, A1 = self.encode_parts(images)
         y0, A0 = self.encode_objects(y1 / self.temperature, A1)
         return Capsules(y1, A1, y0, A0)
@@ -314,7 +314,7 @@ class GenerativeModel(Model):
     # ---- what training needs
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """What probes read of images `[B, 1, S, S]` (document 000, section 5.1, appendix D).
+        """Features of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D).
 
         Returns:
             t0, the log odds of q(t0); t0_A0, these with the mean of A0; children, the expected number of children of
@@ -323,7 +323,7 @@ class GenerativeModel(Model):
         return self.features_of(self.encode(images))
 
     def features_of(self, posterior: Capsules) -> dict[str, Tensor]:
-        """The same, read off a posterior."""
+        """The same, from a posterior."""
         t0, A0, temperature = posterior.object_logits, posterior.object_poses, self.temperature
         # The states without noise, (log odds + noise) / temperature
         layer = self.parts_given_objects(t0 / temperature, A0)
@@ -331,8 +331,8 @@ class GenerativeModel(Model):
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise for `shape` images, `[*shape, noise_size]`: standard logistic for the presences of parts, then of
-        objects; where poses are Gaussian, standard normal for those of parts, then of objects.
+        """Noise `[*shape, noise_size]`: standard logistic for the presences of parts, then of objects; for Gaussian
+        poses also standard normal for those of parts, then of objects.
         """
         presences = self.params.parts + self.params.objects
         noise = logistic_noise((*shape, presences), generator, device)
@@ -346,14 +346,14 @@ class GenerativeModel(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
-        For `early_epochs` the hierarchy's gradient into the parts is scaled by `early_coupling`, so that they learn
-        from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. Coupled from
-        the first step, one object soon owns nearly all parts and the others get no gradient again.
+        For `early_epochs` the hierarchy's gradient with respect to the parts is scaled by `early_coupling`, so that
+        they learn from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. With
+        full strength from the start, one object soon takes nearly all parts, and the others get no gradient any more.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
             noise: `[B, noise_size]` from `draw_noise`.
-            epoch: scalar tensor, passes over the data so far, with fraction.
+            epoch: scalar tensor: passes over the data so far, as a fraction.
 
         Returns:
             the negative bound per image, in nats, and metrics: scalar tensors, means over the batch.
@@ -363,17 +363,17 @@ class GenerativeModel(Model):
         return -trace.bound.mean(), metrics
 
     def coupling(self, epoch: Tensor) -> Tensor:
-        """The factor on the hierarchy's gradient into the parts at a time in training."""
+        """The factor on the hierarchy's gradient with respect to the parts at `epoch` of training."""
         ramp = max(self.params.ramp_epochs, 1e-6)
         risen = ((epoch - self.params.early_epochs) / ramp).clamp(0, 1)
         return self.params.early_coupling + (1 - self.params.early_coupling) * risen
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """At `seeding_epoch`, take the M_ij of each object from the part poses of one of `images [n, 1, S, S]`.
+        """At `seeding_epoch`, set the M_ij of each object from the part poses in one of the `images [n, 1, S, S]`.
 
-        Objects so begin as different arrangements that occur, as k-means begins with points of the data. With fewer
-        images than objects, some share one.
+        So the objects start as different arrangements from the data, as k-means starts from data points. With fewer
+        images than objects, some objects share an image.
         """
         if epoch == self.params.seeding_epoch:
             found = self.encode(images[torch.arange(self.params.objects, device=images.device) % len(images)])
@@ -384,13 +384,13 @@ class GenerativeModel(Model):
 
 
 def inverse_softplus(value: float) -> float:
-    """The number whose softplus is `value`, which is positive."""
+    """The number whose softplus is `value` > 0."""
     return math.log(math.expm1(value))
 
 
 @dataclass(frozen=True)
 class BoundTrace:
-    """The bound of a batch with what it is made of: all tensors `[B]`, in nats."""
+    """The bound of a batch and its terms: tensors `[B]` in nats, unless noted."""
 
     log_pixels: Tensor
     log_parts: Tensor
@@ -404,15 +404,15 @@ class BoundTrace:
 
     @property
     def bound(self) -> Tensor:
-        """Evidence lower bound of each image, one sample."""
+        """One-sample estimate of the evidence lower bound of each image."""
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
     def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
-        """Per-image values of the bound's terms and of what shows a collapse.
+        """Per-image values of the bound's terms, and metrics that show a collapse.
 
         Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
-        object that has most, and the perplexity of the objects' shares in all children, from 1 (one owns every part)
-        to O.
+        object with the most children, and the perplexity of the objects' shares of all children, from 1 (one object has
+        every part) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)
@@ -445,8 +445,9 @@ def trace_bound(
     under `torch.func.vmap`.
 
     Args:
-        guide: a callable of images, noise and coupling, like `model.guide`; that one where None.
-        temperature: of the model and of its own guide; that of evaluation where None. Another guide knows its own.
+        guide: a callable of images, noise and coupling, like `model.guide` (the default).
+        temperature: temperature of the model and of `model.guide`; None: that for evaluation. Other guides have their
+            own.
     """
     guide = guide or partial(model.guide, temperature=temperature)
     guide_trace = poutine.trace(guide).get_trace(images, noise, coupling)

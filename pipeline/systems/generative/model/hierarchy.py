@@ -1,4 +1,4 @@
-"""One layer of the capsule hierarchy: children given their parents, the choice of parent summed out.
+"""One layer of the capsule hierarchy: children given their parents, with the choice of parent summed out.
 
 Document 000, equations 3 to 6, with presences relaxed (section 2.2). A child's state is its presence logit y_j, with
 t_j = sigmoid(y_j), and its pose A_j. With parent i chosen with probability pi_ij (equation 3),
@@ -6,18 +6,18 @@ t_j = sigmoid(y_j), and its pose A_j. With parent i chosen with probability pi_i
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
-The last two terms interpolate the densities of a present and an absent child. For 0 < t_j < 1 they integrate over A_j
-to Z_ij(t_j) <= 1 (Hölder), so a bound built on them lies below the one of the normalised model; `sample` draws from the
-normalised one, and `log_normaliser` is its closed form.
+The last two terms interpolate between the densities of a present and an absent child. For 0 < t_j < 1 their integral
+over A_j is Z_ij(t_j) <= 1 (Hölder), so a bound with them is below the bound of the normalised model. `log_normaliser`
+is Z's closed form, and `sample` draws from the normalised model.
 
-So far a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j are those of child j and no other. That is what
-section 5.4 blames for the model's failure on rotations: two templates that look alike are not interchangeable. With
-`slots: any` a child takes one of the m places k first, uniformly and independently of the others,
+In this form a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j belong to child j only. Section 5.4 gives
+this as the reason why the model fails on rotations: two similar templates are not interchangeable. With `slots: any` a
+child first takes one of the m places k, uniformly and independently of the others,
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
-with everything indexed by k in place of j. All children then have one and the same density, so exchanging the states of
-any two leaves the likelihood of the whole as it was. Nothing keeps two children out of one place.
+with everything indexed by k in place of j. All children then have the same density, so exchanging the states of any two
+does not change the likelihood. Two children may take the same place.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def log_affinities(y: Tensor, log_rho: Tensor) -> Tensor:
 
 
 def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
-    """Where each parent expects each child: offsets of `(I + A_i) M_ij`, and the dummy's fixed pose first.
+    """The pose that each parent predicts for each child: offsets of `(I + A_i) M_ij`, the dummy's fixed pose first.
 
     Args:
         A: parents' poses `[..., n, 6]`.
@@ -89,8 +89,8 @@ class ChildrenGivenParents(TorchDistribution):
         inactive_pose: centre of an absent child's pose, `[m, 6]`.
         inactive_sd: its sd, lambda_off.
         temperature: of the relaxed presences.
-        coupling: factor on the gradient that flows into the value scored; see `GenerativeModel`.
-        slots: "own": child j stands in place j; "any": in one of the m places, summed out too. The first index of
+        coupling: factor on the gradient with respect to the value scored; see `GenerativeModel`.
+        slots: "own": child j is in place j; "any": in any of the m places, which is summed out, too. The first index of
             `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
@@ -160,13 +160,13 @@ class ChildrenGivenParents(TorchDistribution):
         return self.joint_log_prob(value).softmax(dim=-1)
 
     def expected_children(self, value: Tensor) -> Tensor:
-        """How many children each parent has under `parent_posterior`, `[..., n]`: the dummy's are not counted."""
+        """Expected number of children of each parent under `parent_posterior`, `[..., n]`, without the dummy."""
         return self.parent_posterior(value)[..., 1:].sum(dim=-2)
 
     def log_normaliser(self, y: Tensor) -> Tensor:
         """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density.
 
-        With any slots `log Z_ik(t_j)`, `[..., m, m, 1 + n]`: for each child by place and parent.
+        With `slots: any` it is `log Z_ik(t_j)`, `[..., m, m, 1 + n]`: for each child by place and parent.
         """
         t = y.sigmoid().unsqueeze(-1)
         distance = ((self.votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
@@ -178,7 +178,7 @@ class ChildrenGivenParents(TorchDistribution):
         return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        """Draw places where any is free, then parents, presences, and poses from the normalised interpolation."""
+        """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation."""
         with torch.no_grad():
             shape = torch.Size([*sample_shape, *self.log_pi.shape[:-1]])
             if self.slots == "any":
@@ -187,7 +187,7 @@ class ChildrenGivenParents(TorchDistribution):
                 place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
 
             def in_place(x: Tensor, *trailing: int) -> Tensor:
-                """Each child's row of `x [..., m, *trailing]`, the row of the place it has taken."""
+                """Each child's row of `x [..., m, *trailing]`: that of its place."""
                 index = place.reshape(*shape, *[1] * len(trailing)).expand(*shape, *trailing)
                 return x.expand(*shape, *trailing).gather(len(shape) - 1, index)
 
@@ -207,10 +207,10 @@ class ChildrenGivenParents(TorchDistribution):
 
 
 def _squared_distances(A: Tensor, centres: Tensor) -> Tensor:
-    """Between every pose `A [..., m, 6]` and every centre `[..., n, 6]`: `[..., m, n]`.
+    """Squared distances between poses `A [..., m, 6]` and centres `[..., n, 6]`: `[..., m, n]`.
 
-    By the expanded square, as one matrix product: nothing of size m * n * 6 is made. Poses are of size one and their
-    sds at least 0.1, so that what cancels costs the density less than 1e-4 nats in single precision.
+    The square is expanded into one matrix product, which avoids an array of size m * n * 6. Poses are of order one and
+    their sds at least 0.1, so the cancellation error of the density is below 1e-4 nats in single precision.
     """
     squares = (A**2).sum(-1).unsqueeze(-1) + (centres**2).sum(-1).unsqueeze(-2)
     return squares - 2 * A @ centres.transpose(-1, -2)

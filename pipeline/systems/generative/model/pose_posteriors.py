@@ -1,4 +1,4 @@
-"""Gaussian posteriors over poses, one sd for each number (document 000, section 2.3)."""
+"""Gaussian posteriors over poses with diagonal covariance (document 000, section 2.3)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.distributions import Normal, constraints
 
 
 class GaussianPoses(TorchDistribution):
-    """Independent normal numbers of poses, event shape `[6]`.
+    """Poses with independent normal elements, event shape `[6]`.
 
     Args:
         centre, sd: `[..., 6]`.
-        noise: standard normal noise that `rsample` uses, of the shape of `centre`. Drawn by the caller, it lets seeds
-            trained side by side see what they would see alone. None: drawn at each call.
+        noise: standard normal noise for `rsample`, with the shape of `centre`. The caller draws it, so that seeds
+            trained together get the same noise as alone. None: drawn at each call.
     """
 
     arg_constraints: ClassVar[dict[str, object]] = {}

@@ -1,8 +1,8 @@
 """Relaxed presences: binary concrete variables kept as logits (document 000, section 2.2).
 
 With logistic noise l, a relaxed presence of probability sigmoid(a) at temperature tau is t = sigmoid(y) with
-y = (a + l) / tau. The logit y, not t, is sampled and scored: nothing saturates, and the Jacobian of the sigmoid cancels
-between model and guide.
+y = (a + l) / tau. Densities are those of the logit y, not of t: nothing saturates, and the Jacobian of the sigmoid
+cancels between model and guide.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class RelaxedPresence(TorchDistribution):
     Args:
         logits: log odds of being present, any shape (the batch shape).
         temperature: positive, a number or a scalar tensor; smaller is closer to 0 or 1.
-        noise: standard logistic noise that `rsample` uses, of the shape of `logits`. Drawn by the caller, it lets seeds
-            trained side by side see what they would see alone. None: drawn at each call.
+        noise: standard logistic noise for `rsample`, with the shape of `logits`. The caller draws it, so that seeds
+            trained together get the same noise as alone. None: drawn at each call.
     """
 
     arg_constraints = {"logits": constraints.real}  # noqa: RUF012 (the form that torch.distributions reads)

@@ -14,7 +14,7 @@ class SensitivityHyperparameters(Section):
     """The values to try for each, in addition to the run's own; the others are kept."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
-        description="least sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
+        description="minimum sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
     )
     pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around the rendering")
     temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="temperature of the relaxed presences")
@@ -24,7 +24,7 @@ class SensitivityParams(Section):
     """The hyperparameters that document 000, appendix B, calls fairly important."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
     replicas: int = Field(ge=1, le=1000, description="seeds trained at each value")
     hyperparameters: SensitivityHyperparameters
 
@@ -35,7 +35,7 @@ class FailureParams(Section):
     turns: list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]] = Field(
         min_length=1, description="degrees: every image is rotated by each of these, and its poses compared (Figure 5)"
     )
-    images: int = Field(ge=1, description="most test images rotated, or compared by part (the first ones)")
+    images: int = Field(ge=1, description="maximum number of test images (the first ones) rotated, or compared by part")
     starts: int = Field(ge=1, le=360, description="initial rotations in the alignment of two templates (Figure 6)")
     steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
     threshold: float = Field(gt=0, lt=1, description="two aligned templates with at least this correlation are copies")
@@ -71,7 +71,7 @@ class PosteriorParams(Section):
     images: int = Field(ge=1, description="test images for measuring bounds (the first ones)")
     samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
     sd_grid: list[Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="sds of parts and of objects tried around delta poses; validation chooses"
+        min_length=1, description="sds of parts and of objects to try around delta poses; chosen on validation images"
     )
     grid_samples: int = Field(ge=1, le=10_000, description="samples per validation image for each pair of sds")
     seed: int = Field(ge=0, description="seed of the samples")

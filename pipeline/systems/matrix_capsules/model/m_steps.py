@@ -4,6 +4,12 @@ These follow the procedure as printed. In the authors' published code there is n
 lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; beta_a is in 5,000 nats, with the other sign; and the
 first mean is damped too, towards 0.
 
+Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code the latter is Wishart's, with
+as many degrees of freedom as a pose has numbers, and one; the diagonal of its posterior alone is kept. beta_u is added
+outside of the product with a share, where batch norm takes it away again; and the latest version of that code divides a
+child among the capsules of one position, and leaves shares out of the numerator. Here beta_u counts for each number of
+a vote, and assignments are the paper's.
+
 Every M-step sees votes only through their moments, and says what the E-step is to think of a vote V by three
 coefficients: log density (times activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2). Shapes: any
 leading axes `...` with the capsule types last among them, poses of P numbers.
@@ -55,18 +61,41 @@ class Parents:
 
 
 @dataclass(frozen=True)
+class Priors:
+    """Of variational Bayes (Ribeiro et al. 2020, section 2).
+
+    Attributes:
+        alpha0: of a capsule's share, Dirichlet's.
+        kappa0: votes that the prior mean of a pose, 0, counts as.
+        nu0: degrees of freedom of precisions; with Wishart's above the numbers of a pose, less one.
+        psi0: scale of precisions: their prior mean is nu0 psi0.
+        precisions: `wishart`: of a whole matrix, whose posterior is held diagonal; `gamma`: of independent numbers.
+        shares_of: shares are of all that the `layer` is assigned, or of all that the capsules of a `position` are.
+    """
+
+    alpha0: float = 1.0
+    kappa0: float = 1.0
+    nu0: float = 2.0
+    psi0: float = 1.0
+    precisions: Literal["gamma", "wishart"] = "gamma"
+    shares_of: Literal["layer", "position"] = "layer"
+
+
+@dataclass(frozen=True)
 class MStep:
     """An M-step with its constants.
 
     Attributes:
         activation: `mdl`: logistic of the description length saved (equation 2); `mixing`: share of all mass of the
-            layer (section 5); `bayes`: variational Bayes (Ribeiro et al. 2020), whose Gaussians have Normal-Gamma
-            posteriors and whose shares have a Dirichlet one.
+            layer (section 5); `bayes`: variational Bayes (Ribeiro et al. 2020), whose means and precisions have
+            Normal-Gamma or Normal-Wishart posteriors and whose shares have a Dirichlet one.
         variance_floor: added to every variance.
         damping: share of the mean before in the new mean, from the second iteration on.
         inverse_temperature: lambda after infinitely many iterations; iteration i, from 0, has
             `inverse_temperature (1 - rate^(i + 1))`.
         inverse_temperature_rate: that rate; 0 for a lambda that stays.
+        priors: of variational Bayes.
+        logits: activations are given before the logistic; with variational Bayes alone, which does not route by them.
     """
 
     activation: Literal["mdl", "mixing", "bayes"] = "mdl"
@@ -74,6 +103,16 @@ class MStep:
     damping: float = 0.1
     inverse_temperature: float = 0.01
     inverse_temperature_rate: float = 0.95
+    priors: Priors = Priors()
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        if self.logits and self.activation != "bayes":
+            raise ValueError("activations before the logistic are those of variational Bayes only")
+
+    def inverse_temperature_at(self, index: int) -> float:
+        """Lambda of an iteration, counted from 0."""
+        return self.inverse_temperature * (1 - self.inverse_temperature_rate ** (index + 1))
 
     def __call__(
         self, moments: Moments, before: Tensor | None, beta_a: Tensor, beta_u: Tensor, index: int, origin: Tensor
@@ -87,7 +126,7 @@ class MStep:
             origin: where a pose of 0 lies in the coordinates that votes are given in, `[..., P]`.
         """
         if self.activation == "bayes":
-            return _bayes(moments, beta_a, beta_u, origin)
+            return self._bayes(moments, beta_a, beta_u, origin)
         mass = moments.mass.unsqueeze(-1) + _LEAST_MASS
         mean = moments.first / mass
         poses = mean if before is None else (1 - self.damping) * mean + self.damping * before
@@ -101,34 +140,36 @@ class MStep:
             log_activations = activations.clamp_min(torch.finfo(mass.dtype).tiny).log()
         else:
             cost = moments.mass * (poses.shape[-1] * beta_u + 0.5 * variance.log().sum(-1))
-            inverse = self.inverse_temperature * (1 - self.inverse_temperature_rate ** (index + 1))
-            logits = inverse * (beta_a - cost)
+            logits = self.inverse_temperature_at(index) * (beta_a - cost)
             activations, log_activations = logits.sigmoid(), torch.nn.functional.logsigmoid(logits)
         constant = log_activations - 0.5 * ((2 * math.pi * variance).log() + poses.square() / variance).sum(-1)
         return Parents(poses, activations, constant, poses / variance, -0.5 / variance)
 
-
-_PRIOR_SHARE, _PRIOR_STRENGTH, _PRIOR_SHAPE, _PRIOR_RATE = 1.0, 1.0, 1.0, 0.5
-
-
-def _bayes(moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor) -> Parents:
-    """Posteriors in closed form; the activation is the logistic of beta_a minus the share of the capsule times (beta_u
-    for each number of a vote, plus the expected entropy of one). The prior mean of a pose is 0, at `origin`.
-    """
-    mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]
-    strength = _PRIOR_STRENGTH + mass  # kappa
-    mean = (moments.first + _PRIOR_STRENGTH * origin) / strength
-    shape = _PRIOR_SHAPE + 0.5 * mass
-    scatter = moments.second + _PRIOR_STRENGTH * origin.square() - strength * mean.square()
-    rate = _PRIOR_RATE + 0.5 * scatter.clamp_min(0)
-    share = _PRIOR_SHARE + moments.mass
-    total = share.flatten(1).sum(1).view(-1, *[1] * (share.dim() - 1))
-    log_share = share.digamma() - total.digamma()  # E ln pi
-    log_precision = (shape.digamma() - rate.log()).sum(-1)  # E ln det Lambda
-    precision = shape / rate
-    entropy = 0.5 * (size * math.log(2 * math.pi * math.e) - log_precision)
-    activations = (beta_a - log_share.exp() * (size * beta_u + entropy)).sigmoid()
-    quadratic = -0.5 * precision
-    constant = log_share + 0.5 * (log_precision - size * math.log(2 * math.pi))
-    constant = constant - 0.5 * (1 / strength * size).squeeze(-1) + (quadratic * mean.square()).sum(-1)
-    return Parents(mean, activations, constant, precision * mean, quadratic)
+    def _bayes(self, moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor) -> Parents:
+        """Posteriors in closed form; the activation is the logistic of beta_a minus the share of the capsule times
+        (beta_u for each number of a vote, plus the expected entropy of one). A pose's prior mean, 0, is at `origin`.
+        """
+        priors = self.priors
+        mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]
+        strength = priors.kappa0 + mass  # kappa
+        mean = (moments.first + priors.kappa0 * origin) / strength
+        shape = priors.nu0 / 2 + 0.5 * mass  # nu / 2
+        scatter = moments.second + priors.kappa0 * origin.square() - strength * mean.square()
+        rate = 0.5 / priors.psi0 + 0.5 * scatter.clamp_min(0)  # half the diagonal of Psi^-1
+        share = priors.alpha0 + moments.mass
+        if priors.shares_of == "layer":
+            total = share.flatten(1).sum(1).view(-1, *[1] * (share.dim() - 1))
+        else:
+            total = share.sum(-1, keepdim=True)
+        log_share = share.digamma() - total.digamma()  # E ln pi
+        freedom = shape
+        if priors.precisions == "wishart":
+            freedom = shape - 0.5 * torch.arange(size, device=shape.device, dtype=shape.dtype)
+        log_precision = (freedom.digamma() - rate.log()).sum(-1)  # E ln det Lambda
+        precision = shape / rate
+        entropy = 0.5 * (size * math.log(2 * math.pi * math.e) - log_precision)
+        logits = beta_a - log_share.exp() * (size * beta_u + entropy)
+        quadratic = -0.5 * precision
+        constant = log_share + 0.5 * (log_precision - size * math.log(2 * math.pi))
+        constant = constant - 0.5 * (1 / strength * size).squeeze(-1) + (quadratic * mean.square()).sum(-1)
+        return Parents(mean, logits if self.logits else logits.sigmoid(), constant, precision * mean, quadratic)

@@ -7,6 +7,10 @@ vote for the pose of a capsule above (section 3); those fit Gaussians to votes (
 every position through the same transformations, to whose votes the position is added (section 4, "coordinate
 addition"). A class capsule's activation says whether its class is there.
 
+The same network with variational Bayes in place of EM is Ribeiro et al. (2020). Its authors add batch norm: to feature
+maps, to poses and activations of primary capsules, and to those that each layer hands on; activations before their
+logistic.
+
 Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
 """
 
@@ -19,6 +23,8 @@ from pipeline.classification.classifier import Classifier
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
 from pipeline.layers.images import ChannelsLastConvolution, standardise
+from pipeline.systems.matrix_capsules.model import compiled_routing
+from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
 from pipeline.systems.matrix_capsules.model.em_routing import (
     Routing,
     Step,
@@ -27,12 +33,15 @@ from pipeline.systems.matrix_capsules.model.em_routing import (
     images_at_once,
     route,
 )
-from pipeline.systems.matrix_capsules.model.m_steps import MStep
+from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams, RoutingLayerParams
 
 _BALANCED_ON = 64
 """Images that betas are balanced on."""
+_MEASURED_ON = 2048
+"""Images that the statistics of batch norm are measured on: about as many as torch's running means see in batches of
+128."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -43,22 +52,36 @@ class PrimaryCapsules(nn.Module):
         types: capsules at each position.
         size: numbers of a pose, P.
         pose_sd, activation_sd, bias: of weights at the start, and the activations' bias.
+        batch_norm: in place of biases, poses and activations are normalised by type, the latter before the logistic.
     """
 
-    def __init__(self, channels: int, types: int, size: int, pose_sd: float, activation_sd: float, bias: float) -> None:
+    def __init__(
+        self,
+        channels: int,
+        types: int,
+        size: int,
+        pose_sd: float,
+        activation_sd: float,
+        bias: float,
+        batch_norm: bool,
+    ) -> None:
         super().__init__()
         self.types, self.size = types, size
-        self.poses = nn.Linear(channels, types * size)
-        self.activations = nn.Linear(channels, types)
+        self.poses = nn.Linear(channels, types * size, bias=not batch_norm)
+        self.activations = nn.Linear(channels, types, bias=not batch_norm)
         with torch.no_grad():
             for linear, sd, start in ((self.poses, pose_sd, 0.0), (self.activations, activation_sd, bias)):
                 nn.init.trunc_normal_(linear.weight, std=sd, a=-2 * sd, b=2 * sd)
-                linear.bias.fill_(start)
+                if not batch_norm:
+                    linear.bias.fill_(start)
+        self.norm_poses = BatchNorm(types, 2, learnt=True) if batch_norm else nn.Identity()
+        self.norm_activations = BatchNorm(types, 2, learnt=True) if batch_norm else nn.Identity()
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """`[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
         flat = features.permute(0, 2, 3, 1).flatten(1, 2)
-        return self.poses(flat).unflatten(-1, (self.types, self.size)), self.activations(flat).sigmoid()
+        poses = self.norm_poses(self.poses(flat).unflatten(-1, (self.types, self.size)))
+        return poses, self.norm_activations(self.activations(flat)).sigmoid()
 
 
 class RoutedCapsules(nn.Module):
@@ -93,7 +116,7 @@ class RoutedCapsules(nn.Module):
         inner = side if params.pose == "matrix" else side**2
         start = torch.empty(places, types_below, inner, types, inner)
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
-        self.beta_a = nn.Parameter(torch.full((types,), layer.beta_a))
+        self.beta_a = nn.Parameter(torch.full((types,), layer.beta_a / params.beta_a_unit))
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if shared and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
@@ -103,7 +126,17 @@ class RoutedCapsules(nn.Module):
             damping=params.damping,
             inverse_temperature=inverse_temperature,
             inverse_temperature_rate=params.inverse_temperature_rate,
+            priors=Priors(**params.bayes.model_dump()),
+            logits=params.batch_norm,
         )
+        if params.batch_norm:
+            self.beta_a.requires_grad_(False)  # what it adds is taken away again
+        self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
+        self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
+
+    def betas(self) -> tuple[Tensor, Tensor]:
+        """beta_a and beta_u `[types]` in nats; the former is learnt in another unit."""
+        return self.beta_a * self.params.beta_a_unit, self.beta_u
 
     def routing(self) -> Routing:
         """How the layer routes."""
@@ -121,7 +154,14 @@ class RoutedCapsules(nn.Module):
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
-        return route(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+        routing = self.routing()
+        if compiled_routing.unsupported(capsules[0], self.transformations, routing) is None:
+            poses, activations = compiled_routing.route(*capsules, self.transformations, *self.betas(), routing)
+        else:
+            poses, activations = route(*capsules, self.full_transformations(), *self.betas(), routing)
+        if self.norm_poses is None or self.norm_activations is None:
+            return poses, activations
+        return self.norm_poses(poses), self.norm_activations(activations).sigmoid()
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
@@ -138,7 +178,8 @@ class RoutedCapsules(nn.Module):
                 total += values.mean(1).sum(0) / len(capsules[0])
         size = capsules[0].shape[-1]
         self.beta_u.copy_((-saving - log_sd) / size)
-        self.beta_a.copy_(mass * size * self.beta_u + product)  # the mean cost
+        cost = mass * size * self.beta_u + product  # the mean
+        self.beta_a.copy_(cost / self.params.beta_a_unit)
 
     def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
         """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
@@ -146,7 +187,7 @@ class RoutedCapsules(nn.Module):
 
     def steps(self, capsules: tuple[Tensor, Tensor]) -> list[Step]:
         """Every iteration."""
-        return history(*capsules, self.full_transformations(), self.beta_a, self.beta_u, self.routing())
+        return history(*capsules, self.full_transformations(), *self.betas(), self.routing())
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
@@ -155,7 +196,8 @@ def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> 
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
-    along = (torch.arange(height) - (height - 1) / 2) * params.coordinate_scale
+    unit = params.variance_floor**0.5 if params.coordinate_unit == "floor_sd" else 1.0
+    along = (torch.arange(height) - (height - 1) / 2) * (params.coordinate_scale * unit)
     offsets = torch.zeros(k, side**2)
     places = (side - 1, 2 * side - 1) if params.pose == "matrix" else (0, 1)
     offsets[:, places[0]], offsets[:, places[1]] = along.repeat_interleave(height), along.repeat(height)
@@ -177,13 +219,16 @@ class MatrixCapsules(Classifier):
     stackable = False  # routing keeps a device busy with the votes of one network
 
     def __init__(self, params: MatrixCapsulesModelParams, image_size: int) -> None:
-        super().__init__()
+        super().__init__(mixup=params.mixup)
         self.params = params
         if image_size < params.kernel:
             raise UserError(
                 f"matrix capsules: kernels of {params.kernel} pixels see more than {image_size}x{image_size}"
             )
-        self.first = ChannelsLastConvolution(params.views, params.channels, params.kernel, params.stride)
+        norm = params.batch_norm
+        self.first = ChannelsLastConvolution(params.views, params.channels, params.kernel, params.stride, bias=not norm)
+        self.norm_first = BatchNorm(params.channels, 1, learnt=True) if norm else nn.Identity()
+        self.statistics_images = _MEASURED_ON if norm else 0
         height = (image_size - params.kernel) // params.stride + 1
         self.primary = PrimaryCapsules(
             params.channels,
@@ -192,6 +237,7 @@ class MatrixCapsules(Classifier):
             params.primary_pose_sd,
             params.primary_activation_sd,
             params.primary_bias,
+            norm,
         )
         layers, types = [], params.primary_types
         for above, stride in zip(params.types, params.capsule_strides, strict=True):
@@ -205,9 +251,14 @@ class MatrixCapsules(Classifier):
         layers.append(RoutedCapsules(last, types, params.classes, params, params.last, True, warmth))
         self.routed = nn.ModuleList(layers)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """Feature maps that primary capsules are linear in, `[B, A, H, H]`."""
+        found: Tensor = self.norm_first(self.first(standardise(images))).relu()
+        return found
+
     def capsules(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Poses and activations of every layer, primary capsules first."""
-        found = [self.primary(self.first(standardise(images)).relu())]
+        found = [self.primary(self.maps(images))]
         for layer in self.routed:
             found.append(layer(found[-1]))
         return found
@@ -217,11 +268,17 @@ class MatrixCapsules(Classifier):
         saving = self.params.saving
         if epoch == 0 and saving is not None:
             with torch.no_grad():
-                capsules = self.primary(self.first(standardise(images[:_BALANCED_ON])).relu())
+                capsules = self.primary(self.maps(images[:_BALANCED_ON]))
                 for layer in self.routed:
                     assert isinstance(layer, RoutedCapsules)
                     layer.balance(capsules, saving)
                     capsules = layer(capsules)
+
+    def end_epoch(self, images: Tensor, batch: int) -> None:
+        """Measure what evaluation normalises by, if there is batch norm, on the whole batches of these images."""
+        if self.params.batch_norm:
+            whole = images[: max(len(images) // batch, 1) * batch]
+            measure_statistics(self, self.capsules, whole.split(batch))
 
     def logits(self, scores: Tensor) -> Tensor:
         """Log odds of the activations."""
@@ -232,7 +289,7 @@ class MatrixCapsules(Classifier):
         return self.capsules(images)[-1][1][:, 0]
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """Spread loss, whose margin grows with the epochs; margin loss; or cross-entropy."""
+        """Spread loss, whose margin grows with the epochs; margin loss; or one of two cross-entropies."""
         params = self.params
         match params.loss:
             case "spread":
@@ -244,6 +301,8 @@ class MatrixCapsules(Classifier):
                 return margin_loss(scores, labels, 0.9, 0.1, 0.5)
             case "cross-entropy":
                 return cross_entropy(scores, labels)
+            case "softmax":
+                return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
 
     def penalty(self) -> Tensor:
         """Half the squared weights, times weight decay; biases and betas are free."""

@@ -60,6 +60,12 @@ class ReceptiveFields:
         """The largest over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; -inf for none."""
         return self._slotted(seen, -torch.inf).amax(2)
 
+    def slots_or(self, fill: int) -> Tensor:
+        """For each position below, the places p k + kk among parents' receptive fields that see it, `[X, most]`; rows
+        are filled up with `fill`.
+        """
+        return torch.where(self._slots == self.children.numel(), fill, self._slots)
+
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:
         """What the parents of each child hold for it, `[B, X, most parent positions, ...]`, filled up with `fill`."""
         flat = seen.flatten(1, 2)

@@ -15,7 +15,7 @@ from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
-from pipeline.systems.matrix_capsules.report.paper import CLASSES, PAPER_DATASET, stands_in
+from pipeline.systems.matrix_capsules.report.paper import CLASSES, PAPER_DATASET, stands_in, trained_on
 from pipeline.systems.matrix_capsules.report.runs import Trial, attack_studies, attacked_images, runs, viewpoint_studies
 
 _TESTS = ("replica", "test", "accuracy")
@@ -57,6 +57,12 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
     return [record for trial in trials for record in trial.numbers.records]
 
 
+def _warped(trials: Sequence[Trial]) -> str:
+    """Which of some trials were trained on warps too: a sentence, or nothing."""
+    names = [trial.name for trial in trials if trained_on(trial.run) != "crops"]
+    return f" Trained on crops and warps: {', '.join(names)}." if names else ""
+
+
 def _trained(results: Results, written: Written) -> Iterator[Drawing]:
     """Of all runs on a data set."""
     for dataset, tables, trials in _of_datasets(results, written, "train", _ACCURACIES):
@@ -65,7 +71,8 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             f"Errors of matrix capsules and the CNN as they learn, {dataset}",
             "How fast either network learns and how far training and validation part; training images are cropped at "
-            "random places in random light, validation images in the middle. Lines are means over seeds.",
+            "random places in random light, validation images in the middle. Lines are means over seeds."
+            f"{_warped(trials)}",
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
             partial(matrix_curves.accuracies, tables),
@@ -85,7 +92,8 @@ def _factors(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             f"Which images matrix capsules and the CNN misread, {dataset}",
             "Whether errors depend on where the camera stands, on the light and on the object; means over seeds. The "
-            f"{images} test images of {dataset_label(records)} are shared among a panel's points.",
+            f"{images} test images of {dataset_label(records)} are shared among a panel's points."
+            f"{_warped(trials)}",
             "A panel for each factor: test error by its value, a line for each run.",
             records,
             partial(matrix_curves.factors, tables),
@@ -113,7 +121,8 @@ def _conditions(results: Results) -> Iterator[Drawing]:
                 f"What each component of matrix capsules is worth, {base}",
                 "Whether errors of networks with something changed are ordered as in Table 1 of document 004 (open "
                 f"diamonds, on {PAPER_DATASET}, each axis from 0); ours on {dataset_label(records)}, bars are one sd "
-                "over seeds. At the end the run itself, as long as it was trained, and the CNN.",
+                "over seeds. At the end the run itself, as long as it was trained, and the CNN."
+                f"{_warped(drawn)}",
                 "Two dot plots of test error with a row for each condition, ours and the paper's.",
                 records,
                 partial(matrix_curves.conditions, dots),

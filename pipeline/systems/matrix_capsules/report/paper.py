@@ -41,6 +41,8 @@ PAPER_MARGINS: dict[str, object] = {"first_margin": 0.2, "last_margin": 0.9}
 PAPER_CROP = 32
 PAPER_LIGHT: dict[str, object] = {"brightness": 0.25, "contrast": 0.8}
 """63 of 255, and factors from 0.2 to 1.8, in the published code."""
+WARPS = ("rotation", "scale", "aspect", "shear", "shift")
+"""Settings of warps, which the paper has none of; results from before there were any do not have them."""
 PUBLISHED_STEPS = 200_000
 """After which the margin of the loss is halfway in the published code; the paper does not say how long it trained."""
 PAPER_CNN: dict[str, object] = {"channels": [32, 64], "kernel": 5, "hidden": 1024}
@@ -61,16 +63,22 @@ def has_sizes(run: Recorded, sizes: Mapping[str, object]) -> bool:
     return not _differing(run.model, sizes)
 
 
-def distance(run: Recorded, sizes: Mapping[str, object] = PAPER_SIZES) -> tuple[bool, int]:
-    """How far a run is from the paper's, to sort by: whether it has other sizes, and how many settings are others.
+def trained_on(run: Recorded) -> str:
+    """What a run's images are trained as, in words."""
+    return "crops and warps" if _warps(run) else "crops"
+
+
+def distance(run: Recorded, sizes: Mapping[str, object] = PAPER_SIZES) -> tuple[bool, bool, int]:
+    """How far a run is from the paper's, to sort by: whether it has other sizes, whether it was trained on warps, and
+    how many settings are others.
 
     Args:
         sizes: that the paper's network has.
     """
     if run.variant == "cnn":
-        return False, len(_of_cnn(run))
+        return False, bool(_warps(run)), len(_of_cnn(run))
     others = _of_capsules(run, sizes, PAPER_CROP) + _differing(run.model, {**PAPER_CONDITION, **PUBLISHED})
-    return not has_sizes(run, sizes), len(others)
+    return not has_sizes(run, sizes), bool(_warps(run)), len(others)
 
 
 def remarks_on_data(dataset: Recorded, source: str = SOURCES[0], label: str = PAPER_DATASET) -> list[str]:
@@ -99,18 +107,35 @@ def remarks_on_capsules(
     """
     remarks = _listed(_of_capsules(run, sizes, crop), "the paper's")
     remarks += _listed(_differing(run.model, PUBLISHED), "the published code's")
-    steps = dataset.train // run.training.batch_size
+    remarks += _of_training(run)
+    holdout = run.get("holdout")
+    images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
+    steps, least = int(images) // run.training.batch_size, "less than " if holdout else ""
     if run.training.epochs * steps < PUBLISHED_STEPS:
         remarks.append(
-            f"{run.training.epochs} epochs of {steps:,} steps (in the published code the margin is halfway after "
-            f"{PUBLISHED_STEPS:,} steps)"
+            f"{run.training.epochs} epochs of {least}{steps:,} steps (in the published code the margin is halfway "
+            f"after {PUBLISHED_STEPS:,} steps)"
         )
     return remarks
 
 
 def remarks_on_cnn(run: Recorded) -> list[str]:
     """In what the convolutional network falls short of the paper's, which does not say how long that was trained."""
-    return _listed(_of_cnn(run), "the paper's")
+    return _listed(_of_cnn(run), "the paper's") + _of_training(run)
+
+
+def _of_training(run: Recorded) -> list[str]:
+    """Images that the paper did not train on, and images that it did not hold out."""
+    remarks = (
+        [f"trained on crops and warps by {', '.join(warps)} (paper: crops only)"] if (warps := _warps(run)) else []
+    )
+    if holdout := run.get("holdout"):
+        remarks.append(f"training images of {holdout.factor} {holdout.value} held out for validation")
+    return remarks
+
+
+def _warps(run: Recorded) -> list[str]:
+    return [f"{name} {value:g}" for name in WARPS if (value := run.augmentation.get(name))]
 
 
 def _of_capsules(run: Recorded, sizes: Mapping[str, object], crop: int | None) -> list[str]:
@@ -118,12 +143,20 @@ def _of_capsules(run: Recorded, sizes: Mapping[str, object], crop: int | None) -
     if run.model.loss == "spread":
         differences += _differing(run.model, PAPER_MARGINS)
     if crop is not None:
-        differences += _differing(run.augmentation, {"crop": crop, **PAPER_LIGHT})
+        differences += _of_crops(run.augmentation, crop)
     return differences
 
 
 def _of_cnn(run: Recorded) -> list[str]:
-    return _differing(run.model, PAPER_CNN) + _differing(run.augmentation, {"crop": PAPER_CROP, **PAPER_LIGHT})
+    return _differing(run.model, PAPER_CNN) + _of_crops(run.augmentation, PAPER_CROP)
+
+
+def _of_crops(augmentation: Recorded, crop: int) -> list[str]:
+    differences = _differing(augmentation, {"crop": crop, **PAPER_LIGHT})
+    # Results from before there was a choice were clipped. Where the light does not change, there is nothing to clip.
+    if (augmentation.brightness or augmentation.contrast) and augmentation.get("clip", True):
+        differences.append("clip True / False")
+    return differences
 
 
 def _differing(settings: Recorded, theirs: Mapping[str, object]) -> list[str]:

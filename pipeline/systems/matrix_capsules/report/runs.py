@@ -4,10 +4,10 @@ A trial is a trained network with its numbers: a run of `runs`, or a condition o
 capsules stands for a row of Table 1 by what its model is: routing iterations, pose, coordinate addition, loss and
 activation. A condition that changes anything else stands for none.
 
-Where several could answer, those on the paper's data come first, then those of the paper's sizes, then those with fewer
-settings that are not the paper's. Of trials of the paper's sizes runs then come before conditions, for they are trained
-longer; of smaller ones conditions do, for they are trained as the other rows are. More seeds, more epochs and the name
-settle the rest.
+Where several could answer, those on the paper's data come first, then those of the paper's sizes, then those trained
+on crops only, then those with fewer settings that are not the paper's. Of trials of the paper's sizes runs then come
+before conditions, for they are trained longer; of smaller ones conditions do, for they are trained as the other rows
+are. More seeds, more epochs and the name settle the rest.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ def by_preference(
     """
 
     def rank(trial: Trial) -> tuple[Any, ...]:
-        other_sizes, others = distance(trial.run, sizes)
+        other_sizes, *others = distance(trial.run, sizes)
         later = (trial.stage == "ablation") != other_sizes  # why, says the head of this module
         place = preference(trial.dataset, sources)
-        return place, other_sizes, others, later, *_amount(trial.run), natural(trial.name), natural(trial.item)
+        return place, other_sizes, *others, later, *_amount(trial.run), natural(trial.name), natural(trial.item)
 
     return sorted(found, key=rank)
 

@@ -14,6 +14,7 @@ from pipeline.systems.matrix_capsules.report.claims import (
     paper_error,
     paper_values,
 )
+from pipeline.systems.matrix_capsules.report.paper import trained_on
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
     attack_studies,
@@ -47,7 +48,7 @@ def errors(results: Results) -> list[Table]:
     rows: dict[str, list[Row]] = {}
     for trial in [*runs(results, "evaluate"), *runs(results, "evaluate", "cnn")]:
         found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
-        keys: list[object] = [trial.item, trial.run.variant.replace("_", " ")]
+        keys: list[object] = [trial.item, trial.run.variant.replace("_", " "), trained_on(trial.run)]
         rows.setdefault(trial.run.dataset, []).append((keys, found, trial.numbers))
     caption = (
         "Test errors from the middle of an image, and from scores averaged over 13 crops of it (capsules' activations, "
@@ -58,7 +59,7 @@ def errors(results: Results) -> list[Table]:
         for dataset, of_dataset in rows.items()
         for table in measured_table(
             f"matrix-errors-{dataset}", f"Errors of matrix capsules and the CNN, {dataset}", caption,
-            ["run", "network"], _ERRORS, of_dataset,
+            ["run", "network", "trained on"], _ERRORS, of_dataset,
         )
     ]  # fmt: skip
 
@@ -77,7 +78,8 @@ def conditions(results: Results) -> list[Table]:
             beside = paper_error(trial, values)
             took = [_plain(trial.numbers, key) for key in ("parameters", "seconds")]
             epochs = trial.run.training.epochs
-            of_row: list[object] = [trial.name, changes(trial), epochs, "" if beside is None else beside, *took]
+            of_row: list[object] = [trial.name, changes(trial), trained_on(trial.run), epochs]
+            of_row += ["" if beside is None else beside, *took]
             found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
             found["validation"] = _percent(trial.numbers, "validation", "accuracy")
             rows.setdefault(base, []).append((of_row, found, trial.numbers))
@@ -87,7 +89,7 @@ def conditions(results: Results) -> list[Table]:
         "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) where a row "
         "of it has this change; seconds are of training, all seeds together."
     )
-    keys = ["condition", "changed", "epochs", "the paper's error (%)", "parameters", "seconds"]
+    keys = ["condition", "changed", "trained on", "epochs", "the paper's error (%)", "parameters", "seconds"]
     return [
         table
         for run, of_run in rows.items()
@@ -103,7 +105,8 @@ def _unchanged(results: Results, trial: Trial) -> Row:
     took = [_plain(trained, "parameters", "total"), _plain(trained, "seconds")]
     found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
     found["validation"] = _percent(trained, "validation", "accuracy") if trained else None
-    return [trial.item, "the run itself", trial.run.training.epochs, "", *took], found, trial.numbers
+    keys: list[object] = [trial.item, "the run itself", trained_on(trial.run), trial.run.training.epochs, "", *took]
+    return keys, found, trial.numbers
 
 
 def viewpoints(results: Results) -> list[Table]:
@@ -118,9 +121,18 @@ def viewpoints(results: Results) -> list[Table]:
                 beside = [PAPER_FAMILIAR[at], papers[network]] if kind == "matched" else ["", ""]
                 found = {column: _percent(numbers, kind, network, column) for column in ("familiar", "novel")}
                 found["epoch"] = numbers.measured(kind, network, "epoch")
-                rows.append(([study.item, at, kind, words, *beside], found, numbers))
+                views = trained_on(study.capsules if network == "capsules" else study.cnn)
+                rows.append(([study.item, at, kind, words, views, *beside], found, numbers))
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
-    keys = ["study", "axis", "read where", "network", "the paper's, familiar (%)", "the paper's, novel (%)"]
+    keys = [
+        "study",
+        "axis",
+        "read where",
+        "network",
+        "trained on",
+        "the paper's, familiar (%)",
+        "the paper's, novel (%)",
+    ]
     caption = (
         "Test errors of networks trained on familiar viewpoints alone. Matched: each where it first is as good on "
         "familiar viewpoints as the worse of the two becomes; best: where its error on them is lowest."

@@ -1,1 +1,1 @@
-"""Capsule regression itself: closed forms, EM, its schedule, and fits of whole architectures."""
+"""The model: closed forms, EM, its schedule, and fits of whole architectures."""

@@ -1,10 +1,10 @@
-"""How capsule regression decides between many classes: one problem of all classes, or many of two (document 002, 3.4).
+"""How capsule regression decides between many classes: one problem for all, or many with two (document 002, 3.4).
 
     multiclass    one problem, a capsule for each class
     one-vs-all    a problem for each class: its capsule against one for all other classes
-    all-vs-all    a problem for each pair of classes, which sees examples of these two only
+    all-vs-all    a problem for each pair of classes, trained only on examples of these two
 
-Many problems of two capsules have one shape, so that they are trained together: weights are `[K, C, d, p]` for K
+All problems of an architecture have the same shape, so they are trained together: weights are `[K, C, d, p]` for K
 problems of C capsules.
 """
 
@@ -25,11 +25,11 @@ Decision = Literal["multiclass", "one-vs-all", "all-vs-all"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """Problems, and which capsule stands for which class.
+    """The problems, and which capsule represents which class.
 
     Attributes:
-        decision: how the problems' answers are made one.
-        capsules: `[K, m]`, the capsule of each class in each problem; -1 where the problem does not see the class.
+        decision: how the problems' answers are combined.
+        capsules: `[K, m]`, the capsule of each class in each problem; -1 if the problem does not include the class.
         sizes: `[K, C]`, the capsules' sizes d.
     """
 
@@ -43,30 +43,30 @@ class Architecture:
 
     @property
     def size(self) -> int:
-        """The largest capsule's."""
+        """The size of the largest capsule."""
         return int(self.sizes.max())
 
     @property
     def used(self) -> Tensor:
-        """Which rows of the weights stand for numbers of a capsule, `[K, C, d]`; the others are zero."""
+        """Mask of the rows of the weights that belong to a capsule, `[K, C, d]`; the other rows are zero."""
         return torch.arange(self.size) < self.sizes.unsqueeze(-1)
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sum of something of each class `[m, ...]` over those a problem sees: `[K, ...]`; `[1, ...]` if all do."""
+        """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`, or `[1, ...]` if all have all."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
 
     def take(self, problems: Tensor) -> Architecture:
-        """Some of the problems."""
+        """A subset of the problems."""
         return Architecture(self.decision, self.capsules[problems], self.sizes[problems])
 
 
 def build_architecture(decision: Decision, sizes: int | Sequence[int], classes: int) -> Architecture:
-    """The problems that tell `classes` classes apart.
+    """The problems of an architecture for `classes` classes.
 
     Args:
-        sizes: of the capsules: one for all, or one for each class. The capsule of all other classes in one-vs-all is as
+        sizes: capsule sizes: one for all, or one for each class. In one-vs-all, the capsule of all other classes is as
             large as the largest of theirs.
 
     Raises:
@@ -77,7 +77,7 @@ def build_architecture(decision: Decision, sizes: int | Sequence[int], classes: 
     each = [sizes] * classes if isinstance(sizes, int) else [int(size) for size in sizes]
     if len(each) != classes or min(each) < 1:
         raise ValueError(f"capsule sizes {each} for {classes} classes: one positive size for each class is needed")
-    if decision == "multiclass" or classes == 2:  # of two classes, all three are one problem
+    if decision == "multiclass" or classes == 2:  # with two classes, all three have the same single problem
         return Architecture(decision, torch.arange(classes)[None], torch.tensor([each]))
     if decision == "one-vs-all":
         capsules = torch.ones(classes, classes, dtype=torch.long) - torch.eye(classes, dtype=torch.long)
@@ -91,10 +91,10 @@ def build_architecture(decision: Decision, sizes: int | Sequence[int], classes: 
 
 
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """How much speaks for each class, `[n, m]`; rows sum to 1, and the most of it is the decision.
+    """A score for each class, `[n, m]`; rows sum to 1, and the decision is the class with the highest score.
 
-    multiclass: P(y | x). one-vs-all: each class's probability against all others, over their sum. all-vs-all: the share
-    of the pairs' votes, which sums of probabilities, scaled to less than a vote, decide where votes are equal.
+    multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: the share of
+    the pairs' votes; ties are broken by sums of probabilities, scaled to less than one vote.
 
     Args:
         W: `[K, C, d, p]`.

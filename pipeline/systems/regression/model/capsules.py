@@ -11,9 +11,9 @@ With D = sum_i d_i, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 everything is clo
     Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d_j) / (2 + D)     (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14). The document has d_j = d for all classes. With other
-sizes its appendix A.2 goes through unchanged: equation 48 is summed over the d_j elements of h_j, which gives d_j / D
-where 1 / m was, and equation 51 then gives the d_j of Q.
+where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14). The document has d_j = d for all classes. Its appendix
+A.2 also holds for other sizes: equation 48 is summed over the d_j elements of h_j, which gives d_j / D instead of
+1 / m, and equation 51 then gives the d_j of Q.
 
 Shapes: n inputs of p numbers, m capsules of at most d numbers. Weights are `[..., m, d, p]`; a capsule smaller than d
 has zero rows, which EM leaves at zero.
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-12
-"""By how much the backward recursion's bounds may differ in the end, relative to the value."""
+"""Largest relative difference of the backward recursion's final bounds."""
 
 NODES = 1 << 15
 """Intervals of an `InterpolationTable`."""
@@ -37,19 +37,19 @@ NODES = 1 << 15
 def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
     """`I_s` and `I_{s+1}` at `beta`, by the stable recursions of the document's appendix A.1.
 
-    I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. Above s the forward recursion (equation 33) is stable,
-    below it the backward one (equation 35), begun between the bounds of equation 34 as many orders higher as it takes
-    (the document always takes 64).
+    I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
+    is stable. Below it the backward one (equation 35) is; it starts from the bounds of equation 34, at an order that
+    is high enough for `TOLERANCE` (the document always uses 64 orders).
 
     Args:
         beta: not negative, any shape.
-        s: half the number of hidden variables: 1, 3/2, 2, ... Halves begin at Dawson's function, from SciPy.
+        s: half the number of hidden variables: 1, 3/2, 2, ... Half-integers start from SciPy's Dawson function.
 
     Returns:
         two tensors of the shape of `beta`, in [0, 1).
 
     Raises:
-        ValueError: s is not half of a whole number from 2 on.
+        ValueError: 2 s is not an integer of at least 2.
     """
     if s < 1 or not float(2 * s).is_integer():
         raise ValueError(f"s is {s}; half the number of hidden variables is 1, 3/2, 2, ...")
@@ -86,7 +86,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` at one s, read off a table: as exact as float32 goes, 1e-9 in float64, and much faster.
+    """`interpolation` for one s from a table: exact to float32's precision, to 1e-9 in float64, and much faster.
 
     The nodes are equally spaced in u = beta / (beta + s + 1), in which both functions are smooth on all of [0, 1].
     """
@@ -96,7 +96,7 @@ class InterpolationTable:
         u = torch.arange(NODES, dtype=torch.float64) / NODES
         values = torch.stack([*interpolation(self.width * u / (1 - u), s)], dim=1)
         values = torch.cat([values, torch.ones(1, 2, dtype=torch.float64)])
-        # Both functions at a node, and what they rise by to the next: one look-up finds all four
+        # Both functions at each node and their differences to the next one: a single look-up gives all four.
         self.nodes = torch.cat([values[:-1], values.diff(dim=0)], dim=1).to(device, dtype)
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +109,7 @@ class InterpolationTable:
 
 
 def squared_lengths(W: Tensor, X: Tensor) -> Tensor:
-    """`||W_j x||^2` of inputs `X [n, p]` under weights `W [m, d, p]`: `[n, m]`."""
+    """`||W_j x||^2` of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m]`."""
     return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2]).square().sum(-1)
 
 
@@ -126,7 +126,7 @@ def class_probabilities(lengths: Tensor, sizes: Tensor, l0: Tensor) -> Tensor:
 
 
 def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
-    """E[h | x, y], equations 18-19, `[n, m, d]`. EM never forms it whole: this is the definition, for small n.
+    """E[h | x, y], equations 18-19, `[n, m, d]`. The plain definition, for small n; EM never computes it as a whole.
 
     Args:
         W: `[m, d, p]`; rows beyond a capsule's size are zero.
@@ -138,16 +138,16 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
     lengths = prior.square().sum(-1)
     D = float(sizes.sum())
     l0, l1 = interpolation(lengths.sum(-1) / 2, D / 2)
-    own = torch.nn.functional.one_hot(y, len(sizes)).to(X)
+    target = torch.nn.functional.one_hot(y, len(sizes)).to(X)
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
-    of_y = (l1 * (share * own).sum(-1)).unsqueeze(-1)
-    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * own + sizes[y].unsqueeze(-1)) / (2 + D)
-    P = (class_probabilities(lengths, sizes.to(X), l0) * own).sum(-1, keepdim=True)
+    of_y = (l1 * (share * target).sum(-1)).unsqueeze(-1)
+    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * target + sizes[y].unsqueeze(-1)) / (2 + D)
+    P = (class_probabilities(lengths, sizes.to(X), l0) * target).sum(-1, keepdim=True)
     return (Q / P).unsqueeze(-1) * prior
 
 
 def predict_probabilities(W: Tensor, X: Tensor, sizes: Tensor) -> Tensor:
-    """P(y | x) of inputs `X [n, p]` under weights `W [m, d, p]`, exactly: `[n, m]`."""
+    """The exact P(y | x) of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m]`."""
     lengths = squared_lengths(W, X)
     l0, _ = interpolation(lengths.sum(-1) / 2, float(sizes.sum()) / 2)
     return class_probabilities(lengths, sizes.to(X), l0)
@@ -167,7 +167,7 @@ def subspace_start(moment: Tensor, size: int) -> Tensor:
     least = float(values[0]) * len(moment) * torch.finfo(moment.dtype).eps
     rank = int((values > max(least, 0.0)).sum())
     if rank < size:
-        raise ValueError(f"the inputs span {rank} dimensions where a capsule of {size} needs as many")
-    # Eigenvectors have no sign of their own: the largest number of each is made positive, so that starts are alike.
+        raise ValueError(f"the inputs span {rank} dimensions, fewer than the capsule's size {size}")
+    # The sign of an eigenvector is arbitrary: the largest element is made positive, so that starts are reproducible.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     return (vectors * signs / (math.sqrt(size) * values.sqrt())).T

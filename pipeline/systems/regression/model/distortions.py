@@ -1,8 +1,8 @@
-"""Distorted digits without end: a deterministic stand-in for infinite MNIST (Loosli et al. 2007).
+"""An unlimited supply of distorted digits: a deterministic stand-in for infinite MNIST (Loosli et al. 2007).
 
-Each picture is moved by a smooth random field (random displacements on a coarse grid, interpolated by cubics) after a
-small random affine map. Infinite MNIST moves pixels along tangents of rotations, scalings, thickenings and elastic
-fields; these here have no thickening, and their sizes are ours: hence a stand-in.
+Each image is distorted by a small random affine map and a smooth random field (random displacements on a coarse grid,
+with cubic interpolation). Infinite MNIST moves pixels along tangents of rotations, scalings, thickenings and elastic
+fields. It is a stand-in because here there is no thickening, and the strengths are our choice.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pipeline.data.warps import invert
 
 @dataclass(frozen=True)
 class Strength:
-    """How far pictures are distorted.
+    """How strongly images are distorted.
 
     Attributes:
         angle: degrees, rotation uniform in [-angle, +angle].
         stretch: scales on each axis are uniform in [1 - stretch, 1 + stretch].
-        shear: x moves by this share of y at most.
+        shear: x moves by at most this share of y.
         shift: pixels, uniform on each axis.
-        elastic: pixels, sd of the field at its grid's points.
-        points: of the field's grid on a side.
+        elastic: pixels, sd of the field at the points of its grid.
+        points: points of the field's grid per side.
     """
 
     angle: float = 10.0
@@ -38,16 +38,16 @@ class Strength:
     points: int = 5
 
     def times(self, factor: float) -> Strength:
-        """Everything that moves pixels, by a factor."""
+        """The same grid, with all other amounts multiplied by a factor."""
         moved = {name: factor * getattr(self, name) for name in ("angle", "stretch", "shear", "shift", "elastic")}
         return replace(self, **moved)
 
 
 def distort(images: Tensor, generator: torch.Generator, strength: Strength = Strength()) -> Tensor:
-    """Images `[B, 1, S, S]`, floats, each distorted in its own way; black comes in from outside.
+    """Float images `[B, 1, S, S]`, each with its own random distortion; the outside is black.
 
     Args:
-        generator: on the CPU, so that all devices make the same pictures.
+        generator: on the CPU, so that all devices give the same images.
     """
     B, _, size, _ = images.shape
 

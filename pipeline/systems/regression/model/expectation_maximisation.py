@@ -1,18 +1,18 @@
 """EM for capsule regression (document 002, section 2.3), over many problems at once.
 
-An iteration is two matrix products and what lies between them. With M = X W^T, the capsules' vectors of all examples,
-the posterior means are M with every vector scaled by Q / P (equation 19), and the update is
+An iteration is two matrix products and elementwise work between them. With M = X W^T, the capsules' vectors of all
+examples, the posterior means are M with every vector scaled by Q / P (equation 19), and the update is
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
-Rows are columns here: vectors are kept as `[problems, capsules, d, rows]`, so that every sum and product between the
-two matrix products runs along the rows. Blocks of rows go through both products in turn, as many rows as keep a
-block's vectors near the processor: nothing of the size n m p is made. Where every problem sees every class a block
-mixes classes; otherwise examples, sorted by class, are taken class by class, with the problems that see it.
+Vectors are stored transposed, as `[problems, capsules, d, rows]`, so that the elementwise work between the two matrix
+products runs along contiguous rows. Rows are processed in blocks small enough for the CPU's cache, so no array of size
+n m p is needed. If every problem includes every class, a block mixes classes; otherwise examples, sorted by class, are
+processed class by class, with the problems that include the class.
 
-All of it is equivariant under linear maps of the inputs, but for the start and the ridge. So the inputs are whitened
-once (X^T X = n I), in float64, which keeps single precision good for any data; weights come out in the inputs' own
-coordinates. Directions in which the inputs do not vary are left out: no data speak about them.
+Except for the start and the ridge, EM is equivariant under linear maps of the inputs. So the inputs are whitened once
+(X^T X = n I), in float64, so that single precision is enough for any data; weights are returned in the inputs' own
+coordinates. Directions in which the inputs do not vary are dropped.
 
 Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of at most d numbers.
 """
@@ -34,17 +34,17 @@ CHUNK = 16_384
 """Rows that are copied together."""
 
 BLOCK = 1 << 22
-"""Numbers of the capsules' vectors that go through an iteration together."""
+"""Elements of the capsules' vectors that are processed together."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that the same problems see.
+    """Rows that the same problems include.
 
     Attributes:
         inputs: `[n, r]`.
         problems: `[k]`; None: all.
-        own: the capsule of each row's class in each problem, `[k, n]`, or `[k, 1]` where rows have one class.
+        own: the capsule of each row's class in each problem, `[k, n]`, or `[k, 1]` if all rows have one class.
     """
 
     inputs: Tensor
@@ -61,16 +61,16 @@ class Examples:
 
     @cached_property
     def labels(self) -> Tensor:
-        """`[n]`."""
+        """Classes of the examples `[n]`."""
         counts = torch.tensor(self.bounds).diff()
         return torch.arange(len(counts)).repeat_interleave(counts).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[Block]:
-        """All rows, with the problems that see them.
+        """All rows in blocks, with the problems that include them.
 
         Args:
-            capsules: `[K, m]`, as an architecture has them.
-            numbers: that a problem's capsules make of a row.
+            capsules: `[K, m]`, as in `Architecture`.
+            numbers: elements of the vectors of one problem and row.
         """
         capsules = capsules.to(self.inputs.device)
         if bool((capsules >= 0).all()):
@@ -88,12 +88,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What one pass over examples gives, by problem.
+    """Results of one pass over the examples, by problem.
 
     Attributes:
         moments: sum of posterior means times inputs, `[K, C, d, r]`.
         log_likelihood: `[K]`, sum over the examples, nats, float64.
-        errors: `[K]`, examples that another capsule wins.
+        errors: `[K]`, number of misclassified examples.
     """
 
     moments: Tensor
@@ -111,14 +111,14 @@ class EStep:
         self.tables = {float(D): InterpolationTable(D / 2, dtype, device) for D in variables}
 
     def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
-        """One pass over the examples: statistics of some of the problems under their weights.
+        """One pass over the examples: statistics of some of the problems with their weights.
 
         Args:
             W: `[k, C, d, r]`.
-            problems: `[k]`, which of the architecture's they are, on the CPU.
+            problems: `[k]`, their indices in the architecture, on the CPU.
             thresholds: nu of each problem, `[k]` (equations 25-26: posterior means of examples whose runner-up has at
-                most nu times their own class's probability are replaced by prior means). None: only likelihood and
-                errors are worked out, and moments are empty.
+                most nu times their own class's probability are replaced by prior means). None: compute only likelihood
+                and errors; moments are empty.
         """
         arc = self.architecture.take(problems)
         k, C, d = W.shape[:3]
@@ -131,11 +131,11 @@ class EStep:
             weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
             vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
             scaled = self._scaled(vectors, its_sizes, block.own, nu)
-            found = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
+            sums = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
             if scaled.factors is not None:
                 vectors *= scaled.factors.unsqueeze(2)
-                found.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
-            for total, of_block in found:
+                sums.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
+            for total, of_block in sums:
                 total.add_(of_block) if block.problems is None else total.index_add_(0, block.problems, of_block)
         return Statistics(moments, likelihood, errors)
 
@@ -146,12 +146,12 @@ class EStep:
         lengths = _squared_lengths(vectors)  # (k, C, n)
         total = lengths.sum(1)  # (k, n)
         l0, l1 = self._interpolate(total / 2, D.squeeze(1))
-        total.clamp_min_(torch.finfo(total.dtype).tiny)  # without length l0 is 0, and shares do not matter
-        # Of the row's own class; one number where all capsules are alike
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the shares do not matter
+        # Size of the row's own class; a single number if all capsules have the same size
         size = sizes[:, :1] if self.alike else sizes.gather(1, own.squeeze(1))
         share = lengths.gather(1, own).squeeze(1).div_(total)
         P = torch.lerp(size / D, share, l0)
-        if self.alike:  # of capsules of one size the longest is the most probable
+        if self.alike:  # for equal sizes, the longest vector is the most probable
             rival = torch.lerp(size / D, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         else:
             everyone = torch.lerp((sizes / D).unsqueeze(-1), lengths / total.unsqueeze(1), l0.unsqueeze(1))
@@ -160,11 +160,11 @@ class EStep:
         if thresholds is None:
             return _Scaled(P.log(), wrong, None)
         unsettled = rival > thresholds.unsqueeze(1) * P
-        # Q_i / P of the capsules i that are not the class's, and what that of the class's own has more
+        # Q_i / P of the other classes' capsules i, and the extra term for the capsule of the own class
         other = torch.lerp(size / (2 + D), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
-        factors = lengths.copy_(other.unsqueeze(1))  # in their place: new memory costs as much as the rest of the line
+        factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return _Scaled(P.log(), wrong, factors)
 
@@ -191,7 +191,7 @@ def _take(values: Tensor | None, problems: Tensor | None) -> Any:
 
 
 def _squared_lengths(vectors: Tensor) -> Tensor:
-    """Of vectors `[k, C, d, n]`: `[k, C, n]`; no copy of the vectors is made."""
+    """Squared lengths `[k, C, n]` of vectors `[k, C, d, n]`, without a copy of the vectors."""
     lengths = vectors[:, :, 0].square()
     for each in vectors.unbind(2)[1:]:
         lengths.addcmul_(each, each)
@@ -204,8 +204,8 @@ class Problems:
     Args:
         X: inputs `[n, p]`.
         y: classes `[n]`, integers from 0.
-        ridge: penalty on squared weights, in mean squares of a feature times the number of examples (0: none).
-        dtype: of the iterations.
+        ridge: penalty on squared weights, in units of a feature's mean square times the number of examples (0: none).
+        dtype: dtype of the iterations.
 
     Raises:
         ValueError: a class without examples, or inputs that are all zero.
@@ -240,7 +240,7 @@ class Problems:
         self.passed = EStep(architecture, dtype, X.device)
 
     def sort(self, X: Tensor, y: Tensor) -> Examples:
-        """Examples as the iterations want them, whitened as the training examples are."""
+        """Examples in the form that the iterations need, whitened like the training examples."""
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
@@ -255,14 +255,14 @@ class Problems:
         if ridge:
             power = self.architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
             gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
-        # A problem that sees few classes may see less than all directions.
+        # The examples of a problem with few classes may not span all directions.
         return torch.linalg.pinv(gram, hermitian=True)
 
     def subspace_start(self) -> Tensor:
         """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28).
 
         Raises:
-            ValueError: a capsule has fewer examples, or fewer directions among them, than numbers.
+            ValueError: a capsule's examples, or the dimensions that they span, are fewer than its size.
         """
         arc = self.architecture
         W = torch.zeros(*arc.sizes.shape, arc.size, self.whitener.shape[1], dtype=torch.float64)
@@ -288,7 +288,7 @@ class Problems:
             raise ValueError(f"{whose}: {error}") from None
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
-        """Weights `[K, C, d, r]` with independent numbers of that sd in the inputs' own coordinates (section 2.4)."""
+        """Independent normal weights `[K, C, d, r]` with this sd in the inputs' own coordinates (section 2.4)."""
         arc = self.architecture
         shape = (*arc.sizes.shape, arc.size, len(self.whitener))
         noise = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
@@ -296,7 +296,7 @@ class Problems:
         return (W @ self.colourer).to(self.dtype)
 
     def own_coordinates(self, W: Tensor) -> Tensor:
-        """Weights `[..., d, r]` for inputs as they came in: `[..., d, p]`, float64."""
+        """Whitened weights `[..., d, r]` in the inputs' original coordinates: `[..., d, p]`, float64."""
         return W.double() @ self.whitener.T
 
     def whitened(self, W: Tensor) -> Tensor:
@@ -304,7 +304,7 @@ class Problems:
         return (W.to(self.whitener) @ self.colourer).to(self.dtype)
 
     def update(self, moments: Tensor, problems: Tensor) -> Tensor:
-        """Equation 22 for some of the problems: weights `[k, C, d, r]` from their statistics of the same shape."""
+        """Equation 22 for some of the problems: weights `[k, C, d, r]` from moments of the same shape."""
         inverse = self.inverse if len(self.inverse) == 1 else self.inverse[problems]
         return (moments.flatten(1, 2).double() @ inverse).view_as(moments).to(self.dtype)
 

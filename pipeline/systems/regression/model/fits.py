@@ -1,4 +1,4 @@
-"""Whole fits of one architecture on the inputs of a data set, that survive being cut, and their errors."""
+"""Complete fits of one architecture on a data set, which continue after an interruption, and their errors."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 CHUNK = 16_384
 KeepAt = Callable[..., Checkpoint | None]
-"""Gives the checkpoint of a fit that depends on the JSON values named."""
+"""Returns the checkpoint of a fit that depends on the given JSON values."""
 
 
 def no_checkpoints(**depends: Any) -> None:
-    """Keeps nothing."""
+    """No checkpoint."""
     return
 
 
 def checkpoints_in(folder: Path, code: str, **common: Any) -> KeepAt:
-    """Checkpoints in a folder, of fits that depend on `common` and on the code (its hash) too."""
+    """Checkpoints in a folder, for fits that also depend on `common` and on the code (its hash)."""
 
     def keep_at(**depends: Any) -> Checkpoint:
         return Checkpoint(folder, fingerprint(**common, **depends, code=code, torch=torch.__version__))
@@ -45,8 +45,8 @@ class Fitted:
 
     Attributes:
         W: `[K, C, d, p]`, float32.
-        iterations: that all problems took together, and `most`: that the one with most of them took.
-        seconds: of the whole fit, the start included.
+        iterations: sum over the problems; `most`: maximum over the problems.
+        seconds: duration of the whole fit, including the start.
     """
 
     architecture: Architecture
@@ -56,12 +56,12 @@ class Fitted:
     seconds: float
 
     def errors(self, inputs: Inputs) -> dict[str, float]:
-        """The error on every part."""
+        """The error on each part."""
         return errors(self.architecture, self.W, inputs)
 
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
-    """Share of each part's inputs that weights `W [K, C, d, p]` decide wrongly; nan where there are none."""
+    """Error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
     return {part: _error(architecture, W, inputs.X[part], inputs.y[part]) for part in inputs.X}
 
 
@@ -89,7 +89,7 @@ def fit_architecture(
     ridge: float = 0.0,
     keep_at: KeepAt = no_checkpoints,
 ) -> Fitted:
-    """Fit an architecture on the training part, its rounds ended by the validation part, from the subspace start.
+    """Fit an architecture to the training part from the subspace start; the validation part ends the rounds.
 
     Raises:
         ValueError: a class has too few examples for its capsule.
@@ -103,12 +103,12 @@ def fit_architecture(
         decision=architecture.decision,
         sizes=architecture.sizes.tolist(),
     )
-    found = _resumed(problems, validation, schedule, checkpoint)
+    result = _resumed(problems, validation, schedule, checkpoint)
     return Fitted(
         architecture,
-        problems.own_coordinates(found.W).float(),
-        int(found.iterations.sum()),
-        int(found.iterations.max()),
+        problems.own_coordinates(result.W).float(),
+        int(result.iterations.sum()),
+        int(result.iterations.max()),
         time.perf_counter() - begun,
     )
 
@@ -123,7 +123,7 @@ def _resumed(problems: Problems, validation: Examples, schedule: ScheduleParams,
         if checkpoint:
             checkpoint.save(vars(state), {})
 
-    found = fit(
+    result = fit(
         problems,
         W,
         validation,
@@ -135,26 +135,26 @@ def _resumed(problems: Problems, validation: Examples, schedule: ScheduleParams,
     )
     if checkpoint and last:
         checkpoint.save(vars(last[0]), {}, force=True)
-    return found
+    return result
 
 
 def parameters(architecture: Architecture, features: int) -> int:
-    """Numbers that all weight matrices hold."""
+    """Number of weights in all matrices."""
     return int(architecture.sizes.sum()) * features
 
 
 def by_class(y: Tensor, wrong: Tensor, classes: int) -> Sequence[float]:
-    """Share of each class's examples that are wrong."""
+    """Share of misclassified examples, by class."""
     counts = torch.bincount(y, minlength=classes).clamp_min(1)
     return [float(share) for share in torch.bincount(y[wrong], minlength=classes) / counts]
 
 
 def everything(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
-    """Training and validation part together: these studies validate nothing."""
+    """Training and validation part together, for studies without validation."""
     parts = ("train", "validation")
     return torch.cat([inputs.X[part] for part in parts]), torch.cat([inputs.y[part] for part in parts])
 
 
 def nothing(problems: Problems) -> Examples:
-    """No examples at all, where nothing is to be validated."""
+    """An empty set of validation examples."""
     return Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))

@@ -1,4 +1,4 @@
-"""Images as inputs of capsule regression: projected on their leading directions (document 002, section 3.1)."""
+"""Images as inputs of capsule regression: projected onto their leading directions (document 002, section 3.1)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Inputs:
     Attributes:
         X: `[n, p]`, float32.
         y: `[n]`.
-        basis: `[pixels, p]`, what images in [0, 1] are multiplied by.
-        classes: how many there are.
+        basis: `[pixels, p]`, multiplied with images in [0, 1].
+        classes: number of classes.
     """
 
     X: dict[str, Tensor]
@@ -32,10 +32,10 @@ class Inputs:
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
-    """Each part's images, projected on the leading right singular vectors of the training images, not centred.
+    """Each part's images, projected onto the leading right singular vectors of the training images, without centring.
 
     Args:
-        features: p; more than there are pixels means all.
+        features: p; at most the number of pixels is used.
     """
     pixels = {part: dataset.part(part)[0].reshape(len(dataset.split[part]), -1) for part in PARTS}
     basis = leading_directions(pixels["train"], features, device)
@@ -57,7 +57,7 @@ def leading_directions(images: NDArray[np.uint8], count: int, device: torch.devi
 
 
 def project(images: NDArray[np.uint8], basis: Tensor) -> Tensor:
-    """uint8 images `[n, pixels]`, as parts of 255, in a basis `[pixels, p]`: `[n, p]`, float32."""
+    """uint8 images `[n, pixels]`, divided by 255, in a basis `[pixels, p]`: `[n, p]`, float32."""
     parts = [
         (torch.from_numpy(images[start : start + CHUNK]).to(basis.device).float() / 255) @ basis.float()
         for start in range(0, len(images), CHUNK)

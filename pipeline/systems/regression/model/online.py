@@ -1,14 +1,14 @@
 """Online and incremental EM for capsule regression, which document 002 leaves open (its section 4).
 
-Both keep what the M-step needs, moments of the inputs and of the posterior means, and renew them a batch at a time:
+Both keep what the M-step needs, moments of the inputs and of the posterior means, and update them batch by batch:
 
-- Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set and replaces those of one, so
-  that each update uses the newest of all. Its fixed points are EM's: where W is one, replacing a batch's moments by
-  those under W changes nothing, and where no replacement changes anything all moments are those under W. Each
-  replacement and each update raises the free energy of Neal and Hinton, so that it converges like EM.
-- Online EM (Cappe and Moulines 2009) has no end of data and keeps running means instead, with step sizes
-  (t + 2)^-alpha, 1/2 < alpha <= 1. Where the mean step vanishes, the running mean of the posterior moments is their
-  mean under W, which is EM's condition on the distribution that the batches come from.
+- Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set and replaces those of one batch
+  at a time, so that each update uses the latest of all. Its fixed points are those of EM: if W is one, replacing a
+  batch's moments by those under W changes nothing; if no replacement changes anything, all moments are those under W.
+  Each replacement and each update raises the free energy of Neal and Hinton, so it converges like EM.
+- Online EM (Cappe and Moulines 2009) is for unlimited data and keeps running means instead, with step sizes
+  (t + 2)^-alpha, 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is their mean
+  under W, which is EM's fixed-point condition for the distribution of the batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Incremental:
     """Incremental EM over fixed batches of a data set's examples.
 
     Attributes:
-        W: weights now, `[K, C, d, r]`, whitened as `problems` are.
+        W: current weights, `[K, C, d, r]`, whitened like `problems`.
         kept: moments of each batch, `[B, K, C, d, r]`.
     """
 
@@ -38,28 +38,28 @@ class Incremental:
 
     @staticmethod
     def start(problems: Problems, batches: list[Examples], W: Tensor) -> Incremental:
-        """One E-step on every batch: the first update is EM's own."""
-        found = torch.stack([_moments(problems, W, batch) for batch in batches])
-        return Incremental(problems, batches, W, found)
+        """One E-step on every batch: the first update equals that of EM."""
+        moments = torch.stack([_moments(problems, W, batch) for batch in batches])
+        return Incremental(problems, batches, W, moments)
 
     def visit(self, batch: int) -> None:
-        """Renew the moments of one batch under the weights, then the weights."""
+        """Update the moments of one batch with the current weights, then the weights."""
         self.kept[batch] = _moments(self.problems, self.W, self.batches[batch])
         self.W = self.problems.update(self.kept.sum(0), _all(self.problems))
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
-    """Examples in random batches with equal shares of every class, as far as that is possible."""
+    """Examples in random batches, stratified by class as far as possible."""
     parts: list[list[Tensor]] = [[] for _ in range(batches)]
     for start, stop in zip(examples.bounds, examples.bounds[1:], strict=False):
         order = start + torch.randperm(stop - start, generator=generator)
         for into, rows in zip(parts, order.tensor_split(batches), strict=True):
             into.append(rows)
-    found = []
+    result = []
     for part in parts:
         bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
-        found.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
-    return found
+        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
+    return result
 
 
 def _all(problems: Problems) -> Tensor:
@@ -71,11 +71,11 @@ def _moments(problems: Problems, W: Tensor, batch: Examples) -> Tensor:
 
 
 class Online:
-    """Online EM: running means of the moments, renewed by every batch once; inputs as they come, not whitened.
+    """Online EM: running means of the moments, updated once per batch; inputs are not whitened.
 
     Args:
-        W: weights to begin with, `[K, C, d, p]`, float64.
-        ridge: as `Problems` has it.
+        W: initial weights, `[K, C, d, p]`, float64.
+        ridge: as in `Problems`.
         rate: alpha of the step sizes.
     """
 
@@ -89,30 +89,30 @@ class Online:
         self._pass = EStep(architecture, W.dtype, W.device)
 
     def learn(self, X: Tensor, y: Tensor) -> None:
-        """Renew means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
+        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
         examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
         everyone = torch.arange(len(self.W))
-        found = self._pass(self.W, everyone, self.W.new_zeros(len(self.W)), examples)
+        statistics = self._pass(self.W, everyone, self.W.new_zeros(len(self.W)), examples)
         step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
         self.inputs = torch.lerp(self.inputs, class_moments(X, y, self.architecture.classes) / len(X), step)
-        self.posteriors = torch.lerp(self.posteriors, found.moments / len(X), step)
+        self.posteriors = torch.lerp(self.posteriors, statistics.moments / len(X), step)
         self.W = (self.posteriors.flatten(1, 2) @ torch.linalg.pinv(self._gram(), hermitian=True)).view_as(self.W)
         self.seen += 1
 
     def resume(self, inputs: Tensor, batches: int) -> None:
-        """Go on from weights that EM has found: the means are those that leave them where they are.
+        """Continue from the weights of a finished EM, with means for which these weights are a fixed point.
 
         Args:
             inputs: mean of `x x^T` over the examples, class by class, `[m, p, p]`.
-            batches: as many as count as seen.
+            batches: number of batches that count as seen.
         """
         self.inputs, self.seen = inputs, batches
         self.posteriors = (self.W.flatten(1, 2) @ self._gram()).view_as(self.W)
 
     def _gram(self) -> Tensor:
-        """Mean of x x^T over the classes that each problem sees, with the ridge, `[K or 1, p, p]`."""
+        """Mean of x x^T over the classes of each problem, with the ridge, `[K or 1, p, p]`."""
         gram = self.architecture.sum_seen(self.inputs)
         power = gram.diagonal(dim1=1, dim2=2).mean(-1)
         return gram + self.ridge * power[:, None, None] * torch.eye(gram.shape[-1]).to(gram)

@@ -1,14 +1,13 @@
-"""Fits of capsule regression: iterations of EM with momentum, in rounds that validation ends (document 002, 3.1).
+"""Fits of capsule regression: EM with momentum, in rounds with early stopping (document 002, 3.1).
 
     W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
 
-A round has a threshold nu and ends where the error on validation examples has not fallen for so many iterations; the
-next one begins, at rest, at the best weights so far. Every problem goes through the rounds at its own pace, and leaves
-when it is through.
+A round has a threshold nu and ends when the validation error has not fallen for `patience` iterations. The next round
+starts, without momentum, from the best weights so far. Every problem goes through the rounds at its own pace, and stops
+after the last.
 
-Small problems soon make no validation error at all. Among weights with equally few, which the document leaves open, the
-ones that give the validation examples the higher likelihood are the best: the first of them would be those that EM has
-hardly touched.
+Small problems soon have no validation errors at all. The document leaves open which of the weights with equally few
+errors are best. Here they are those with the highest validation likelihood: the first ones would be almost the start.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from torch import Tensor
 from pipeline.systems.regression.model.expectation_maximisation import Examples, Problems, Statistics
 
 LOOK_EVERY = 16
-"""Iterations between two looks at which problems are through: a look waits for a GPU."""
+"""Iterations between two checks of which problems have finished: a check synchronises with the GPU."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +40,19 @@ class Round:
 
 
 ROUNDS = tuple(Round(nu, patience) for nu, patience in ((0.8, 128), (0.6, 64), (0.4, 32), (0.2, 16), (0.0, 8)))
-"""The document's."""
+"""The document's rounds."""
 
 
 @dataclass
 class State:
-    """Where the fit of each problem stands; tensors of K rows.
+    """The state of each problem's fit; tensors of K rows.
 
     Attributes:
-        W, previous: weights now and an iteration ago, `[K, C, d, r]`.
+        W, previous: current and previous weights, `[K, C, d, r]`.
         best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
-        waited: iterations since.
-        round: 0 for the first; as many as there are rounds once a problem is through.
-        iterations: taken so far.
+        waited: iterations since the validation errors last fell.
+        round: index of the round, from 0; the number of rounds once a problem has finished.
+        iterations: number of iterations so far.
     """
 
     W: Tensor
@@ -67,28 +66,28 @@ class State:
 
     @staticmethod
     def start(W: Tensor, held: Statistics) -> State:
-        """At rest, with weights whose statistics on the validation examples are `held`."""
+        """The initial state, with weights whose statistics on the validation examples are `held`."""
         zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
         return State(W.clone(), W.clone(), W.clone(), held.errors.clone(), held.log_likelihood.clone(), *zeros)
 
     def take(self, problems: Tensor) -> State:
-        """The state of some of the problems, apart from this one."""
+        """A copy of the state of some of the problems."""
         return State(**{name: each[problems] for name, each in vars(self).items()})
 
     def put(self, problems: Tensor, state: State) -> None:
-        """The state of some of the problems in place of what it was."""
+        """Replace the state of some of the problems."""
         for name, each in vars(self).items():
             each[problems] = getattr(state, name)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit that is over.
+    """A finished fit.
 
     Attributes:
         W: the best weights of each problem, whitened `[K, C, d, r]`.
-        validation_error: of these, a share `[K]`.
-        iterations: that each problem took, `[K]`.
+        validation_error: their validation error, a share `[K]`.
+        iterations: number of iterations of each problem, `[K]`.
         history: one row per iteration and problem: problem, iteration (from 1), threshold, log_loss (-L / n log C: 1
             where nothing is known) and error of the weights before the iteration, validation_error of those after it.
     """
@@ -115,9 +114,9 @@ def fit(
     Args:
         validation: examples, from `Problems.sort`, that end the rounds and choose the weights.
         momentum: gamma.
-        most_iterations: of a problem, however much better it still gets.
-        state: to go on from in place of `W`; the history begins there.
-        look: called now and then with the state of all problems.
+        most_iterations: maximum number of iterations of a problem.
+        state: state to continue from instead of `W`; the history begins there.
+        look: called every `LOOK_EVERY` iterations with the state of all problems.
     """
     everyone = torch.arange(len(W))
     if state is None:
@@ -151,7 +150,7 @@ class _Schedule:
     dtype: torch.dtype
 
     def __post_init__(self) -> None:
-        # One entry more, for problems that are through and wait for the next look.
+        # One more entry, for finished problems that wait for the next check.
         thresholds, patience = [each.threshold for each in self.rounds], [each.patience for each in self.rounds]
         self.thresholds = torch.tensor([*thresholds, 0.0], dtype=self.dtype, device=self.device)
         self.patience = torch.tensor([*patience, 1], device=self.device)
@@ -162,8 +161,8 @@ class _Schedule:
     def iterate(self, now: State, active: Tensor, at: Tensor) -> Tensor:
         """One iteration of the problems `active`, into `now`; returns its rows of the history, `[k, 6]`."""
         working, nu = self.working(now), self.thresholds[now.round]
-        found = self.problems.passed(now.W, active, nu, self.problems.examples)
-        new = self.problems.update(found.moments, active) + self.momentum * (now.W - now.previous)
+        statistics = self.problems.passed(now.W, active, nu, self.problems.examples)
+        new = self.problems.update(statistics.moments, active) + self.momentum * (now.W - now.previous)
         held = self.problems.passed(new, active, None, self.validation)
         fewer = working & (held.errors < now.fewest)
         better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
@@ -178,12 +177,12 @@ class _Schedule:
         now.round = now.round + over
         now.iterations = now.iterations + working
         problem = torch.where(working, at, -1)
-        columns = (problem, now.iterations, nu, found.log_likelihood, found.errors, held.errors)
+        columns = (problem, now.iterations, nu, statistics.log_likelihood, statistics.errors, held.errors)
         return torch.stack([column.double() for column in columns], dim=1)
 
 
 def _counts(problems: Problems, validation: Examples) -> list[dict[str, int]]:
-    """How many examples each problem sees."""
+    """The number of examples of each problem."""
     held = [stop - start for start, stop in zip(validation.bounds, validation.bounds[1:], strict=False)]
     seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
     return [

@@ -1,1 +1,1 @@
-"""What the page shows of capsule regression."""
+"""The page's content about capsule regression."""

@@ -21,12 +21,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Extras:
-    """What studies may need beside their inputs and settings.
+    """What studies may need in addition to inputs and settings.
 
     Attributes:
         images: uint8 `[n, 1, S, S]` of each part.
-        keep_at: gives the checkpoints of fits.
-        title: shown beside progress bars; none are shown without one.
+        keep_at: returns the checkpoints of fits.
+        title: shown next to progress bars; without a title there are none.
     """
 
     images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Extras:
 
 
 def run_study(inputs: Inputs, study: RegressionStudy, extras: Extras) -> Outcome:
-    """Run a study as its settings say; only its own module is imported.
+    """Run a study with its settings; only its own module is imported.
 
     Raises:
         ValueError: the inputs do not fit the study, such as capsules larger than the inputs.

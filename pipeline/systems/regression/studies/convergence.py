@@ -1,4 +1,4 @@
-"""What momentum and thresholds do to likelihood and error over iterations (document 002, appendix B.1, Figures 6-7)."""
+"""Effect of momentum and thresholds on likelihood and error (document 002, appendix B.1, Figures 6-7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.systems.regression.studies import Extras
 
 
 def name_of(momentum: float, threshold: float) -> str:
-    """How a variant is called in results."""
+    """The name of a variant in results."""
     return {(False, False): "plain", (True, False): "momentum", (False, True): "threshold"}.get(
         (momentum > 0, threshold > 0), "both"
     )
@@ -25,7 +25,7 @@ def name_of(momentum: float, threshold: float) -> str:
 def run(inputs: Inputs, study: ConvergenceStudy, extras: Extras) -> Outcome:
     """Fit the multiclass model on all training images with and without momentum, with and without a threshold.
 
-    In float64: whether plain EM lowers the likelihood anywhere is a question of the last digits.
+    In float64: whether plain EM ever lowers the likelihood depends on the last digits.
     """
     X, y = everything(inputs)
     architecture = build_architecture("multiclass", study.size, inputs.classes)
@@ -35,7 +35,7 @@ def run(inputs: Inputs, study: ConvergenceStudy, extras: Extras) -> Outcome:
     for momentum in (0.0, study.momentum):
         for threshold in (0.0, study.threshold):
             rounds = [Round(threshold, study.iterations + 1)]
-            found = fit(
+            result = fit(
                 problems,
                 W,
                 nothing(problems),
@@ -43,7 +43,7 @@ def run(inputs: Inputs, study: ConvergenceStudy, extras: Extras) -> Outcome:
                 rounds=rounds,
                 most_iterations=study.iterations,
             )
-            columns = found.history[["iteration", "log_loss", "error"]]
+            columns = result.history[["iteration", "log_loss", "error"]]
             tables.append(columns.assign(variant=name_of(momentum, threshold)))
     table = pd.concat(tables, ignore_index=True)
     last = table.groupby("variant").last()
@@ -53,7 +53,7 @@ def run(inputs: Inputs, study: ConvergenceStudy, extras: Extras) -> Outcome:
             str(variant): {"log_loss": one(row["log_loss"]), "train": one(row["error"])}
             for variant, row in last.iterrows()
         },
-        # Of the normalised log-loss: above 0 where an iteration of plain EM lowered the likelihood.
+        # Of the normalised log-loss: above 0 if an iteration of plain EM lowered the likelihood.
         "largest_rise": one(plain.diff().max()),
         "iterations": study.iterations,
     }

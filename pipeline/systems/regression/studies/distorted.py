@@ -1,4 +1,4 @@
-"""Whether more data close the gap of large capsules: distorted digits by the million (document 002, section 3.4)."""
+"""Do more data reduce overfitting of large capsules? A million distorted digits (document 002, section 3.4)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Bar = Callable[[Iterable[int]], Iterable[int]]
 def enlarged(
     inputs: Inputs, images: NDArray[np.uint8], examples: int, strength: Strength, seed: int, bar: Bar = iter
 ) -> Inputs:
-    """The training part with distorted copies of its images behind it, until there are `examples`.
+    """The training part followed by distorted copies of its images, `examples` in total.
 
-    Every image is distorted as often as every other, give or take one. Copies are projected on the directions of the
-    images as they are; the other parts stay.
+    All images have the same number of copies, up to one. Copies are projected onto the directions of the original
+    images; the other parts are unchanged.
 
     Args:
-        images: uint8 `[n, 1, S, S]`, the training part's.
+        images: the training part's images, uint8 `[n, 1, S, S]`.
     """
     count, features = inputs.X["train"].shape
     total = max(examples, count)
@@ -51,10 +51,10 @@ def enlarged(
 
 
 def run(inputs: Inputs, study: DistortedStudy, extras: Extras) -> Outcome:
-    """Errors of one architecture after training on the images as they are, and on them with distorted copies.
+    """Errors of one architecture after training on the original images, and on these with distorted copies.
 
-    Training errors are those on what was trained on, distorted copies included. Of several strengths of the distortions
-    the one with the fewest validation errors is reported and drawn; the table has them all.
+    Training errors include the distorted copies. Of several strengths of the distortions, the one with the fewest
+    validation errors is reported and drawn; the table has all.
     """
     images = extras.images["train"]
     architecture = build_architecture(study.decision, study.size, inputs.classes)

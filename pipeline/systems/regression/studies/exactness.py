@@ -1,4 +1,4 @@
-"""Whether probabilities and posterior means are exact, by Monte Carlo on a fitted model (document 002, section 2.2)."""
+"""Are probabilities and posterior means exact? Monte Carlo on a fitted model (document 002, section 2.2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.systems.regression.studies import Extras
 
 
 def run(inputs: Inputs, study: ExactnessStudy, extras: Extras) -> Outcome:
-    """Deviations of sampled from exact numbers, in standard errors of the samples, over some test images.
+    """Deviations of Monte Carlo estimates from exact values, in standard errors, over some test images.
 
     Independent samples make such deviations standard normal: their mean square is near 1, and few exceed 3.
     """

@@ -1,4 +1,4 @@
-"""Errors by capsule size and architecture, with pictures of two models and other classifiers beside (Figures 2-5)."""
+"""Errors by capsule size and architecture, images of two models, and other classifiers (Figures 2-5)."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
-    """Equation 29: each capsule's mean vector over the length of all together, `[n, m, d]`."""
+    """Equation 29: each capsule's mean vector divided by the length of all of them together, `[n, m, d]`."""
     means = (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
 
 def plane(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
     """Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images, their `labels`, and `confident [m, S, S]`,
-    the image of each class that is recognised most surely.
+    the image of each class with the highest probability.
     """
     latents, y = squashed(fitted.W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -76,7 +76,7 @@ def plane(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radius of the images' own class, of all others, and the share of classes whose own is the largest."""
+    """Mean radius in the capsule of the own class, in the others, and the share of capsules where own is largest."""
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
     own = np.arange(classes) == labels[:, None]
@@ -86,21 +86,21 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
-    """Figure 4, equation 30: for each class and element the training image `[m, d, S, S]` that it speaks for most."""
+    """Figure 4, equation 30: for each class and element its prototype, a training image: `[m, d, S, S]`."""
     latents, y = squashed(fitted.W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": images[torch.stack(best).cpu().numpy(), 0]}
 
 
 def variety(prototypes: NDArray[np.generic]) -> float:
-    """Share of a class's prototypes `[m, d, S, S]` that are images of their own, in the mean over classes."""
+    """Share of distinct images among a class's prototypes `[m, d, S, S]`, averaged over classes."""
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
 def baseline(name: str, inputs: Inputs) -> list[dict[str, object]]:
-    """A classifier of scikit-learn on the same inputs; of a few strengths the validation part chooses one.
+    """A scikit-learn classifier on the same inputs; its strength is chosen on the validation part.
 
-    Its seconds are those of all strengths' fits, as a user would have to wait; `chosen` says which it was.
+    Its seconds include the fits with all strengths, as a user has to run them; `chosen` is the strength.
     """
     begun = time.perf_counter()
     X = {part: values.cpu().numpy() for part, values in inputs.X.items()}

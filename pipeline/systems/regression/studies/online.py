@@ -24,7 +24,7 @@ Weights = Iterator[Tensor]
 def run(inputs: Inputs, study: OnlineStudy, extras: Extras) -> Outcome:
     """Log-loss on the training part and errors on all parts after every pass, by method, from the subspace start.
 
-    Plain updates throughout (no threshold, no momentum but where it is named): what is compared is how data are used.
+    All updates are plain (no threshold, and no momentum unless named): only the use of the data is compared.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture)
@@ -47,7 +47,7 @@ def run(inputs: Inputs, study: OnlineStudy, extras: Extras) -> Outcome:
             for name, row in last.items()
         },
         "passes": study.passes,
-        # How many passes each takes to the log-loss that batch EM ends at, and to its validation error; inf: not there.
+        # Passes until each reaches batch EM's final log-loss, and its final validation error; inf: never.
         "reached": {
             str(name): {key: one(_first(rows, key, float(last["batch"][key]))) for key in ("log_loss", "validation")}
             for name, rows in table.groupby("method")

@@ -1,4 +1,4 @@
-"""What a penalty on squared weights does to training and test error (document 002, section 4, left open there)."""
+"""Effect of a penalty on squared weights on training and test error (document 002, section 4, left open there)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.systems.regression.studies import Extras
 
 
 def run(inputs: Inputs, study: RidgeStudy, extras: Extras) -> Outcome:
-    """Errors of one architecture with each penalty, none among them; the validation part chooses."""
+    """Errors of one architecture with each penalty, and with none; one is chosen on the validation part."""
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     penalties = sorted({0.0, *study.penalties})
     rows: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ from pipeline.systems.regression.studies import Extras
 
 
 def shared_out(weights: Sequence[float], total: int) -> list[int]:
-    """`total` numbers shared out in proportion to `weights`, at least one each: largest remainders get what is left."""
+    """Integers of sum `total` in proportion to `weights`, at least one each, by the largest remainder method."""
     free = total - len(weights)
     share = np.asarray(weights, float)
     share = share / share.sum() if share.sum() > 0 else np.full(len(share), 1 / len(share))
@@ -28,8 +28,8 @@ def shared_out(weights: Sequence[float], total: int) -> list[int]:
 
 
 def run(inputs: Inputs, study: SizesStudy, extras: Extras) -> Outcome:
-    """Equal capsules, then sizes that share the same total out in proportion to the equal model's validation errors by
-    class, and, against it, in inverse proportion.
+    """Equal capsules, then sizes with the same total in proportion to the equal model's validation errors by class, and
+    for comparison in inverse proportion to them.
     """
     rows, numbers = [], {}
     equal = [study.size] * inputs.classes

@@ -1,4 +1,4 @@
-"""Random starts of several sds against the subspace start (document 002, appendix B.2, Figure 8)."""
+"""Random starts with several sds compared with the subspace start (document 002, appendix B.2, Figure 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBSPACE = "subspace"
 
 
 def run(inputs: Inputs, study: StartsStudy, extras: Extras) -> Outcome:
-    """The lowest training error within the iterations, from every start; all starts of one sd are fit together."""
+    """The lowest training error over the iterations, for every start; all starts of one sd are fit together."""
     X, y = everything(inputs)
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture(
@@ -34,8 +34,8 @@ def run(inputs: Inputs, study: StartsStudy, extras: Extras) -> Outcome:
             {"start": f"{sd:g}", "seed": study.seed + k, "error": error}
             for k, error in enumerate(_lowest(problems, W, rounds, study))
         ]
-    alone = Problems(X, y, single)
-    (best,) = _lowest(alone, alone.subspace_start(), rounds, study)
+    reference = Problems(X, y, single)
+    (best,) = _lowest(reference, reference.subspace_start(), rounds, study)
     rows.append({"start": SUBSPACE, "seed": study.seed, "error": best})
     table = pd.DataFrame(rows)
     random = table[table["start"] != SUBSPACE]
@@ -55,7 +55,7 @@ def run(inputs: Inputs, study: StartsStudy, extras: Extras) -> Outcome:
 
 
 def _lowest(problems: Problems, W: torch.Tensor, rounds: list[Round], study: StartsStudy) -> list[float]:
-    found = fit(
+    result = fit(
         problems, W, nothing(problems), momentum=study.momentum, rounds=rounds, most_iterations=study.iterations
     )
-    return [float(error) for error in found.history.groupby("problem")["error"].min()]
+    return [float(error) for error in result.history.groupby("problem")["error"].min()]

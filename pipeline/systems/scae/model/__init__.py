@@ -1,1 +1,1 @@
-"""All that changes the autoencoder's weights."""
+"""The model and everything else that affects its weights."""

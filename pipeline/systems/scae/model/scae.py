@@ -1,6 +1,6 @@
-"""Stacked capsule autoencoder (Kosiorek et al. 2019), what document 000 compares with in Figure 4.
+"""Stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000.
 
-Not one generative model but two likelihoods tied by stop-gradients, with penalties that keep capsules sparse:
+It is not one generative model but two likelihoods with stop-gradients between them, and sparsity penalties:
 
     d_m, A_m, z_m = CNN(x)                                          parts: presence, pose, features
     p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixels: a mixture over warped templates T and a
@@ -9,10 +9,10 @@ Not one generative model but two likelihoods tied by stop-gradients, with penalt
                                                                     deformations
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-Values and details are those of the authors' code. Two of them surprise and are kept: the weights a_k a_km of the votes
-are not normalised, so p(A_m) is no density, and attention is masked by (1 - d_m) 1e32, which leaves each query the one
-part that is most present, or those whose d_m has rounded to 1 (`attention: published`; `presence` adds log d_m to the
-scores instead). Labels take no part: the authors' classifiers learn behind stop-gradients and are fit afterwards here.
+Values and details are those of the authors' code. Two unexpected ones are kept: the weights a_k a_km of the votes are
+not normalised, so p(A_m) is not a density; and attention is masked by (1 - d_m) 1e32, so that each query attends only
+to the most present part, or to those whose d_m has rounded to 1 (`attention: published`; `presence` adds log d_m to the
+scores instead). Labels are not used: the authors' classifiers are behind stop-gradients, and are fit afterwards here.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -35,7 +35,7 @@ from pipeline.systems.scae.settings import SCAEModelParams
 
 _LOG_2PI = math.log(2 * math.pi)
 _DUMMY = -2 * math.log(10.0)
-"""Log density of a part's pose that no object explains, and the log weight of that alternative."""
+"""Log density of the pose of a part that no object explains, and the log weight of that alternative."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
 """Hidden units of the maps from an object's code, and of the map from a part's features to its colour."""
@@ -52,7 +52,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Objects:
-    """Object capsules of a batch, and what they say of the parts."""
+    """Object capsules of a batch, and their predictions of the parts."""
 
     votes: Tensor  # (B, O, P, 6)
     vote_presence: Tensor  # (B, O, P), a_k a_km
@@ -66,7 +66,7 @@ class Objects:
 
 
 def constrained_pose(x: Tensor) -> Tensor:
-    """Six free numbers `[..., 6]` as a pose: scales, angle, shear and translation, each in its range.
+    """Maps six unconstrained numbers `[..., 6]` to a pose: scales, angle, shear and translation, each in its range.
 
     Scales sigmoid + 0.01, angle in turns, shear and translation tanh(5 .).
     """
@@ -79,7 +79,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy of each image's shares over objects, and of the objects' shares over the batch; `presence [B, O]`."""
+    """Entropy of an image's presences over objects, and of the presences' sums over the batch; `presence [B, O]`."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -90,15 +90,15 @@ def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[Tensor, Tensor]:
-    """Squared distance of an image's sum of presences to `per_image`, and of an object's sum over the batch to its
-    share B / classes: means over images and objects; `presence [B, O]`.
+    """Squared distance of an image's sum of presences from `per_image` (mean over images), and of an object's sum over
+    the batch from B / classes (mean over objects); `presence [B, O]`.
     """
     within = (presence.sum(1) - per_image).square().mean()
     return within, (presence.sum(0) - len(presence) / classes).square().mean()
 
 
 class Attention(nn.Module):
-    """Attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` of presences `[B, P]`, one head; result
+    """Single-head attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` with presences `[B, P]`; result
     `[B, n, d]`.
     """
 
@@ -115,7 +115,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """One head of attention among the parts and a feed-forward map, each behind a norm; `[B, P, d] -> [B, P, d]`."""
+    """Single-head self-attention of the parts and a feed-forward map, each followed by LayerNorm: `[B, P, d]`."""
 
     def __init__(self, width: int, mask: str) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class SCAE(Model):
         self.pooling = AttentionPooling(width, P, POSE_SIZE + 1 + params.part_features)
 
         size = params.template_size
-        # Templates start orthogonal to each other, brought to [0, 1]; these are logits
+        # Templates are orthogonal at the start, scaled to [0, 1]; these are their logits.
         count = max(P, size * size)
         orthogonal = torch.linalg.qr(torch.rand(count, count))[0][:P, : size * size]
         low, high = orthogonal.min(), orthogonal.max()
@@ -176,8 +176,8 @@ class SCAE(Model):
         self.summarise = nn.Sequential(
             PerElement(O, params.code, _HIDDEN, gain), nn.ReLU(), PerElement(O, _HIDDEN, params.object_features, gain)
         )
-        # Outputs per object: a deformation per part, its pose, its presence, a presence and an sd per part. No bias
-        # on the deformations: what is common to all images is in the static poses.
+        # Outputs per object: a deformation per part, its pose, its presence, a presence and an sd per part. The
+        # deformations have no bias: the static poses hold what all images have in common.
         outputs = P * POSE_SIZE + POSE_SIZE + 1 + 2 * P
         self.hidden = PerElement(O, params.object_features + 1, _HIDDEN, gain)
         self.outputs = nn.Parameter(_uniform(gain / math.sqrt(_HIDDEN), O, _HIDDEN, outputs))
@@ -191,7 +191,7 @@ class SCAE(Model):
         return self.template_logits.sigmoid()
 
     def generative_parameters(self) -> int:
-        """How many numbers the decoders learn: templates, colours, background, static poses."""
+        """Number of parameters of the decoders: templates, colours, background, static poses."""
         decoders = (self.template_logits, self.mixing_logits, self.background, self.background_mixing)
         return sum(p.numel() for p in (*decoders, *self.colour.parameters(), self.static_poses))
 
@@ -214,14 +214,14 @@ class SCAE(Model):
         """Log densities of images `[B, 1, S, S]` as mixtures of their parts and a background.
 
         Returns:
-            log densities `[B]`, in nats, and the mixtures' means `[B, S, S]`, which carry no gradient.
+            log densities `[B]`, in nats, and the mixtures' means `[B, S, S]`, without gradient.
         """
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
         mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)  # (B, P, S, S)
         logits = logits + parts.presence.clamp_min(_SMALLEST).log()[..., None, None]
         behind, behind_logit = self.background.sigmoid(), F.softplus(self.background_mixing)
-        # The background joins at the end: as one more layer it would cost a copy of all the others.
+        # The background is added last: concatenating it as another layer would copy all the others.
         weight = torch.logaddexp(logits.logsumexp(1), behind_logit)  # (B, S, S)
         explained = (logits - 0.5 * (images - mean) ** 2).logsumexp(1)
         unexplained = behind_logit - 0.5 * (images[:, 0] - behind) ** 2
@@ -233,7 +233,7 @@ class SCAE(Model):
     # ---- objects
 
     def encode_objects(self, parts: Parts, noise: Tensor | None = None) -> Objects:
-        """Objects given parts, whose presences, poses and templates get no gradient from here, only the features.
+        """Objects given parts. Of the parts, only the features get a gradient from here.
 
         Args:
             noise: `[B, O + O * P]`, uniform in [-1, 1], scaled and added to the presences' logits.
@@ -269,13 +269,13 @@ class SCAE(Model):
 
     @staticmethod
     def posterior_presence(explanations: Tensor) -> Tensor:
-        """How many parts each object explains, `[B, O]`, given the log weights times densities `[B, O + 1, P]`."""
+        """Number of parts that each object explains, `[B, O]`, from the log weights times densities `[B, O + 1, P]`."""
         return explanations.softmax(1)[:, :-1].sum(-1)
 
     # ---- what training needs
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """What probes read of images `[B, 1, S, S]`, without noise, by object: prior (presences a_k max_m a_km) and
+        """Features of images `[B, 1, S, S]` for probes, without noise, by object: prior (presences a_k max_m a_km) and
         posterior (parts explained).
         """
         parts = self.encode_parts(images)
@@ -291,7 +291,7 @@ class SCAE(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss per image, in nats, and its terms; `epoch` and `labels` are unused.
 
-        The sparsity terms between images depend on the whole batch: losses of batches of different size differ.
+        The sparsity terms between images depend on the whole batch, so losses depend on the batch size.
         """
         params, P = self.params, self.params.parts
         parts = self.encode_parts(images, noise[:, :P])
@@ -321,7 +321,7 @@ def _uniform(bound: float, *shape: int) -> Tensor:
 
 
 def _initialise(module: nn.Module) -> None:
-    """Weights of variance 1 / inputs, no bias, as the authors' framework has them."""
+    """Weights of variance 1 / inputs and zero bias, as in the authors' framework."""
     if isinstance(module, nn.Linear | nn.Conv2d):
         inputs = module.weight[0].numel()
         nn.init.trunc_normal_(module.weight, std=inputs**-0.5, a=-2 * inputs**-0.5, b=2 * inputs**-0.5)

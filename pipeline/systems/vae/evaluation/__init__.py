@@ -1,4 +1,4 @@
-"""What is asked of a trained model: what is asked of every model that gives features."""
+"""The evaluation of a trained model: the same as for every model with features."""
 
 from pipeline.probes.evaluation import evaluate
 

@@ -49,7 +49,7 @@ class VAE(Model):
         )
 
     def generative_parameters(self) -> int:
-        """How many numbers the decoder learns."""
+        """Number of the decoder's parameters."""
         return sum(p.numel() for p in self.decoder.parameters())
 
     def encode(self, images: Tensor) -> Code:
@@ -58,7 +58,7 @@ class VAE(Model):
         return Code(mu, F.softplus(raw) + 1e-4)
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """What probes read of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
+        """Probe features of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
         code = self.encode(images)
         return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
 
@@ -66,7 +66,7 @@ class VAE(Model):
         """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
         like = next(self.decoder.parameters())
         with pyro.plate("images", count):
-            # Plain numbers would be copied from the CPU, at every step.
+            # Tensors on the device: Python numbers would be copied from the CPU at every step.
             z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
             mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
             observed = None if images is None else images[:, 0]
@@ -75,13 +75,13 @@ class VAE(Model):
         return mean
 
     def guide(self, images: Tensor, noise: Tensor | None = None) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal, drawn here where None."""
+        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal, drawn here if None."""
         with pyro.plate("images", images.shape[0]):
             code = self.encode(images)
             if noise is None:
                 noise = torch.randn_like(code.mu)
-            # The density of the base noise and of the code differ by log sigma: a delta with that log density is the
-            # normal itself, sampled with the caller's noise.
+            # The log densities of the base noise and of the code differ by log sigma. A delta with that log density
+            # is the normal distribution, sampled with the caller's noise.
             z = code.mu + code.sigma * noise
             density = dist.Normal(code.mu, code.sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))

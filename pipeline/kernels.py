@@ -1,0 +1,146 @@
+"""C++ kernels: compiled once at set-up where there is a compiler, found again when a model runs.
+
+A kernel is one C++ file beside the module that calls it, without dependencies. `python -m pipeline kernels` compiles
+all of them, for each instruction set that this kind of processor may have, into a folder of the Python environment.
+File names contain a hash of the source and of the flags, so that a library never belongs to another source. The form is
+chosen at run time: what is built on one machine of a cluster runs on all. Without a compiler, models use their PyTorch
+form.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import UserError
+
+_PACKAGE = Path(__file__).resolve().parent
+# Not -ffast-math: it removes the additions that round to whole numbers, and what depends on the order of sums.
+_FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
+_AVX2 = ("-mavx2", "-mfma")
+_FORMS = {
+    "AVX512": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl"),
+    "AVX2": _AVX2,
+}
+"""Compiler flags by what `torch.backends.cpu.get_cpu_capability()` calls an instruction set, on x86."""
+LANES = {"AVX512": 16}
+"""Numbers in a vector of each form; 8 in all others."""
+
+
+class CompilerError(UserError):
+    """A kernel cannot be compiled."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel.
+
+    Attributes:
+        library: its functions.
+        form: the instruction set it was compiled for.
+        lanes: numbers in a vector.
+    """
+
+    library: ctypes.CDLL
+    form: str
+    lanes: int
+
+
+def sources() -> list[Path]:
+    """All C++ files of the project."""
+    return sorted(_PACKAGE.rglob("*.cpp"))
+
+
+def forms() -> dict[str, tuple[str, ...]]:
+    """Flags of the forms that this kind of processor needs, by name."""
+    return _FORMS if platform.machine().lower() in ("x86_64", "amd64") else {"DEFAULT": ()}
+
+
+def compiler() -> str | None:
+    """The C++ compiler: `$CXX`, or the first that is installed; None if there is none."""
+    candidates = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    return next((found for name in candidates if (found := shutil.which(name))), None)
+
+
+def folder() -> Path:
+    """Where compiled kernels are kept: in the Python environment."""
+    return Path(sysconfig.get_path("platlib")) / "capsules_kernels"
+
+
+def build() -> list[Path]:
+    """Compile every kernel that is not yet compiled.
+
+    Returns:
+        The libraries, new or not.
+
+    Raises:
+        CompilerError: there is no compiler, or it fails; the message has its last words.
+    """
+    program = compiler()
+    if program is None:
+        raise CompilerError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
+    wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CompilerError(f"no permission to write in {folder()}") from error
+    missing = [each for each in wanted if not each[1].exists()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda each: _compile(program, *each), missing))
+    return [path for _, path, _ in wanted]
+
+
+def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as own:
+        result = Path(own) / path.name
+        command = [program, *_FLAGS, *flags, "-o", str(result), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise CompilerError(f"{program} failed on {source.name}: {' '.join(done.stderr.split())[-500:]}")
+        result.replace(path)
+
+
+def _path(source: Path, form: str) -> Path:
+    content = source.read_bytes() + " ".join((*_FLAGS, *forms()[form])).encode()
+    return folder() / f"{source.stem}-{form}-{hashlib.sha256(content).hexdigest()[:16]}.so"
+
+
+def find(source: Path, form: str | None = None) -> Kernel | None:
+    """The kernel compiled from `source` for this processor, or for `form`; None if there is none."""
+    if form is None:
+        import torch
+
+        form = torch.backends.cpu.get_cpu_capability()
+        form = "DEFAULT" if "DEFAULT" in forms() else form
+    if form not in forms():
+        return None
+    path = _path(source, form)
+    if not path.exists():
+        return None
+    try:
+        return Kernel(ctypes.CDLL(str(path)), form, LANES.get(form, 8))
+    except OSError:  # damaged, or of another system
+        return None
+
+
+@functools.cache
+def load(source: Path) -> Kernel | None:
+    """As `find`; where there is none, that is logged, once in a process."""
+    kernel = find(source)
+    if kernel is None:
+        logging.getLogger(__name__).warning(
+            "%s is not compiled for this processor: the slower PyTorch form is used (python -m pipeline doctor)",
+            source.name,
+        )
+    return kernel

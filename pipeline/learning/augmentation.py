@@ -1,0 +1,75 @@
+"""Random changes of training images: warps (document 000), or crops in another light (document 004)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.layers.images import centre_crop, crops, warped_crops
+from pipeline.learning.settings import AugmentationParams, CropParams
+
+Augmentation = AugmentationParams | CropParams
+
+
+def augment(
+    images: Tensor, augmentation: Augmentation, generators: list[torch.Generator], training: bool = True
+) -> Tensor:
+    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped or cut where asked for; one random generator per
+    replica.
+
+    Args:
+        training: in validation, warps are drawn as in training, but crops are those at the middle, in their own light
+            and unwarped.
+
+    Returns:
+        `[n, B, C, s, s]`; beyond [0, 1] only where the light changes and `clip` is false.
+    """
+    n, count = images.shape[:2]
+    if isinstance(augmentation, CropParams):
+        if not training:
+            return centre_crop(images, augmentation.crop).float() / 255
+        return torch.stack([_cut(own, augmentation, g) for own, g in zip(images, generators, strict=True)])
+    if augmentation.rotation == 0 and augmentation.shift == 0:
+        return images.float() / 255
+    per_replica = []
+    for generator in generators:
+        matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
+        if augmentation.shift:
+            pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
+            if augmentation.whole_pixels:
+                # As likely each: those between -shift - 1/2 and shift + 1/2.
+                pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
+                pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
+            moves = warps.shifts(pixels, images.shape[-1])
+            matrices = warps.compose(moves, matrices)
+        per_replica.append(matrices)
+    return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
+
+
+def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
+    """Crops of images `[B, C, S, S]`, warped where asked for, in another light."""
+    B, size = len(images), augmentation.crop
+    draws = torch.rand(B, 4, generator=generator, device=images.device)
+    places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
+    if augmentation.warps:
+        cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator, images.device)) / 255
+    else:
+        cut = crops(images, size, places).float() / 255
+    if not augmentation.brightness and not augmentation.contrast:
+        return cut
+    lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
+    mean = cut.mean((-3, -2, -1), keepdim=True)
+    lit = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
+    return lit.clamp(0, 1) if augmentation.clip else lit
+
+
+def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator, device: torch.device) -> Tensor:
+    """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`: content is scaled, sheared, turned, moved."""
+    draws = 2 * torch.rand(count, 6, generator=generator, device=device) - 1
+    scale, aspect = augmentation.scale * draws[:, 0], augmentation.aspect * draws[:, 1]
+    shear, zero = augmentation.shear * draws[:, 2], torch.zeros_like(scale)
+    width, height = (scale + aspect / 2).exp(), (scale - aspect / 2).exp()
+    scaled = torch.stack([width, shear * height, zero, zero, height, zero], -1).unflatten(-1, (2, 3))
+    turned = warps.compose(warps.rotations(augmentation.rotation * draws[:, 3]), scaled)
+    return torch.cat([turned[..., :2], augmentation.shift * draws[:, 4:, None]], -1)

@@ -1,0 +1,225 @@
+"""EM routing by the compiled kernel (`em_routing.cpp`): numbers and gradients of `em_routing.route`, ten times faster.
+
+`procedure_1` is the form to read. Shapes as in `em_routing`; transformations are compact here: `[places, c, I, D, I]`,
+where I is the side of a matrix pose or the length of a vector, and places is k, or 1 if all places share them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pipeline import kernels
+from pipeline.systems.matrix_capsules.model.em_routing import Routing
+
+_SOURCE = Path(__file__).with_name("em_routing.cpp")
+_FORMS = ((4, 4), (1, 16))
+"""Rows and columns of the poses that the kernel is compiled for."""
+_MOST_ITERATIONS = 8
+_ACTIVATIONS = ("mdl", "mixing")
+_INT, _FLOAT, _POINTER = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+
+
+class _Layer(ctypes.Structure):
+    """`struct Layer` of the kernel, field by field."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("images", "positions", "types_below", "rows", "inner", "parents", "field")),
+        *((name, _INT) for name in ("types", "groups", "lanes", "iterations", "places", "competition")),
+        *((name, _INT) for name in ("activation", "threads")),
+        *((name, _FLOAT) for name in ("variance_floor", "damping")),
+        *((name, _POINTER) for name in ("inverse_temperatures", "children", "slots")),
+        ("most", _INT),
+        *((name, _POINTER) for name in ("even", "offsets", "poses", "activations", "transformations")),
+        *((name, _POINTER) for name in ("beta_a", "beta_u")),
+    )
+
+
+class _Gradients(ctypes.Structure):
+    """`struct Gradients` of the kernel, field by field."""
+
+    _fields_ = tuple(
+        (name, _POINTER)
+        for name in ("poses", "activations", "child_poses", "child_activations", "transformations", "betas")
+    )
+
+
+def kernel() -> kernels.Kernel | None:
+    """The compiled kernel for this processor; None if there is none."""
+    return kernels.load(_SOURCE)
+
+
+def unsupported(poses: Tensor, transformations: Tensor, routing: Routing) -> str | None:
+    """Why these capsules cannot be routed by the kernel; None if they can."""
+    size, inner = poses.shape[-1], transformations.shape[-1]
+    if poses.device.type != "cpu":
+        return f"tensors are on {poses.device.type}"
+    if poses.dtype != torch.float32:
+        return f"numbers are {poses.dtype}"
+    if (size // inner, inner) not in _FORMS:
+        return f"poses are of {size // inner}x{inner} numbers"
+    if routing.m_step.activation not in _ACTIVATIONS:
+        return f"activation {routing.m_step.activation}"
+    if routing.iterations > _MOST_ITERATIONS:
+        return f"more than {_MOST_ITERATIONS} iterations"
+    if kernel() is None:
+        return "the kernel is not compiled"
+    return None
+
+
+def route(
+    poses: Tensor,
+    activations: Tensor,
+    transformations: Tensor,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    routing: Routing,
+    form: kernels.Kernel | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. Gradients flow through every iteration.
+
+    Args:
+        poses: of the children, `[B, X, c, P]`.
+        activations: of the children, from 0 to 1, `[B, X, c]`.
+        transformations: `[places, c, I, D, I]`.
+        beta_a, beta_u: of each parent type, `[D]`.
+        form: of the kernel; None for the best that this processor has.
+
+    Raises:
+        ValueError: the kernel does not support these capsules; the message has the reason.
+        MemoryError: there is not enough memory for what is kept of the images.
+    """
+    reason = unsupported(poses, transformations, routing)
+    if reason is not None:
+        raise ValueError(f"the compiled kernel of EM routing cannot be used: {reason}")
+    result: tuple[Tensor, Tensor] = _Route.apply(
+        poses, activations, transformations, beta_a, beta_u, routing, form or kernel()
+    )
+    return result
+
+
+class _Route(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, poses, activations, transformations, beta_a, beta_u, routing, kernel):  # type: ignore[no-untyped-def]
+        call = _Call.of(poses, activations, transformations, beta_a, beta_u, routing, kernel)
+        B, (p, _) = len(poses), routing.fields.children.shape
+        D = len(beta_a)
+        found_poses, found_activations = poses.new_empty(B, p, D, poses.shape[-1]), poses.new_empty(B, p, D)
+        kept = None
+        if any(ctx.needs_input_grad):
+            kept = poses.new_empty(B, kernel.library.kept_floats(ctypes.byref(call.layer)))
+        pointers = (kept, found_poses, found_activations)
+        _check(kernel.library.em_routing_forward(ctypes.byref(call.layer), *map(_pointer, pointers)))
+        ctx.call, ctx.kernel, ctx.kept = call, kernel, kept
+        return found_poses, found_activations
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_poses, grad_activations):  # type: ignore[no-untyped-def]
+        call = ctx.call
+        grads = grad_poses.contiguous(), grad_activations.contiguous()
+        below = torch.zeros_like(call.poses), torch.zeros_like(call.activations)
+        packed = torch.zeros_like(call.transformations) if ctx.needs_input_grad[2] else None
+        betas = grad_poses.new_zeros(2, call.layer.groups * call.layer.lanes)
+        gradients = _Gradients(*(_address(each) for each in (*grads, *below, packed, betas)))
+        library = ctx.kernel.library
+        _check(library.em_routing_backward(ctypes.byref(call.layer), _pointer(ctx.kept), ctypes.byref(gradients)))
+        D = call.layer.types
+        unpacked = None if packed is None else packed.permute(0, 1, 3, 2, 5, 4).flatten(3, 4)[..., :D, :]
+        return *below, unpacked, *betas[:, :D], None, None
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The kernel's view of a layer, and the tensors that it points to.
+
+    Attributes:
+        transformations: `[places, c, G, I, I, L]`, G groups of L parent types.
+    """
+
+    layer: _Layer
+    poses: Tensor
+    activations: Tensor
+    transformations: Tensor
+    others: tuple[Tensor | None, ...]
+
+    @classmethod
+    def of(
+        cls,
+        poses: Tensor,
+        activations: Tensor,
+        transformations: Tensor,
+        beta_a: Tensor,
+        beta_u: Tensor,
+        routing: Routing,
+        kernel: kernels.Kernel,
+    ) -> _Call:
+        fields, m_step = routing.fields, routing.m_step
+        (B, X, c, P), (p, k) = poses.shape, fields.children.shape
+        places, _, I, D, _ = transformations.shape
+        L = kernel.lanes if D > 8 else 8
+        G = -(-D // L)
+        padded = torch.nn.functional.pad(transformations.transpose(3, 4), (0, G * L - D))
+        packed = padded.unflatten(-1, (G, L)).permute(0, 1, 4, 2, 3, 5).contiguous()
+        betas = [torch.nn.functional.pad(each, (0, G * L - D)).contiguous() for each in (beta_a, beta_u)]
+        poses, activations = poses.contiguous(), activations.contiguous()
+        competing = fields.counts[fields.children] if routing.competition == "all" else torch.ones_like(fields.children)
+        inverse = [m_step.inverse_temperature_at(index) for index in range(routing.iterations)]
+        others = (
+            torch.tensor(inverse, dtype=torch.float32),
+            fields.children.int().contiguous(),
+            fields.slots_or(-1).int().contiguous(),
+            (1 / (D * competing)).float().contiguous(),
+            None if routing.offsets is None else routing.offsets.contiguous(),
+        )
+        inverse_temperatures, children, slots, even, offsets = map(_address, others)
+        layer = _Layer(
+            images=B,
+            positions=X,
+            types_below=c,
+            rows=P // I,
+            inner=I,
+            parents=p,
+            field=k,
+            types=D,
+            groups=G,
+            lanes=L,
+            iterations=routing.iterations,
+            places=places,
+            competition=0 if routing.competition == "all" else 1,
+            activation=_ACTIVATIONS.index(m_step.activation),
+            threads=torch.get_num_threads(),
+            variance_floor=m_step.variance_floor,
+            damping=m_step.damping,
+            inverse_temperatures=inverse_temperatures,
+            children=children,
+            slots=slots,
+            most=fields.slots_or(-1).shape[1],
+            even=even,
+            offsets=offsets,
+            poses=_address(poses),
+            activations=_address(activations),
+            transformations=_address(packed),
+            beta_a=_address(betas[0]),
+            beta_u=_address(betas[1]),
+        )
+        return cls(layer, poses, activations, packed, (*others, *betas))
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(_address(tensor))
+
+
+def _check(code: int) -> None:
+    if code == 1:
+        raise MemoryError("EM routing: not enough memory; a smaller batch needs less")
+    if code:
+        raise ValueError("EM routing: the kernel was not compiled for these sizes")

@@ -1,0 +1,793 @@
+// EM routing (document 004, Procedure 1) with all its gradients, fused: no vote is ever stored.
+//
+// The plain form is procedure_1.py, twenty lines; this one gives the same numbers to float precision. A vote costs four
+// products a number and is computed again wherever it is needed, in registers. Parents' types lie on the lanes of
+// vectors; children are taken four at a time, a row of their poses at a time, so that what concerns the parent is
+// loaded once for the four. Shares of children among parents are kept from forward to backward; votes are not.
+//
+// Shapes: B images; X positions below, c types each, poses of P = R I numbers (R rows of I: a 4x4 matrix has R = I = 4,
+// a vector of 16 has R = 1, I = 16); p parent positions of k positions below each, N = k c children; D parent types in
+// G groups of L lanes, those past D empty. Votes are taken from their plain mean for each parent ("centre"), to which
+// routing is indifferent: 24 bits are few for squares of votes that agree far from 0.
+//
+// Threads take chunks of IMAGES images; sums over images are kept by chunk and added in order: the same bits for any
+// number of threads.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace {
+
+constexpr int64_t IMAGES = 4;       // of a chunk
+constexpr float LEAST_MASS = 1e-7f; // added to masses that are divided by, as in the authors' code
+constexpr int64_t MOST_ITERATIONS = 8;
+constexpr float EMPTY = -1e30f; // log density of lanes without a parent
+
+template <int L> struct Vec;
+template <> struct Vec<4> {
+    typedef float F __attribute__((vector_size(16)));
+    typedef int32_t I __attribute__((vector_size(16)));
+};
+template <> struct Vec<8> {
+    typedef float F __attribute__((vector_size(32)));
+    typedef int32_t I __attribute__((vector_size(32)));
+};
+template <> struct Vec<16> {
+    typedef float F __attribute__((vector_size(64)));
+    typedef int32_t I __attribute__((vector_size(64)));
+};
+
+template <int L> using F = typename Vec<L>::F;
+template <int L> using I32 = typename Vec<L>::I;
+
+#define INLINE inline __attribute__((always_inline))
+#define FLAT __attribute__((always_inline))
+
+template <int L> INLINE F<L> broadcast(float x) { return F<L>{} + x; }
+template <int L> INLINE F<L> select(I32<L> mask, F<L> yes, F<L> no) {
+    return (F<L>)((mask & (I32<L>)yes) | (~mask & (I32<L>)no));
+}
+template <int L> INLINE F<L> larger(F<L> a, F<L> b) { return select<L>(a > b, a, b); }
+
+// The lower and the upper half of the lanes.
+template <int L> INLINE F<L / 2> lower(F<L> v) {
+    F<L / 2> half;
+    std::memcpy(&half, &v, sizeof half);
+    return half;
+}
+template <int L> INLINE F<L / 2> upper(F<L> v) {
+    F<L / 2> half;
+    std::memcpy(&half, (const char *)&v + sizeof half, sizeof half);
+    return half;
+}
+
+template <int L> INLINE float sum(F<L> v) {
+    if constexpr (L == 4)
+        return (v[0] + v[2]) + (v[1] + v[3]);
+    else
+        return sum<L / 2>(lower<L>(v) + upper<L>(v));
+}
+template <int L> INLINE float largest(F<L> v) {
+    float part[L];
+    std::memcpy(part, &v, sizeof v);
+    for (int half = L / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
+    return part[0];
+}
+
+// exp to about 1 ulp; 0 below -86. Adding 1.5 2^23 rounds to a whole number: no -ffast-math here, it deletes that.
+template <int L> INLINE F<L> exp(F<L> x) {
+    const F<L> magic = broadcast<L>(12582912.0f), top = broadcast<L>(88.0f), bottom = broadcast<L>(-86.0f);
+    I32<L> keep = x > bottom;
+    x = select<L>(x > top, top, select<L>(keep, x, bottom));
+    F<L> shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+    F<L> r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    F<L> y = broadcast<L>(1.9875691500e-4f);
+    y = y * r + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    I32<L> exponent = ((I32<L>)shifted - (I32<L>)magic) << 23;
+    y = (F<L>)((I32<L>)y + exponent);
+    return select<L>(keep, y, F<L>{});
+}
+
+// log of positive normal numbers, to about 1 ulp.
+template <int L> INLINE F<L> log(F<L> x) {
+    I32<L> bits = (I32<L>)x;
+    I32<L> e = (bits >> 23) - 126;
+    F<L> m = (F<L>)((bits & 0x007fffff) | 0x3f000000); // in [0.5, 1)
+    I32<L> low = m < broadcast<L>(0.707106781186547524f);
+    e = e + low; // a true comparison is -1
+    m = select<L>(low, m + m, m) - 1.0f;
+    F<L> n = __builtin_convertvector(e, F<L>), z = m * m;
+    F<L> y = broadcast<L>(7.0376836292e-2f);
+    y = y * m - 1.1514610310e-1f;
+    y = y * m + 1.1676998740e-1f;
+    y = y * m - 1.2420140846e-1f;
+    y = y * m + 1.4249322787e-1f;
+    y = y * m - 1.6668057665e-1f;
+    y = y * m + 2.0000714765e-1f;
+    y = y * m - 2.4999993993e-1f;
+    y = y * m + 3.3333331174e-1f;
+    y = y * m * z + n * -2.12194440e-4f - 0.5f * z;
+    return m + y + n * 0.693359375f;
+}
+
+} // namespace
+
+extern "C" {
+
+// What the caller says; all arrays are contiguous.
+struct Layer {
+    int64_t images, positions, types_below, rows, inner, parents, field, types, groups, lanes, iterations;
+    int64_t places;      // sets of transformations: k, or 1 for the whole receptive field
+    int64_t competition; // 0: all parents of a child; 1: those of each position by themselves
+    int64_t activation;  // 0: description length; 1: mixing proportion
+    int64_t threads;
+    float variance_floor, damping;
+    const float *inverse_temperatures; // of each iteration
+    const int32_t *children;           // [p, k]: positions below
+    const int32_t *slots;              // [X, most]: places p k + kk that see a position, filled up with -1
+    int64_t most;
+    const float *even;                // [p, k]: shares of the first iteration
+    const float *offsets;             // [k, P], or null
+    const float *poses, *activations; // [B, X, c, P], [B, X, c]
+    const float *transformations;     // [places, c, G, I, I, L]
+    const float *beta_a, *beta_u;     // [G, L]
+};
+
+struct Gradients {
+    const float *poses, *activations;       // of the parents: [B, p, D, P], [B, p, D]
+    float *child_poses, *child_activations; // [B, X, c, P], [B, X, c], zeros at first
+    float *transformations, *betas;         // zeros at first: [places, c, G, I, I, L] (or null), [2, G, L]
+};
+}
+
+namespace {
+
+// Sizes, in vectors, of what is kept of one image for the way back.
+struct Kept {
+    int64_t centre, moments, poses, precisions, activations, shares, all;
+    explicit Kept(const Layer &l) {
+        const int64_t P = l.rows * l.inner, parents = l.parents * l.groups, N = l.field * l.types_below;
+        int64_t at = 0;
+        auto next = [&](int64_t size) {
+            int64_t start = at;
+            at += size;
+            return start;
+        };
+        centre = next(parents * P);
+        moments = next(l.iterations * parents * (1 + 2 * P));
+        poses = next(l.iterations * parents * P);
+        precisions = next(l.iterations * parents * P);
+        activations = next(l.iterations * parents);
+        shares = next((l.iterations - 1) * parents * N);
+        all = at;
+    }
+};
+
+template <int L, int R, int I> struct Router {
+    using V = F<L>;
+    static constexpr int P = R * I;
+    static constexpr int MOMENTS = 1 + 2 * P; // mass, first, second
+    const Layer &l;
+    const int64_t c, k, N, G, T, parents;
+    const Kept kept;
+    const V *W;
+
+    explicit Router(const Layer &layer)
+        : l(layer), c(layer.types_below), k(layer.field), N(k * c), G(layer.groups), T(layer.iterations),
+          parents(layer.parents * layer.groups), kept(layer), W((const V *)layer.transformations) {}
+
+    const V *transformation(int64_t place, int64_t type, int64_t g) const {
+        return W + (((l.places > 1 ? place : 0) * c + type) * G + g) * I * I;
+    }
+
+    // Row r of the votes of C children for one parent group, from `origin [I]` on.
+    template <int C>
+    INLINE static void votes(V (&v)[C][I], const V *origin, const float *u, const V *w, int64_t stride, int r) {
+        for (int child = 0; child < C; child++) {
+            for (int j = 0; j < I; j++) v[child][j] = origin[j];
+            for (int s = 0; s < I; s++) {
+                const float x = u[child * P + r * I + s];
+                for (int j = 0; j < I; j++) v[child][j] += x * w[child * stride + s * I + j];
+            }
+        }
+    }
+
+    // `f(count, n, poses, transformations, start)` for the children of parent (q, g): four of a position at a time
+    // while there are four, then one; `start [P]` is `origin`, coordinates added.
+    template <class Function>
+    INLINE void each_child(const float *poses, int64_t q, int64_t g, const V *origin, Function f) const {
+        V moved[P];
+        for (int64_t kk = 0; kk < k; kk++) {
+            const float *at = poses + l.children[q * k + kk] * c * P;
+            const V *start = origin;
+            if (l.offsets) {
+                for (int h = 0; h < P; h++) moved[h] = origin[h] + l.offsets[kk * P + h];
+                start = moved;
+            }
+            int64_t type = 0;
+            for (; type + 4 <= c; type += 4)
+                f(std::integral_constant<int, 4>{}, kk * c + type, at + type * P, transformation(kk, type, g), start);
+            for (; type < c; type++)
+                f(std::integral_constant<int, 1>{}, kk * c + type, at + type * P, transformation(kk, type, g), start);
+        }
+    }
+
+    // Plain means of the votes with the other sign, [parents, P]: what votes start from.
+    void centre(const float *poses, V *out) const {
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t g = 0; g < G; g++) {
+                V total[P] = {}, zero[P] = {};
+                each_child(poses, q, g, zero,
+                           [&](auto count, int64_t, const float *u, const V *w, const V *start) FLAT {
+                               constexpr int C = decltype(count)::value;
+                               for (int r = 0; r < R; r++) {
+                                   V v[C][I];
+                                   votes<C>(v, start + r * I, u, w, stride(), r);
+                                   for (int j = 0; j < I; j++)
+                                       for (int child = 0; child < C; child++) total[r * I + j] += v[child][j];
+                               }
+                           });
+                for (int h = 0; h < P; h++) out[(q * G + g) * P + h] = total[h] * (-1.0f / N);
+            }
+    }
+
+    int64_t stride() const { return G * I * I; }
+
+    // Mass, first and second moments of the votes from `origin [P]`, for parent (q, g). Weights [N] are `shares`, every
+    // G-th (or `even [k]` where null), times the activations of the children if given.
+    INLINE void moments(const float *poses, const float *active, const V *shares, const float *even, const V *origin,
+                        int64_t q, int64_t g, V *out) const {
+        V sums[MOMENTS] = {};
+        each_child(poses, q, g, origin, [&](auto count, int64_t n, const float *u, const V *w, const V *start) FLAT {
+            constexpr int C = decltype(count)::value;
+            V weight[C];
+            for (int child = 0; child < C; child++) {
+                weight[child] = shares ? shares[(n + child) * G] : V{} + even[n / c];
+                if (active) weight[child] *= active[l.children[q * k + n / c] * c + n % c + child];
+                sums[0] += weight[child];
+            }
+            for (int r = 0; r < R; r++) {
+                V v[C][I];
+                votes<C>(v, start + r * I, u, w, stride(), r);
+                for (int j = 0; j < I; j++)
+                    for (int child = 0; child < C; child++) {
+                        const V weighted = weight[child] * v[child][j];
+                        sums[1 + r * I + j] += weighted;
+                        sums[1 + P + r * I + j] += weighted * v[child][j];
+                    }
+            }
+        });
+        for (int h = 0; h < MOMENTS; h++) out[h] = sums[h];
+    }
+
+    // For every child of parent (q, g): constant - sum_h precision_h (vote_h - pose_h)^2. `precision` is half of it.
+    INLINE void log_densities(const float *poses, const V *centre, const V *pose, const V *precision, V constant,
+                              int64_t q, int64_t g, V *out) const {
+        V origin[P];
+        for (int h = 0; h < P; h++) origin[h] = centre[h] - pose[h];
+        each_child(poses, q, g, origin, [&](auto count, int64_t n, const float *u, const V *w, const V *start) FLAT {
+            constexpr int C = decltype(count)::value;
+            V total[C];
+            for (int child = 0; child < C; child++) total[child] = constant;
+            for (int r = 0; r < R; r++) {
+                V v[C][I];
+                votes<C>(v, start + r * I, u, w, stride(), r);
+                for (int j = 0; j < I; j++)
+                    for (int child = 0; child < C; child++)
+                        total[child] -= precision[r * I + j] * (v[child][j] * v[child][j]);
+            }
+            for (int child = 0; child < C; child++) out[(n + child) * G] = total[child];
+        });
+    }
+
+    // For every child of parent (q, g): mass + sum_h (first_h + second_h vote_h) vote_h.
+    INLINE void through_moments(const float *poses, const V *centre, const V *gradient, int64_t q, int64_t g,
+                                V *out) const {
+        each_child(poses, q, g, centre, [&](auto count, int64_t n, const float *u, const V *w, const V *start) FLAT {
+            constexpr int C = decltype(count)::value;
+            V total[C];
+            for (int child = 0; child < C; child++) total[child] = gradient[0];
+            for (int r = 0; r < R; r++) {
+                V v[C][I];
+                votes<C>(v, start + r * I, u, w, stride(), r);
+                for (int j = 0; j < I; j++)
+                    for (int child = 0; child < C; child++)
+                        total[child] +=
+                            (gradient[1 + r * I + j] + gradient[1 + P + r * I + j] * v[child][j]) * v[child][j];
+            }
+            for (int child = 0; child < C; child++) out[(n + child) * G] = total[child];
+        });
+    }
+
+    // ---- a child among its parents: `logits`, `shares` are [p, N, G]
+
+    // `f(position below, type, places [count], count)` for every child that some parent sees.
+    template <class Function> INLINE void each_below(Function f) const {
+        for (int64_t x = 0; x < l.positions; x++) {
+            const int32_t *slots = l.slots + x * l.most;
+            int64_t count = 0;
+            while (count < l.most && slots[count] >= 0) count++;
+            if (!count) continue;
+            for (int64_t type = 0; type < c; type++) {
+                if (l.competition == 0)
+                    f(x, type, slots, count);
+                else
+                    for (int64_t s = 0; s < count; s++) f(x, type, slots + s, 1);
+            }
+        }
+    }
+
+    void share(V *logits) const {
+        each_below([&](int64_t, int64_t type, const int32_t *slots, int64_t count) FLAT {
+            V most = broadcast<L>(EMPTY);
+            for (int64_t s = 0; s < count; s++)
+                for (int64_t g = 0; g < G; g++) most = larger<L>(most, logits[(slots[s] * c + type) * G + g]);
+            const float top = largest<L>(most);
+            V all = {};
+            for (int64_t s = 0; s < count; s++)
+                for (int64_t g = 0; g < G; g++) {
+                    V &each = logits[(slots[s] * c + type) * G + g];
+                    all += each = exp<L>(each - top);
+                }
+            const float scale = 1.0f / sum<L>(all);
+            for (int64_t s = 0; s < count; s++)
+                for (int64_t g = 0; g < G; g++) logits[(slots[s] * c + type) * G + g] *= scale;
+        });
+    }
+
+    // From the gradient by the weights of moments, in place, to that by the logits; that by the children's activations
+    // joins `grad_active`. With `shares` null (the first iteration) there are no logits.
+    void through_share(const V *shares, const float *even, const float *active, V *gradient, float *grad_active) const {
+        each_below([&](int64_t x, int64_t type, const int32_t *slots, int64_t count) FLAT {
+            V all = {};
+            for (int64_t s = 0; s < count; s++)
+                for (int64_t g = 0; g < G; g++) {
+                    const int64_t at = (slots[s] * c + type) * G + g;
+                    all += gradient[at] * (shares ? shares[at] : V{} + even[slots[s]]);
+                }
+            const float mean = sum<L>(all), a = active[x * c + type];
+            grad_active[x * c + type] += mean;
+            if (!shares) return;
+            for (int64_t s = 0; s < count; s++)
+                for (int64_t g = 0; g < G; g++) {
+                    const int64_t at = (slots[s] * c + type) * G + g;
+                    gradient[at] = a * shares[at] * (gradient[at] - mean);
+                }
+        });
+    }
+
+    // ---- a parent: M-steps. Pointers are to one parent group; `before` is its pose in the iteration before, or null.
+
+    struct Step {
+        V pose[P], spread[P], variance[P], mass, sum_log;
+    };
+
+    INLINE void gaussian(const V *moments, const V *before, Step &step) const {
+        step.mass = moments[0] + LEAST_MASS;
+        step.sum_log = V{};
+        const V inverse = 1.0f / step.mass;
+        for (int h = 0; h < P; h++) {
+            const V first = moments[1 + h], mean = first * inverse;
+            const V pose = before ? (1 - l.damping) * mean + l.damping * before[h] : mean;
+            V spread = moments[1 + P + h] - 2.0f * pose * first + pose * pose * moments[0];
+            spread = larger<L>(spread, V{});
+            step.pose[h] = pose;
+            step.spread[h] = spread;
+            step.variance[h] = l.variance_floor + spread * inverse;
+            step.sum_log += log<L>(step.variance[h]);
+        }
+    }
+
+    INLINE V filled(int64_t g) const { // lanes with a parent
+        V lane;
+        for (int i = 0; i < L; i++) lane[i] = g * L + i < l.types ? 1.0f : 0.0f;
+        return lane;
+    }
+
+    V total_mass(const V *moments) const {
+        V all = {};
+        for (int64_t g = 0; g < G; g++)
+            for (int64_t q = 0; q < l.parents; q++) all += moments[(q * G + g) * MOMENTS] * filled(g);
+        return broadcast<L>(std::fmax(sum<L>(all), LEAST_MASS));
+    }
+
+    // Logistic and its logarithm.
+    INLINE static void logistic(V x, V &value, V &logarithm) {
+        const V size = select<L>(x > V{}, x, -x), e = exp<L>(-size), small = 1.0f / (1.0f + e);
+        value = select<L>(x > V{}, small, e * small);
+        // log(1 + e) loses what is small in e: its series takes over
+        const V grown = 1.0f + e;
+        const V log1p = select<L>(e < broadcast<L>(1e-3f), e * (1.0f - e * (0.5f - e * (1.0f / 3))), log<L>(grown));
+        logarithm = select<L>(x > V{}, V{}, x) - log1p;
+    }
+
+    void m_step(const V *moments, const V *before, int64_t iteration, V *pose, V *precision, V *activation,
+                V *constant) const {
+        const V all = l.activation == 1 ? total_mass(moments) : V{};
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t g = 0; g < G; g++) {
+                const int64_t at = q * G + g;
+                Step step;
+                gaussian(moments + at * MOMENTS, before ? before + at * P : nullptr, step);
+                const V mass = moments[at * MOMENTS];
+                V active, log_active;
+                if (l.activation == 1) {
+                    active = mass / all;
+                    log_active = log<L>(larger<L>(active, broadcast<L>(1.1754944e-38f)));
+                } else {
+                    const V *beta_a = (const V *)l.beta_a, *beta_u = (const V *)l.beta_u;
+                    const V cost = mass * ((float)P * beta_u[g] + 0.5f * step.sum_log);
+                    logistic(l.inverse_temperatures[iteration] * (beta_a[g] - cost), active, log_active);
+                }
+                for (int h = 0; h < P; h++) {
+                    pose[at * P + h] = step.pose[h];
+                    precision[at * P + h] = 0.5f / step.variance[h];
+                }
+                activation[at] = active;
+                const V density = log_active - 0.5f * (step.sum_log + P * 1.8378770664093453f);
+                constant[at] = select<L>(filled(g) > V{}, density, broadcast<L>(EMPTY));
+            }
+    }
+
+    // Gradients by the moments (into `grad_moments`) and by the pose before (into `grad_pose`, which holds that by the
+    // pose), from those by what the step gave. `logit_moments` are, of the gradient by the log densities, the moments
+    // about the pose: by the constant, the pose and the precisions. Null in the last iteration.
+    void through_m_step(const V *moments, const V *before, int64_t iteration, const V *precision, const V *activation,
+                        const V *grad_activation, const V *logit_moments, V *grad_pose, V *grad_moments,
+                        V *grad_betas) const {
+        const V all = l.activation == 1 ? total_mass(moments) : V{};
+        V by_total = {};
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t g = 0; g < G; g++) {
+                const int64_t at = q * G + g;
+                Step step;
+                gaussian(moments + at * MOMENTS, before ? before + at * P : nullptr, step);
+                const V *m = moments + at * MOMENTS, *by = logit_moments ? logit_moments + at * MOMENTS : nullptr;
+                const V mass = m[0], active = activation[at], by_constant = by ? by[0] : V{};
+                const V by_active = grad_activation ? grad_activation[at] : V{};
+                V by_mass = {}, by_divisor = {}, by_sum_log = -0.5f * by_constant;
+                if (l.activation == 1) {
+                    const V least = broadcast<L>(1.1754944e-38f);
+                    const V through =
+                        by_active + select<L>(active > least, by_constant / larger<L>(active, least), V{});
+                    by_mass += through / all;
+                    by_total -= through * active / all * filled(g);
+                } else {
+                    const V *beta_u = (const V *)l.beta_u;
+                    const V by_logit =
+                        l.inverse_temperatures[iteration] * (by_active * active + by_constant) * (1.0f - active);
+                    grad_betas[g] += by_logit;
+                    grad_betas[G + g] -= by_logit * mass * (float)P;
+                    by_mass -= by_logit * ((float)P * beta_u[g] + 0.5f * step.sum_log);
+                    by_sum_log -= 0.5f * by_logit * mass;
+                }
+                const V inverse = 1.0f / step.mass;
+                V *out = grad_moments + at * MOMENTS;
+                for (int h = 0; h < P; h++) {
+                    const V half = precision[at * P + h], pose = step.pose[h]; // half = 0.5 / variance
+                    V by_pose = grad_pose[at * P + h], by_variance = by_sum_log * 2.0f * half;
+                    if (by) {
+                        by_pose += 2.0f * half * by[1 + h];
+                        by_variance += by[1 + P + h] * 2.0f * half * half; // precision by variance: -2 half^2
+                    }
+                    const V by_spread = select<L>(step.spread[h] > V{}, by_variance * inverse, V{});
+                    by_divisor -= by_variance * step.spread[h] * inverse * inverse;
+                    by_mass += by_spread * pose * pose;
+                    by_pose += 2.0f * by_spread * (pose * mass - m[1 + h]);
+                    const V by_mean = before ? (1 - l.damping) * by_pose : by_pose;
+                    by_divisor -= by_mean * m[1 + h] * inverse * inverse;
+                    out[1 + h] = by_mean * inverse - 2.0f * by_spread * pose;
+                    out[1 + P + h] = by_spread;
+                    grad_pose[at * P + h] = before ? l.damping * by_pose : V{};
+                }
+                out[0] = by_mass + by_divisor;
+            }
+        if (l.activation == 1) {
+            const float each = sum<L>(by_total);
+            for (int64_t at = 0; at < parents; at++) grad_moments[at * MOMENTS] += each * filled(at % G);
+        }
+    }
+
+    // ---- all of it, for one image
+
+    const V *in(const V *kept_image, int64_t start, int64_t size, int64_t iteration) const {
+        return kept_image + start + iteration * size;
+    }
+
+    void forward(int64_t image, const float *even, V *keep, V *constants, float *out_poses,
+                 float *out_activations) const {
+        const float *poses = l.poses + image * l.positions * c * P, *active = l.activations + image * l.positions * c;
+        V *centres = keep + kept.centre;
+        centre(poses, centres);
+        const V *before = nullptr;
+        for (int64_t t = 0; t < T; t++) {
+            V *shares = t ? keep + kept.shares + (t - 1) * parents * N : nullptr;
+            V *pose = keep + kept.poses + t * parents * P, *precision = keep + kept.precisions + t * parents * P;
+            V *found = keep + kept.moments + t * parents * MOMENTS, *activation = keep + kept.activations + t * parents;
+            if (t) {
+                const V *old = precision - parents * P;
+                for (int64_t q = 0; q < l.parents; q++)
+                    for (int64_t g = 0; g < G; g++) {
+                        const int64_t at = q * G + g;
+                        log_densities(poses, centres + at * P, before + at * P, old + at * P, constants[at], q, g,
+                                      shares + q * N * G + g);
+                    }
+                share(shares);
+            }
+            for (int64_t q = 0; q < l.parents; q++)
+                for (int64_t g = 0; g < G; g++) {
+                    const int64_t at = q * G + g;
+                    moments(poses, active, shares ? shares + q * N * G + g : nullptr, even + q * k, centres + at * P, q,
+                            g, found + at * MOMENTS);
+                }
+            m_step(found, before, t, pose, precision, activation, constants);
+            before = pose;
+        }
+        const V *activation = keep + kept.activations + (T - 1) * parents;
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t d = 0; d < l.types; d++) {
+                const int64_t at = q * G + d / L, row = (image * l.parents + q) * l.types + d;
+                out_activations[row] = activation[at][d % L];
+                for (int h = 0; h < P; h++)
+                    out_poses[row * P + h] = before[at * P + h][d % L] - centres[at * P + h][d % L];
+            }
+    }
+
+    // Memory of one thread for the way back.
+    struct Scratch {
+        V *grad_pose, *grad_activation, *grad_moments, *logit_moments, *logits;
+    };
+    int64_t scratch_size() const { return parents * (P + 1 + T * MOMENTS + MOMENTS + T * N); }
+
+    Scratch scratch(V *at) const {
+        Scratch s;
+        s.grad_pose = at;
+        s.grad_activation = s.grad_pose + parents * P;
+        s.grad_moments = s.grad_activation + parents; // of every iteration
+        s.logit_moments = s.grad_moments + T * parents * MOMENTS;
+        s.logits = s.logit_moments + parents * MOMENTS; // of every iteration
+        return s;
+    }
+
+    void backward(int64_t image, const float *even, const V *keep, const Scratch &s, const Gradients &gradients,
+                  V *grad_transformations, V *grad_betas) const {
+        const float *poses = l.poses + image * l.positions * c * P, *active = l.activations + image * l.positions * c;
+        float *grad_poses = gradients.child_poses + image * l.positions * c * P;
+        float *grad_active = gradients.child_activations + image * l.positions * c;
+        const V *centres = keep + kept.centre;
+        std::memset((void *)s.grad_pose, 0, sizeof(V) * parents * (P + 1));
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t d = 0; d < l.types; d++) {
+                const int64_t at = q * G + d / L, row = (image * l.parents + q) * l.types + d;
+                s.grad_activation[at][d % L] = gradients.activations[row];
+                for (int h = 0; h < P; h++) s.grad_pose[at * P + h][d % L] = gradients.poses[row * P + h];
+            }
+        for (int64_t t = T - 1; t >= 0; t--) {
+            const V *shares = t ? keep + kept.shares + (t - 1) * parents * N : nullptr;
+            const V *pose = keep + kept.poses + t * parents * P, *before = t ? pose - parents * P : nullptr;
+            const V *precision = keep + kept.precisions + t * parents * P;
+            const bool last = t == T - 1;
+            V *by_moments = s.grad_moments + t * parents * MOMENTS, *logits = s.logits + t * parents * N;
+            through_m_step(keep + kept.moments + t * parents * MOMENTS, before, t, precision,
+                           keep + kept.activations + t * parents, last ? s.grad_activation : nullptr,
+                           last ? nullptr : s.logit_moments, s.grad_pose, by_moments, grad_betas);
+            for (int64_t q = 0; q < l.parents; q++)
+                for (int64_t g = 0; g < G; g++) {
+                    const int64_t at = q * G + g;
+                    through_moments(poses, centres + at * P, by_moments + at * MOMENTS, q, g, logits + q * N * G + g);
+                }
+            through_share(shares, even, active, logits, grad_active);
+            if (!t) break;
+            for (int64_t q = 0; q < l.parents; q++)
+                for (int64_t g = 0; g < G; g++) {
+                    const int64_t at = q * G + g;
+                    V origin[P];
+                    for (int h = 0; h < P; h++) origin[h] = centres[at * P + h] - before[at * P + h];
+                    moments(poses, nullptr, logits + q * N * G + g, nullptr, origin, q, g,
+                            s.logit_moments + at * MOMENTS);
+                }
+        }
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t g = 0; g < G; g++) {
+                auto f = T == 1   ? &Router::through_votes<1>
+                         : T == 2 ? &Router::through_votes<2>
+                         : T == 3 ? &Router::through_votes<3>
+                                  : &Router::through_votes<0>;
+                (this->*f)(poses, active, even, keep, s, q, g, grad_poses, grad_transformations);
+            }
+    }
+
+    // The gradient by the votes of the children of (q, g), in registers, and from there by poses and transformations.
+    // Every iteration leaves in it weights times (gradient by first + 2 vote gradient by second), and every E-step the
+    // gradient by the log density times -2 precision (vote - pose): numbers of the child times vectors of the parent.
+    template <int T0>
+    void through_votes(const float *poses, const float *active, const float *even, const V *keep, const Scratch &s,
+                       int64_t q, int64_t g, float *grad_poses, V *grad_transformations) const {
+        constexpr int TERMS = 2 * (T0 ? T0 : MOST_ITERATIONS) - 1;
+        const int64_t at = q * G + g, T = T0 ? T0 : this->T, terms = 2 * T - 1;
+        V lines[2 * TERMS][P]; // of term i: constant in 2 i, times the vote in 2 i + 1
+        for (int64_t t = 0; t < T; t++) {
+            const V *by = s.grad_moments + (t * parents + at) * MOMENTS;
+            for (int h = 0; h < P; h++) {
+                lines[2 * t][h] = by[1 + h];
+                lines[2 * t + 1][h] = 2.0f * by[1 + P + h];
+            }
+            if (!t) continue;
+            const V *pose = keep + kept.poses + ((t - 1) * parents + at) * P,
+                    *half = keep + kept.precisions + ((t - 1) * parents + at) * P;
+            for (int h = 0; h < P; h++) {
+                lines[2 * (T + t - 1)][h] = 2.0f * half[h] * pose[h];
+                lines[2 * (T + t - 1) + 1][h] = -2.0f * half[h];
+            }
+        }
+        const V *shares = keep + kept.shares;
+        each_child(poses, q, g, keep + kept.centre + at * P,
+                   [&](auto count, int64_t n, const float *u, const V *w, const V *start) FLAT {
+                       constexpr int C = decltype(count)::value;
+                       const int64_t kk = n / c, type = n % c, below = l.children[q * k + kk] * c + type;
+                       for (int child = 0; child < C; child++) {
+                           V number[TERMS];
+                           const int64_t place = (q * N + n + child) * G + g;
+                           for (int64_t t = 0; t < T; t++)
+                               number[t] = (t ? shares[(t - 1) * parents * N + place] : V{} + even[q * k + kk]) *
+                                           active[below + child];
+                           for (int64_t t = 1; t < T; t++) number[T + t - 1] = s.logits[t * parents * N + place];
+                           V by_vote[P];
+                           for (int r = 0; r < R; r++) {
+                               V v[1][I];
+                               votes<1>(v, start + r * I, u + child * P, w + child * stride(), 0, r);
+                               for (int j = 0; j < I; j++) {
+                                   V a = {}, b = {};
+                                   for (int64_t i = 0; i < terms; i++) {
+                                       a += number[i] * lines[2 * i][r * I + j];
+                                       b += number[i] * lines[2 * i + 1][r * I + j];
+                                   }
+                                   by_vote[r * I + j] = a + b * v[0][j];
+                               }
+                           }
+                           const V *own = w + child * stride();
+                           for (int r = 0; r < R; r++)
+                               for (int i = 0; i < I; i++) {
+                                   V total = {};
+                                   for (int j = 0; j < I; j++) total += by_vote[r * I + j] * own[i * I + j];
+                                   grad_poses[(below + child) * P + r * I + i] += sum<L>(total);
+                               }
+                           if (!grad_transformations) continue;
+                           V *out = grad_transformations + (own - W);
+                           for (int i = 0; i < I; i++)
+                               for (int j = 0; j < I; j++) {
+                                   V total = out[i * I + j];
+                                   for (int r = 0; r < R; r++) total += u[child * P + r * I + i] * by_vote[r * I + j];
+                                   out[i * I + j] = total;
+                               }
+                       }
+                   });
+    }
+};
+
+struct Memory { // aligned for the widest vectors
+    void *at = nullptr;
+    explicit Memory(int64_t bytes) : at(std::aligned_alloc(64, (bytes + 63) / 64 * 64)) {
+        if (!at) throw std::bad_alloc();
+    }
+    ~Memory() { std::free(at); }
+    Memory(const Memory &) = delete;
+};
+
+int64_t chunk_size(int64_t images) { return std::max(IMAGES, (images + 31) / 32); }
+
+// `work(chunk)` for every chunk of images, by as many threads as asked for; false if one of them ran out of memory.
+template <class Work> bool each_chunk(const Layer &l, Work work) {
+    const int64_t size = chunk_size(l.images), chunks = (l.images + size - 1) / size;
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> good{true};
+    auto run = [&] {
+        try {
+            work(next, chunks, size);
+        } catch (const std::bad_alloc &) {
+            good = false;
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int64_t i = 1; i < std::min(l.threads, chunks); i++) threads.emplace_back(run);
+    run();
+    for (auto &thread : threads) thread.join();
+    return good;
+}
+
+template <int L, int R, int I> bool forward_all(const Layer &l, float *keep, float *poses, float *activations) {
+    using V = F<L>;
+    const Router<L, R, I> router(l);
+    const int64_t each = router.kept.all;
+    return each_chunk(l, [&](std::atomic<int64_t> &next, int64_t chunks, int64_t size) {
+        Memory own(keep ? 0 : each * sizeof(V)), constants(router.parents * sizeof(V));
+        for (int64_t chunk; (chunk = next++) < chunks;)
+            for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
+                router.forward(image, l.even, keep ? (V *)keep + image * each : (V *)own.at, (V *)constants.at, poses,
+                               activations);
+    });
+}
+
+template <int L, int R, int I> bool backward_all(const Layer &l, const float *keep, const Gradients &gradients) {
+    using V = F<L>;
+    const Router<L, R, I> router(l);
+    const int64_t each = router.kept.all, chunks = (l.images + chunk_size(l.images) - 1) / chunk_size(l.images);
+    const int64_t weights = gradients.transformations ? l.places * l.types_below * l.groups * I * I : 0,
+                  betas = 2 * l.groups;
+    Memory sums(chunks * (weights + betas) * sizeof(V));
+    const bool good = each_chunk(l, [&](std::atomic<int64_t> &next, int64_t chunks, int64_t size) {
+        Memory own(router.scratch_size() * sizeof(V));
+        const auto scratch = router.scratch((V *)own.at);
+        for (int64_t chunk; (chunk = next++) < chunks;) {
+            V *sum = (V *)sums.at + chunk * (weights + betas);
+            std::memset((void *)sum, 0, (weights + betas) * sizeof(V));
+            for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
+                router.backward(image, l.even, (const V *)keep + image * each, scratch, gradients,
+                                weights ? sum + betas : nullptr, sum);
+        }
+    });
+    if (!good) return false;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const V *sum = (const V *)sums.at + chunk * (weights + betas);
+        for (int64_t i = 0; i < betas; i++) ((V *)gradients.betas)[i] += sum[i];
+        for (int64_t i = 0; i < weights; i++) ((V *)gradients.transformations)[i] += sum[betas + i];
+    }
+    return true;
+}
+
+#ifdef __AVX512F__
+#define WIDE(CALL)                                                                                                     \
+    if (l->lanes == 16 && matrix) return CALL(16, 4, 4) ? 0 : 1;                                                       \
+    if (l->lanes == 16 && vector) return CALL(16, 1, 16) ? 0 : 1;
+#else
+#define WIDE(CALL)
+#endif
+
+// The form for these poses and lanes: `call(router type)`; 2 if there is none.
+#define CHOOSE(CALL)                                                                                                   \
+    if (l->iterations < 1 || l->iterations > MOST_ITERATIONS) return 2;                                                \
+    const bool matrix = l->rows == 4 && l->inner == 4, vector = l->rows == 1 && l->inner == 16;                        \
+    try {                                                                                                              \
+        if (l->lanes == 8 && matrix) return CALL(8, 4, 4) ? 0 : 1;                                                     \
+        if (l->lanes == 8 && vector) return CALL(8, 1, 16) ? 0 : 1;                                                    \
+        WIDE(CALL)                                                                                                     \
+    } catch (const std::bad_alloc &) {                                                                                 \
+        return 1;                                                                                                      \
+    }                                                                                                                  \
+    return 2;
+
+} // namespace
+
+extern "C" {
+
+// Floats that `forward` keeps of an image for `backward`.
+int64_t kept_floats(const Layer *l) { return Kept(*l).all * l->lanes; }
+
+// 0, or 1: out of memory; 2: no form for these sizes. `keep [B, kept_floats]` may be null where nothing goes back.
+int32_t em_routing_forward(const Layer *l, float *keep, float *poses, float *activations){
+#define CALL(L, R, I) (forward_all<L, R, I>(*l, keep, poses, activations))
+    CHOOSE(CALL)
+#undef CALL
+}
+
+int32_t em_routing_backward(const Layer *l, const float *keep, const Gradients *gradients) {
+#define CALL(L, R, I) (backward_all<L, R, I>(*l, keep, *gradients))
+    CHOOSE(CALL)
+#undef CALL
+}
+}

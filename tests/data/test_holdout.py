@@ -1,0 +1,132 @@
+"""Training images that validate by what they show: parts that share none, and refusals that name the setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.data.building import build_dataset
+from pipeline.data.datasets import Dataset
+from pipeline.data.holdout import KNOWN, HoldoutError, hold_out
+from pipeline.data.norb import TRAIN_INSTANCES
+from pipeline.data.settings import DatasetParams, HoldoutParams
+
+
+@pytest.fixture(scope="module")
+def toys() -> Dataset:
+    sizes = {"canvas": 48, "train": 100, "validation": 20, "test": 30, "split_seed": 0}
+    return build_dataset("toys", DatasetParams.model_validate({"source": "toys", **sizes}), Path("nowhere"))
+
+
+def holdout(**changes: Any) -> HoldoutParams:
+    return HoldoutParams.model_validate({"factor": "instance", "value": 4, "known_share": 0.1, **changes})
+
+
+def as_set(images: np.ndarray) -> set[bytes]:
+    return {image.tobytes() for image in images}
+
+
+@pytest.mark.parametrize("value", TRAIN_INSTANCES)
+def test_images_of_the_instance_validate_and_are_not_trained_on(toys: Dataset, value: int) -> None:
+    found, watched = hold_out(toys, holdout(value=value))
+    instance = toys.factors["instance"]
+    assert set(instance[found.split["validation"]]) == {value}
+    assert set(instance[found.split["train"]]) == set(TRAIN_INSTANCES) - {value}
+    assert set(found.part("validation")[1]) == set(range(5)), "of every category"
+    before = np.concatenate([toys.split["train"], toys.split["validation"]])
+    assert (instance[before] == value).sum() == len(found.split["validation"])
+    assert len(watched) == 1
+    known, labels = watched[KNOWN]
+    assert len(known) == len(labels) == round(0.1 * (120 - len(found.split["validation"])))
+
+
+def test_parts_share_no_image_and_leave_none_out(toys: Dataset) -> None:
+    found, watched = hold_out(toys, holdout())
+    train, validation, known = (
+        as_set(part[0]) for part in (found.part("train"), found.part("validation"), watched[KNOWN])
+    )
+    assert not train & validation
+    assert not train & known
+    assert not validation & known
+    assert len(train) + len(validation) + len(known) == 120
+    assert train | validation | known == as_set(toys.part("train")[0]) | as_set(toys.part("validation")[0])
+    assert np.array_equal(found.split["test"], toys.split["test"])
+    label = {image.tobytes(): label for image, label in zip(toys.images, toys.labels, strict=True)}
+    assert all(label[image.tobytes()] == own for image, own in zip(*watched[KNOWN], strict=True))
+    assert found.images is toys.images
+
+
+def test_known_images_are_a_fair_sample_drawn_alike_every_time(toys: Dataset) -> None:
+    (first, _), (again, _) = (hold_out(toys, holdout(known_share=0.5))[1][KNOWN] for _ in range(2))
+    assert np.array_equal(first, again)
+    few = hold_out(toys, holdout(known_share=0.5))[1][KNOWN][1]
+    assert len(set(few)) == 5
+    # Also of a data set that is in its published order: not all from its beginning.
+    ordered = replace(toys, split={**toys.split, "train": np.sort(toys.split["train"])})
+    kept = hold_out(ordered, holdout(known_share=0.5))[0].split["train"]
+    assert np.median(kept) == pytest.approx(np.median(ordered.split["train"]), abs=25)
+
+
+def test_without_a_share_nothing_is_watched(toys: Dataset) -> None:
+    found, watched = hold_out(toys, holdout(known_share=0.0))
+    assert watched == {}
+    assert len(found.split["train"]) + len(found.split["validation"]) == 120
+
+
+def test_viewpoints_can_be_held_out_too(toys: Dataset) -> None:
+    found, _ = hold_out(toys, holdout(factor="azimuth", value=40))
+    assert set(toys.factors["azimuth"][found.split["validation"]]) == {40}
+
+
+def unlabelled(toys: Dataset) -> Dataset:
+    return replace(toys, factors={"azimuth": toys.factors["azimuth"], "elevation": toys.factors["elevation"]})
+
+
+def half_known(toys: Dataset) -> Dataset:
+    values = toys.factors["lighting"].copy()
+    values[toys.split["train"][:7]] = -1
+    return replace(toys, factors={**toys.factors, "lighting": values})
+
+
+def of_one_instance(toys: Dataset) -> Dataset:
+    return replace(toys, factors={**toys.factors, "instance": np.full(len(toys.labels), 4)})
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "message"),
+    [
+        (unlabelled, {}, "holdout.factor: toys (stand-in) has no instance (its factors: azimuth, elevation)"),
+        (
+            lambda toys: replace(toys, factors={}), {},
+            "holdout.factor: toys (stand-in) has no instance (its factors: none)",
+        ),
+        (
+            half_known, {"factor": "lighting", "value": 1},
+            "holdout.factor: the lighting is unknown of 7 of 120 images of toys (stand-in)",
+        ),
+        (
+            lambda toys: toys, {"value": 3},
+            "holdout.value: no training image of toys (stand-in) has instance 3 (there are 4, 6, 7, 8, 9)",
+        ),
+        (
+            of_one_instance, {},
+            "holdout: of the 120 images of toys (stand-in), none is left to train on (instance: 4)",
+        ),
+        (
+            lambda toys: toys, {"known_share": 0.999},
+            "holdout: of the 120 images of toys (stand-in), none is left to train on (instance: 4, 6, 7, 8, 9)",
+        ),
+    ],
+    ids=["no such factor", "no factors", "partly unknown", "absent", "all held out", "all known"],
+)  # fmt: skip
+def test_what_cannot_be_held_out_is_refused_by_name(
+    toys: Dataset, changed: Callable[[Dataset], Dataset], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HoldoutError) as caught:
+        hold_out(changed(toys), holdout(**settings))
+    assert str(caught.value) == message

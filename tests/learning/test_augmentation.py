@@ -1,0 +1,249 @@
+"""Random changes of images: drawn within their bounds, alike for all channels, and nothing where they are off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small import SIZE, STILL, squares
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.layers.images import centre_crop, crops, standardise, warped_crops
+from pipeline.learning import augmentation
+from pipeline.learning.augmentation import augment, crop_warps
+from pipeline.learning.settings import AugmentationParams, CropParams
+
+STILL_CROP = CropParams(
+    crop=16, brightness=0.0, contrast=0.0, clip=True, rotation=0.0, scale=0.0, aspect=0.0, shear=0.0, shift=0.0
+)
+WARPS = {"rotation": 12.0, "scale": 0.15, "aspect": 0.1, "shear": 0.2, "shift": 8.0}
+
+
+def crop(**changes: Any) -> CropParams:
+    return CropParams.model_validate({**STILL_CROP.model_dump(), **changes})
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def noise_pairs(count: int, size: int = 24) -> Tensor:
+    """uint8 pairs `[1, count, 2, size, size]`."""
+    return torch.randint(0, 256, (1, count, 2, size, size), dtype=torch.uint8, generator=seeded(7))
+
+
+def test_images_come_as_they_are_without_augmentation() -> None:
+    images = torch.from_numpy(squares().images[:6]).unflatten(0, (2, 3))
+    plain = augment(images, STILL, [torch.Generator(), torch.Generator()])
+    torch.testing.assert_close(plain, images.float() / 255)
+
+
+def test_augmentation_turns_and_shifts_each_replicas_images_by_its_own_generator() -> None:
+    images = torch.from_numpy(squares().images[:3]).expand(2, 3, 1, SIZE, SIZE)
+    settings = AugmentationParams(rotation=90.0, shift=2.0, whole_pixels=False)
+
+    def warped(*seeds: int) -> torch.Tensor:
+        return augment(images, settings, [torch.Generator().manual_seed(seed) for seed in seeds])
+
+    both = warped(1, 2)
+    assert both.shape == images.shape
+    torch.testing.assert_close(warped(2, 1), both.flip(0))
+    assert (both[0] - both[1]).abs().max() > 0.1
+    assert (both[0] - images[0] / 255).abs().max() > 0.1
+
+
+def test_shifts_stay_within_their_bounds_on_each_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+    shifts = warps.shifts
+
+    def watching(pixels: torch.Tensor, size: int) -> torch.Tensor:
+        seen.append(pixels)
+        return shifts(pixels, size)
+
+    monkeypatch.setattr(augmentation.warps, "shifts", watching)
+    images = torch.zeros(1, 2000, 1, 4, 4, dtype=torch.uint8)
+    augment(images, AugmentationParams(rotation=0.0, shift=1.5, whole_pixels=False), [torch.Generator().manual_seed(0)])
+    assert seen[0].abs().max() <= 1.5
+    assert seen[0].min(0).values.max() < -1.4
+    assert seen[0].max(0).values.min() > 1.4
+
+
+@pytest.mark.parametrize("shift", [1, 2])
+def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely(shift: int) -> None:
+    images = torch.zeros(1, 5000, 1, 9, 9, dtype=torch.uint8)
+    images[..., 4, 4] = 255
+    settings = AugmentationParams(rotation=0.0, shift=float(shift), whole_pixels=True)
+    moved = augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0]
+    torch.testing.assert_close(moved.amax((1, 2)), torch.ones(5000), rtol=0, atol=1e-5)
+    counts = moved.round().sum(0)
+    inside = slice(4 - shift, 5 + shift)
+    assert counts[inside, inside].sum() == 5000
+    # 5,000 images over so many places: within five sds of a binomial count
+    expected = 5000 / (2 * shift + 1) ** 2
+    assert (counts[inside, inside] - expected).abs().max() < 5 * expected**0.5
+
+
+def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validation() -> None:
+    """Of images whose pixels tell their place: of 16 rows and columns 13, at 4 x 4 places."""
+    place = torch.arange(16 * 16).view(1, 16, 16).to(torch.uint8)
+    images = place.expand(1, 4000, 1, 16, 16)
+    settings = crop(crop=13)
+    found = (augment(images, settings, [torch.Generator().manual_seed(0)])[0, :, 0] * 255).round().int()
+    first = found[:, 0, 0]
+    assert torch.equal(found[7], place[0, first[7] // 16 :, first[7] % 16 :][:13, :13].int())
+    counts = torch.bincount(first, minlength=256).view(16, 16)
+    assert counts[:4, :4].sum() == 4000
+    # 4,000 images over 16 places: within five sds of a binomial count
+    assert (counts[:4, :4] - 250).abs().max() < 5 * 250**0.5
+    middle = augment(images[:, :2], settings, [torch.Generator()], training=False)
+    torch.testing.assert_close(middle, images[:, :2, :, 1:14, 1:14].float() / 255)
+
+
+def test_light_changes_within_its_bounds_and_stays_light() -> None:
+    images = torch.tensor([102, 153], dtype=torch.uint8).repeat(128).view(1, 1, 1, 16, 16).expand(1, 3000, 1, 16, 16)
+    settings = crop(crop=16, brightness=0.2, contrast=0.5)
+    found = augment(images, settings, [torch.Generator().manual_seed(0)])[0]
+    lift, stretch = found.mean((1, 2, 3)) - 0.5, found.std((1, 2, 3), correction=0) / 0.1
+    assert -0.2 <= lift.min() < -0.19
+    assert 0.19 < lift.max() <= 0.2
+    assert 0.5 - 1e-5 <= stretch.min() < 0.52
+    assert 1.48 < stretch.max() <= 1.5 + 1e-5
+    assert np.corrcoef(lift, stretch)[0, 1] < 0.1
+    harsh = augment(images, crop(crop=16, brightness=1.0, contrast=1.0), [torch.Generator().manual_seed(0)])
+    assert harsh.min() == 0.0
+    assert harsh.max() == 1.0
+
+
+# ---- light
+
+
+def test_clipped_light_stays_within_black_and_white_and_published_light_does_not() -> None:
+    images = noise_pairs(400)
+    settings = crop(brightness=0.25, contrast=0.8)
+    clipped, published = (
+        augment(images, settings.model_copy(update={"clip": clip}), [seeded()]) for clip in (True, False)
+    )
+    assert torch.equal(clipped, published.clamp(0, 1))
+    outside = ((published < 0) | (published > 1)).float().mean()
+    assert outside > 0.1
+    assert published.min() >= 0.5 - 0.25 - 1.8
+    assert published.max() <= 0.5 + 0.25 + 1.8
+
+
+def test_a_network_that_standardises_images_sees_light_only_where_it_was_clipped() -> None:
+    """Brightness and contrast move and stretch an image; standardising takes both away."""
+    images = noise_pairs(400)
+    plain, clipped, published = (
+        standardise(augment(images, settings, [seeded()])[0])
+        for settings in (crop(), *(crop(brightness=0.25, contrast=0.8, clip=clip) for clip in (True, False)))
+    )
+    torch.testing.assert_close(published, plain, rtol=0, atol=1e-4)
+    assert (clipped - plain).abs().mean() > 0.05
+
+
+# ---- warps of crops
+
+
+@pytest.mark.parametrize("light", [{}, {"brightness": 0.1, "contrast": 0.5}])
+def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever(light: dict[str, float]) -> None:
+    images, generator, beside = noise_pairs(50), seeded(), seeded()
+    found = augment(images, crop(**light), [generator])[0]
+    draws = torch.rand(50, 4, generator=beside)
+    places = (draws[:, :2] * 9).long()
+    expected = crops(images[0], 16, places).float() / 255
+    if light:
+        lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
+        mean = expected.mean((-3, -2, -1), keepdim=True)
+        expected = (mean + 0.1 * lift + (1 + 0.5 * stretch) * (expected - mean)).clamp(0, 1)
+    assert torch.equal(found, expected)
+    assert torch.equal(generator.get_state(), beside.get_state())
+
+
+def test_warped_crops_are_cut_at_the_same_places_in_the_same_light() -> None:
+    """Of even images, on which warps change nothing, and of a warp that is next to none."""
+    light = {"brightness": 0.2, "contrast": 0.5, "clip": False}
+    even = torch.full((1, 30, 2, 24, 24), 51, dtype=torch.uint8)
+    warped, plain = (augment(even, crop(**light, **settings), [seeded()]) for settings in (WARPS, {}))
+    torch.testing.assert_close(warped, plain)
+    images = noise_pairs(30)
+    warped, plain = (augment(images, crop(**light, **settings), [seeded()]) for settings in ({"shift": 1e-6}, {}))
+    torch.testing.assert_close(warped, plain, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", WARPS)
+def test_both_views_are_warped_alike_and_images_each_their_own_way(name: str) -> None:
+    image = noise_pairs(1)[:, :, :1].expand(1, 20, 2, 24, 24)
+    found = augment(image, crop(crop=24, **{name: WARPS[name]}), [seeded()])[0]
+    assert torch.equal(found[:, 0], found[:, 1])
+    assert ((found[1:] - found[:-1]).abs().amax((1, 2, 3)) > 1e-3).all()
+
+
+def test_validation_keeps_the_unchanged_central_crop() -> None:
+    images, generator = noise_pairs(5), seeded()
+    before = generator.get_state()
+    found = augment(images, crop(**WARPS, brightness=0.2, contrast=0.5), [generator], training=False)
+    assert torch.equal(found, centre_crop(images, 16).float() / 255)
+    assert torch.equal(generator.get_state(), before)
+
+
+def drawn(**settings: float) -> Tensor:
+    return crop_warps(4000, crop(**settings), seeded(), torch.device("cpu")).double()
+
+
+def uniform(values: Tensor, end: float) -> bool:
+    """Whether 4,000 values fill [-end, end] evenly."""
+    inside = values.abs().max() <= end * (1 + 1e-5) + 1e-6 and values.min() < -0.99 * end and values.max() > 0.99 * end
+    counts = torch.histc(values, 10, -end, end)
+    return bool(inside) and bool((counts - 400).abs().max() < 5 * 400**0.5)
+
+
+def test_each_warp_is_drawn_evenly_within_its_bounds() -> None:
+    turned = drawn(rotation=30.0)
+    angles = torch.rad2deg(torch.atan2(turned[:, 0, 1], turned[:, 0, 0]))
+    assert uniform(angles, 30)
+    torch.testing.assert_close(turned[:, :, :2].det(), torch.ones(4000).double(), rtol=0, atol=1e-5)
+
+    scaled = drawn(scale=0.3)
+    assert uniform(scaled[:, 0, 0].log(), 0.3)
+    assert torch.equal(scaled[:, 0, 0], scaled[:, 1, 1])
+
+    stretched = drawn(aspect=0.2)
+    assert uniform((stretched[:, 0, 0] / stretched[:, 1, 1]).log(), 0.2)
+    torch.testing.assert_close(stretched[:, 0, 0] * stretched[:, 1, 1], torch.ones(4000).double(), rtol=0, atol=1e-5)
+
+    sheared = drawn(shear=0.4)
+    assert uniform(sheared[:, 0, 1], 0.4)
+    assert (sheared[:, 1] == torch.tensor([0.0, 1.0, 0.0])).all()
+
+    moved = drawn(shift=5.0)
+    assert uniform(moved[:, 0, 2], 5)
+    assert uniform(moved[:, 1, 2], 5)
+    assert (moved[:, :, :2] == torch.eye(2)).all()
+
+
+def test_warps_are_drawn_apart_from_each_other() -> None:
+    together = drawn(**WARPS)
+    rotated, sheared = drawn(rotation=12.0), drawn(shear=0.2)
+    angle, share = torch.atan2(rotated[:, 0, 1], rotated[:, 0, 0]), sheared[:, 0, 1]
+    numbers = torch.stack([angle, share, drawn(scale=0.15)[:, 0, 0], drawn(aspect=0.1)[:, 0, 0], *together[:, :, 2].T])
+    assert (torch.corrcoef(numbers) - torch.eye(6)).abs().max() < 0.1
+    assert (together[:, :, :2].det().log() - 2 * drawn(scale=0.15)[:, 0, 0].log()).abs().max() < 1e-5, "area by scale"
+
+
+def test_a_whole_warp_is_one_resampling() -> None:
+    """What augment gives is one bilinear look-up: exact on a ramp, which no edge blurs where the crop stays inside."""
+    ramp = torch.arange(48, dtype=torch.uint8).expand(1, 40, 1, 48, 48)
+    settings = crop(rotation=10.0, scale=0.05, shift=2.0)
+    found = augment(ramp, settings, [seeded()])[0] * 255
+    generator = seeded()
+    places = (torch.rand(40, 4, generator=generator)[:, :2] * 33).long()
+    back = warps.invert(crop_warps(40, settings, generator, torch.device("cpu")))
+    rows, columns = torch.meshgrid(torch.arange(16), torch.arange(16), indexing="ij")
+    x = places[:, 1, None, None] + columns - 23.5
+    y = places[:, 0, None, None] + rows - 23.5
+    expected = back[:, 0, 0, None, None] * x + back[:, 0, 1, None, None] * y + back[:, 0, 2, None, None] + 23.5
+    torch.testing.assert_close(found[:, 0], expected.clamp(0, 47), rtol=0, atol=1e-3)
+    assert warped_crops(ramp[0], 16, places, warps.invert(back)).dtype == torch.float32

@@ -1,0 +1,227 @@
+"""The compiled kernel of EM routing against the PyTorch form in double precision, and against Procedure 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline import kernels
+from pipeline.systems.matrix_capsules.model import compiled_routing, em_routing
+from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, unsupported
+from pipeline.systems.matrix_capsules.model.em_routing import Routing
+from pipeline.systems.matrix_capsules.model.m_steps import MStep
+from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
+from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
+
+FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
+
+SIZES = {
+    "one position, coordinates": {
+        "height": 3,
+        "kernel": 3,
+        "stride": 1,
+        "below": 3,
+        "types": 5,
+        "shared": True,
+    },
+    "stride 2, edges left over": {"height": 6, "kernel": 3, "stride": 2, "below": 4, "types": 16, "shared": False},
+    "more types than lanes": {"height": 4, "kernel": 3, "stride": 1, "below": 5, "types": 19, "shared": False},
+    "one child, one parent": {"height": 1, "kernel": 1, "stride": 1, "below": 1, "types": 1, "shared": False},
+}
+
+
+def case(name: str, pose: str, images: int = 3, **step: Any) -> tuple[list[Tensor], Routing]:
+    """Children, transformations and betas (float32), and how they are routed."""
+    size: dict[str, Any] = SIZES[name]
+    options = {key: step.pop(key) for key in ("iterations", "competition") if key in step}
+    fields = ReceptiveFields(size["height"], size["kernel"], size["stride"])
+    generator = torch.Generator().manual_seed(len(name))
+    k, inner = fields.children.shape[1], 4 if pose == "matrix" else 16
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    places = 1 if size["shared"] else k
+    offsets = 0.1 * normal(k, 16) if size["shared"] else None
+    tensors = [
+        normal(images, size["height"] ** 2, size["below"], 16) + 1,
+        torch.rand(images, size["height"] ** 2, size["below"], generator=generator),
+        0.3 * normal(places, size["below"], inner, size["types"], inner) / (inner / 4) ** 0.5,
+        normal(size["types"]),
+        0.3 * normal(size["types"]),
+    ]
+    m_step = MStep(**{"variance_floor": 0.1, "inverse_temperature": 0.03, **step})
+    routing = Routing(fields, m_step, options.get("iterations", 3), options.get("competition", "all"), offsets)
+    return tensors, routing
+
+
+def full(transformations: Tensor, places: int) -> Tensor:
+    """`[places, c, I, D, I]` as `[k, c, P, D, P]`: row r of a vote is row r of the pose times the matrix."""
+    inner = transformations.shape[2]
+    rows = torch.eye(16 // inner, dtype=transformations.dtype)
+    W = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
+    return W.expand(places, *W.shape[1:])
+
+
+def in_double(tensors: Sequence[Tensor], routing: Routing) -> tuple[list[Tensor], Routing]:
+    offsets = None if routing.offsets is None else routing.offsets.double()
+    return [each.double() for each in tensors], replace(routing, offsets=offsets)
+
+
+def with_gradients(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Outputs, and the gradients of one random combination of them by the inputs."""
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(each.shape, generator=generator, dtype=torch.float64).to(each) for each in outputs]
+    grads = torch.autograd.grad(list(outputs), inputs, weights, materialize_grads=True)
+    return [*(each.detach() for each in outputs), *grads]
+
+
+def compiled(tensors: Sequence[Tensor], routing: Routing, form: str | None = None) -> list[Tensor]:
+    leaves = [each.clone().requires_grad_() for each in tensors]
+    poses, activations, transformations, beta_a, beta_u = leaves
+    outputs = compiled_routing.route(
+        poses, activations, transformations, beta_a, beta_u, routing, kernels.find(_SOURCE, form)
+    )
+    return with_gradients(outputs, leaves)
+
+
+def plain(tensors: Sequence[Tensor], routing: Routing, function: Any = em_routing.route) -> list[Tensor]:
+    leaves = [each.clone().requires_grad_() for each in tensors]
+    poses, activations, transformations, beta_a, beta_u = leaves
+    W = full(transformations, routing.fields.children.shape[1])
+    return with_gradients(function(poses, activations, W, beta_a, beta_u, routing), leaves)
+
+
+NAMES = ("poses", "activations", "by poses", "by activations", "by transformations", "by beta_a", "by beta_u")
+
+
+def assert_near(found: Sequence[Tensor], expected: Sequence[Tensor], relative: float) -> None:
+    """Every tensor differs by at most `relative` of its largest element (of 0.01 if all are smaller)."""
+    errors = {
+        name: float((own.double() - other).abs().max() / other.abs().max().clamp_min(1e-2))
+        for name, own, other in zip(NAMES[: len(found)], found, expected, strict=True)
+    }
+    assert max(errors.values()) <= relative, errors
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("size", "pose", "activation", "competition", "iterations"),
+    list(product(SIZES, ("matrix", "vector"), ("mdl", "mixing"), ("all", "position"), (1, 2, 3))),
+)
+def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
+    size: str, pose: str, activation: Any, competition: str, iterations: int
+) -> None:
+    tensors, routing = case(size, pose, activation=activation, competition=competition, iterations=iterations)
+    expected = plain(*in_double(tensors, routing))
+    assert_near(compiled(tensors, routing), expected, 1e-5)
+
+
+@needs_kernel
+@pytest.mark.parametrize("pose", ["matrix", "vector"])
+@pytest.mark.parametrize("size", SIZES)
+def test_values_and_gradients_are_those_of_procedure_1(size: str, pose: str) -> None:
+    tensors, routing = case(size, pose)
+    assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing), procedure_1), 1e-5)
+
+
+@needs_kernel
+def test_more_iterations_than_there_are_special_forms_for() -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix", iterations=6)
+    assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 2e-4)
+
+
+@needs_kernel
+def test_votes_that_agree_far_from_zero_keep_their_small_variance() -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix", variance_floor=5e-4, iterations=2)
+    # About 100 with an sd of 0.01: squares in single precision are off by 6e-4, more than the variance of 1e-4.
+    poses = 100 + 0.01 * tensors[0]
+    tensors = [poses, tensors[1], torch.eye(4)[:, None].expand(9, 4, 4, 16, 4).contiguous(), *tensors[3:]]
+    found, expected = compiled(tensors, routing)[:2], plain(*in_double(tensors, routing))[:2]
+    assert_near(found, expected, 1e-4)
+
+
+@needs_kernel
+@pytest.mark.skipif(len(FORMS) < 2, reason="this processor has one form of the kernel only")
+@pytest.mark.parametrize("size", SIZES)
+def test_all_forms_that_this_processor_has_give_the_same_numbers(size: str) -> None:
+    tensors, routing = case(size, "matrix")
+    forms = [compiled(tensors, routing, form) for form in FORMS]
+    for other in forms[1:]:
+        assert_near(forms[0], [each.double() for each in other], 1e-5)
+
+
+@needs_kernel
+@pytest.mark.parametrize("images", [1, 4, 21, 150])
+def test_any_number_of_threads_gives_the_same_bits(images: int) -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix", images=images)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(compiled(tensors, routing))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(own, each) for own, each in zip(found[0], other, strict=True))
+
+
+@needs_kernel
+def test_an_image_is_routed_alike_in_every_batch() -> None:
+    tensors, routing = case("more types than lanes", "matrix", images=9)
+    whole = compiled_routing.route(*tensors, routing)
+    for index in (0, 5, 8):
+        one = compiled_routing.route(
+            tensors[0][index : index + 1], tensors[1][index : index + 1], *tensors[2:], routing
+        )
+        assert all(torch.equal(every[index], single[0]) for every, single in zip(whole, one, strict=True))
+
+
+@needs_kernel
+def test_only_the_gradients_that_are_asked_for_are_computed() -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix")
+    expected = compiled(tensors, routing)
+    poses = tensors[0].clone().requires_grad_()
+    outputs = compiled_routing.route(poses, *tensors[1:], routing)
+    (found,) = torch.autograd.grad(outputs, [poses], [torch.zeros_like(outputs[0]), torch.ones_like(outputs[1])])
+    assert found.shape == expected[2].shape
+    assert found.abs().max() > 0
+    with torch.no_grad():
+        assert not compiled_routing.route(*tensors, routing)[0].requires_grad
+
+
+@needs_kernel
+def test_positions_that_no_parent_sees_get_no_gradient() -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix")
+    unseen = routing.fields.counts == 0
+    assert unseen.any()
+    found = compiled(tensors, routing)
+    assert found[2][:, unseen].abs().max() == 0
+    assert found[2][:, ~unseen].abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"m_step": MStep(activation="bayes")}, "activation bayes"),
+        ({"iterations": 9}, "more than 8 iterations"),
+    ],
+)
+def test_what_the_kernel_does_not_support_is_named(change: dict[str, Any], reason: str) -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix")
+    assert unsupported(tensors[0], tensors[2], replace(routing, **change)) == reason
+    with pytest.raises(ValueError, match=reason):
+        compiled_routing.route(*tensors, replace(routing, **change))
+
+
+def test_other_poses_and_numbers_are_not_supported() -> None:
+    tensors, routing = case("stride 2, edges left over", "matrix")
+    assert unsupported(tensors[0].double(), tensors[2], routing) == "numbers are torch.float64"
+    assert unsupported(tensors[0][..., :9], tensors[2][:, :, :3, :, :3], routing) == "poses are of 3x3 numbers"
