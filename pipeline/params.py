@@ -18,7 +18,7 @@ from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import EvaluateParams, SweepParams
 from pipeline.settings import Name, Section
 from pipeline.systems import SWEEPS, Run
-from pipeline.systems.attention.settings import AttentionItem
+from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 from pipeline.systems.capsnet.studies.settings import InferParams
 from pipeline.systems.generative.studies.settings import (
     FailureParams,
@@ -28,7 +28,7 @@ from pipeline.systems.generative.studies.settings import (
 )
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.settings import AblationParams
-from pipeline.systems.regression.settings import RegressionItem
+from pipeline.systems.regression.settings import RegressionSet, RegressionStudy
 
 
 class ParamsError(UserError):
@@ -64,8 +64,10 @@ class Params(Section):
     sweep: SweepParams
     failures: FailureParams
     sensitivity: SensitivityParams
-    regression: dict[Name, RegressionItem]
-    attention: dict[Name, AttentionItem]
+    regression: dict[Name, RegressionStudy]
+    regression_sets: dict[Name, RegressionSet]
+    attention: dict[Name, AttentionStudy]
+    attention_sets: dict[Name, AttentionSet]
     ablation: dict[Name, AblationParams]
     viewpoint: dict[Name, ViewpointParams]
     attack: dict[Name, AttackParams]
@@ -102,10 +104,11 @@ class Params(Section):
             if name not in self.runs or self.runs[name].variant not in SWEEPS:
                 known = sorted(key for key, run in self.runs.items() if run.variant in SWEEPS)
                 raise ValueError(f"sweep.runs: '{name}' is not one of {known}")
-        for name, regression in self.regression.items():
-            if regression.dataset not in self.datasets:
-                known = sorted(self.datasets)
-                raise ValueError(f"regression.{name}.dataset: '{regression.dataset}' is not one of {known}")
+        for section in ("regression", "regression_sets"):
+            for name, regression in getattr(self, section).items():
+                if regression.dataset not in self.datasets:
+                    known = sorted(self.datasets)
+                    raise ValueError(f"{section}.{name}.dataset: '{regression.dataset}' is not one of {known}")
         self._check_study_names()
         self._check_classifiers()
         varied_run = self.runs.get(self.sensitivity.run)
@@ -125,13 +128,13 @@ class Params(Section):
         return self
 
     def _check_study_names(self) -> None:
-        """Check that no two studies of a section have one name, which their figures are called by."""
+        """Check that no two studies of a system have the same name, alone or in sets: their figures are named by it."""
         for section in ("regression", "attention"):
-            seen: set[str] = set()
-            for name, entry in getattr(self, section).items():
-                for study in entry.studies if entry.study == "set" else [name]:
+            seen = set(getattr(self, section))
+            for name, entry in getattr(self, f"{section}_sets").items():
+                for study in entry.studies:
                     if study in seen:
-                        raise ValueError(f"{section}.{name}: there is another study called '{study}'")
+                        raise ValueError(f"{section}_sets.{name}: there is another study called '{study}'")
                     seen.add(study)
 
     def _check_classifiers(self) -> None:
@@ -193,14 +196,16 @@ def _without_null(node: dict[str, Any]) -> dict[str, Any]:
     return next(form for form in node["anyOf"] if form.get("type") != "null") if "anyOf" in node else node
 
 
+_TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
+"""By section: the index of the discriminator's value in pydantic's location of an error."""
+
+
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
     place = error["loc"]
-    # pydantic's location contains the discriminators' values: runs, <name>, generative, training, ...
-    tags = {{"runs": 2, "optimise": 4, "regression": 2, "attention": 2}.get(str(place[0]) if place else "")}
-    if place[2:3] == ("set",):  # regression, <name>, set, studies, <name>, grid, ...
-        tags.add(5)
-    written = [part for index, part in enumerate(place) if index not in tags]
+    # pydantic's location contains the discriminator's value: runs, <name>, generative, training, ...
+    tag = _TAGS.get(str(place[0]) if place else "", len(place))
+    written = (*place[:tag], *place[tag + 1 :])
     where = ".".join(str(part) for part in written) or "params.yaml"
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown parameter"

@@ -3,7 +3,7 @@
     python scripts/draw_pipeline.py
 
 Stages are taken from dvc.yaml itself: an arrow leads from the one that writes a path to the one that reads it, and
-arrows that others imply are left out.
+arrows that others imply are left out. A stage and the one for sets of its studies (`<stage>_sets`) are one box.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ ITEMS = {
     "posterior": "study",
     "infer": "study",
     "sensitivity.hyperparameters": "setting",
-    "regression": "study",
-    "attention": "study",
+    "regression": "study or set",
+    "attention": "study or set",
     "ablation": "study",
     "viewpoint": "study",
     "attack": "study",
@@ -158,7 +158,8 @@ def draw(stages: dict[str, Any]) -> Figure:
 def main() -> None:
     """Write the picture."""
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    write_bytes(ROOT / "docs" / "pipeline.svg", style.to_bytes(draw(stages), "svg"))
+    shown = {name: stage for name, stage in stages.items() if not name.endswith("_sets")}
+    write_bytes(ROOT / "docs" / "pipeline.svg", style.to_bytes(draw(shown), "svg"))
 
 
 if __name__ == "__main__":

@@ -1,35 +1,42 @@
-"""Experiments on top-down attention and its inversion (document 001)."""
+"""One study of top-down attention and its inversion (document 001)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import typer
 
-from stages.workspace import stage
+from stages.workspace import Workspace, stage
+
+if TYPE_CHECKING:
+    from pipeline.results.outcome import Outcome
+    from pipeline.systems.attention.settings import AttentionStudy
 
 DATASETS = {"toy": "the toy network", "iterated": "planted scenes", "density": "samples", "parsing": "planted scenes"}
 """What each kind of study measures, for its provenance."""
 
 
 def main(name: str) -> None:
-    """Run NAME, an entry of `attention` in params.yaml: a study, or each of a set. It needs no data: scenes are
-    generated.
-    """
+    """Run NAME, an entry of `attention` in params.yaml. It needs no data: scenes are generated."""
     with stage("attention", name) as workspace:
-        import torch
+        study = workspace.params.attention[name]
+        outcomes = run_studies(workspace, {name: study})
+        workspace.write(outcomes[name], dataset_label=DATASETS[study.study])
 
-        from pipeline.compute import prepare
-        from pipeline.results.outcome import combined
-        from pipeline.systems.attention.studies import run_study
 
-        item = workspace.params.attention[name]
-        prepare(torch.device("cpu"))  # SciPy computes the special functions, and all arrays are small
-        if item.study == "set":
-            labels = {key: DATASETS[each.study] for key, each in item.studies.items()}
-            found = {key: run_study(each, f"{workspace.label}, {key}") for key, each in item.studies.items()}
-            outcome, label = combined(found, labels), ", ".join(dict.fromkeys(labels.values()))
-        else:
-            outcome, label = run_study(item, workspace.label), DATASETS[item.study]
-        workspace.write(outcome, dataset_label=label)
+def run_studies(workspace: Workspace, studies: Mapping[str, AttentionStudy]) -> dict[str, Outcome]:
+    """Run studies one after the other; their outcomes by name."""
+    import torch
+
+    from pipeline.compute import prepare
+    from pipeline.systems.attention.studies import run_study
+
+    prepare(torch.device("cpu"))  # SciPy computes the special functions, and all arrays are small
+    return {
+        name: run_study(study, workspace.label if name == workspace.item else f"{workspace.label}, {name}")
+        for name, study in studies.items()
+    }
 
 
 if __name__ == "__main__":

@@ -146,10 +146,11 @@ class Workspace:
         return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
 
     def own_code(self, studies: str, *files: str) -> str:
-        """A hash of the library's code that this item depends on, but of the folder `studies` these files alone."""
+        """A hash of the library's code that this item depends on, with only these files of the folder `studies`."""
         from pipeline.learning.checkpoints import code_fingerprint
 
-        others = (place for place in self.graph.item(self.name, self.item).code if place != studies)
+        code = self.graph.item(self.name, self.item).code
+        others = (place for place in code if place != studies and not place.startswith(f"{studies}/"))
         return code_fingerprint(CODE_ROOT, [*others, *(f"{studies}/{file}" for file in files)])
 
     def trained_models(self, run: str, kind: type[AnyModel], image_size: int, device: torch.device) -> list[AnyModel]:

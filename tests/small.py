@@ -268,16 +268,15 @@ def small_params(**runs: Run) -> dict[str, Any]:
             "replicas": 1,
             "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
         },
-        "regression": {name: on_squares(study) for name, study in REGRESSION.items()}
-        | {
-            "set": {
-                "study": "set",
+        "regression": {name: on_squares(study) for name, study in REGRESSION.items()},
+        "regression_sets": {
+            "short": {
                 "dataset": "squares",
                 "studies": {f"{name}-in-set": on_squares(REGRESSION[name]) for name in ("grid", "starts")},
             }
         },
-        "attention": ATTENTION
-        | {"set": {"study": "set", "studies": {f"{name}-in-set": ATTENTION[name] for name in ("toy", "parsing")}}},
+        "attention": ATTENTION,
+        "attention_sets": {"short": {"studies": {f"{name}-in-set": ATTENTION[name] for name in ("toy", "parsing")}}},
         "ablation": {
             f"{name}-squares": {"run": name, "epochs": 1, "replicas": 2, "conditions": CONDITIONS} for name in matrices
         },

@@ -97,6 +97,12 @@ NO_DEPENDENCY = {
 }
 """Code that no number depends on, and why: an edit of it makes nothing stale."""
 PAGE = ("figures", "tables")
+STUDIES = {
+    stage: f"pipeline/systems/{system}/studies"
+    for system in ("regression", "attention")
+    for stage in (system, f"{system}_sets")
+}
+"""Stages that import studies by the names in their entries, and where these lie."""
 
 
 def is_dependency(file: str) -> bool:
@@ -120,9 +126,9 @@ def imported(item: Item, values: dict[str, Any]) -> set[str]:
     start = [f"stages/{item.stage}.py"]
     section = values.get(item.stage, {})
     entry = section.get(item.name) if isinstance(section, dict) else None
-    if item.stage in ("regression", "attention"):
-        studies = entry["studies"].values() if entry["study"] == "set" else [entry]
-        start += [f"pipeline/systems/{item.stage}/studies/{study['study']}.py" for study in studies]
+    if item.stage in STUDIES:
+        studies = entry["studies"].values() if item.stage.endswith("_sets") else [entry]
+        start += [f"{STUDIES[item.stage]}/{study['study']}.py" for study in studies]
     for run in runs_of(item):
         start += system_files(item.stage, values["runs"][run]["variant"])
     if item.stage in PAGE:
@@ -175,6 +181,39 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
                         hit = any(covered(file, [place]) for file in files)
                         used[item.stage, place] = used.get((item.stage, place), False) or hit
     assert [each for each, hit in used.items() if not hit] == []
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    ("file", "stale"),
+    [
+        (
+            "regression/studies/grid.py",
+            {"quick": {"regression_sets@digits"}, "paper": {"regression@grid-mnist", "regression@grid-fashion"}},
+        ),
+        (
+            "regression/studies/exactness.py",
+            {"quick": {"regression_sets@digits"}, "paper": {"regression@exactness-mnist"}},
+        ),
+        ("attention/studies/toy.py", {"quick": {"attention_sets@small"}, "paper": {"attention@toy"}}),
+        ("attention/studies/parsing.py", {"quick": {"attention_sets@small"}, "paper": {"attention@parsing"}}),
+    ],
+)
+def test_an_edit_of_a_study_makes_stale_its_own_items_alone(path: Path, file: str, stale: dict[str, set[str]]) -> None:
+    graph, values = graph_of(path)
+    items = [item for each in graph.items.values() for item in each.values()]
+    found = {item.label for item in items if covered(f"pipeline/systems/{file}", list(item.deps))}
+    assert found == stale[values["profile"]]
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
+def test_a_study_that_is_an_item_names_its_own_module_alone(path: Path) -> None:
+    graph, values = graph_of(path)
+    for stage in ("regression", "attention"):
+        for name, item in graph.items[stage].items():
+            named = [dep for dep in item.deps if dep.startswith(STUDIES[stage])]
+            modules = ("__init__", values[stage][name]["study"])
+            assert named == [f"{STUDIES[stage]}/{module}.py" for module in modules], item.label
 
 
 def test_folders_that_stages_depend_on_are_a_systems_own_or_used_whole() -> None:

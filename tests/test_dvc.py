@@ -118,21 +118,23 @@ def cut(values: dict[str, Any]) -> None:
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
-    studies = values["regression"]["digits"]["studies"]
+    studies = values["regression_sets"]["digits"]["studies"]
     convergence = studies["convergence-digits"] | {"size": 1, "iterations": 3}
     grid = studies["grid-digits"] | {"sizes": [1], "decisions": ["multiclass"], "baselines": ["nearest-neighbours"]}
     starts = studies["starts-digits"] | {"size": 1, "iterations": 3}
-    together = values["regression"]["digits"] | {"studies": {"convergence-digits": convergence, "grid-digits": grid}}
-    values["regression"] = {"digits": together, "starts-digits": starts}
-    values["attention"] = {"toy": values["attention"]["small"]["studies"]["toy"]}
+    together = {"convergence-digits": convergence, "grid-digits": grid}
+    values["regression"] = {"grid-alone": grid, "starts-digits": starts}
+    values["regression_sets"]["digits"]["studies"] = together
+    toy = values["attention_sets"]["small"]["studies"]["toy"]
+    values["attention"], values["attention_sets"] = {}, {"small": {"studies": {"toy": toy}}}
     values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
     values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
-REGRESSIONS = ["regression@digits", "regression@starts-digits"]
-STUDIES = [*REGRESSIONS, "attention@toy", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
+REGRESSIONS = ["regression@grid-alone", "regression@starts-digits", "regression_sets@digits"]
+STUDIES = [*REGRESSIONS, "attention_sets@small", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
 STAGES = [
     "download@digits",
     "download@toys",
@@ -348,7 +350,8 @@ CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "maximisin
         ("pipeline/classification/adversarial.py", {"attack@toys"}),
         ("pipeline/systems/generative/studies/posteriors.py", {f"posterior@{CAPSULES}"}),
         ("pipeline/systems/generative/inference/free_form.py", {f"optimise@{CAPSULES}"}),
-        ("pipeline/systems/regression/studies/grid.py", set(REGRESSIONS)),
+        ("pipeline/systems/regression/studies/grid.py", {"regression@grid-alone", "regression_sets@digits"}),
+        ("pipeline/systems/regression/studies/ridge.py", {"regression_sets@digits"}),
         ("pipeline/systems/regression/model/capsules.py", set(REGRESSIONS)),
         (CAPTIONED, {"figures", "tables"}),
         ("pipeline/page/page.html.j2", {"tables"}),

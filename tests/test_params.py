@@ -209,7 +209,7 @@ def test_a_wrong_type_is_not_coerced(values: dict[str, Any], where: str, value: 
     assert line.startswith(f"{where}: {message}")
 
 
-GRID = "regression.digits.studies.grid-digits"
+GRID = "regression_sets.digits.studies.grid-digits"
 
 
 @pytest.mark.parametrize(
@@ -218,13 +218,17 @@ GRID = "regression.digits.studies.grid-digits"
         (f"{GRID}.features", 0, f"{GRID}.features: must be at least 1 and at most 65536 (found 0)"),
         (f"{GRID}.schedule.momentum", 1.0, f"{GRID}.schedule.momentum: must be at least 0 and below 1 (found 1.0)"),
         (f"{GRID}.size", 4, f"{GRID}.size: unknown parameter"),
-        ("attention.small.studies.toy.step", 4, "attention.small.studies.toy.step: unknown parameter"),
-        ("regression.digits.studies", {}, "regression.digits.studies: Dictionary should have at least 1 item"),
-        (f"{GRID}.dataset", "toys", "regression.digits: studies.grid-digits.dataset: must be the set's, digits"),
+        ("attention_sets.small.studies.toy.step", 4, "attention_sets.small.studies.toy.step: unknown parameter"),
         (
-            "regression.digits.dataset",
+            "regression_sets.digits.studies",
+            {},
+            "regression_sets.digits.studies: Dictionary should have at least 1 item",
+        ),
+        (f"{GRID}.dataset", "toys", "regression_sets.digits: studies.grid-digits.dataset: must be the set's, digits"),
+        (
+            "regression_sets.digits.dataset",
             "cats",
-            "regression.digits: studies.grid-digits.dataset: must be the set's, cats",
+            "regression_sets.digits: studies.grid-digits.dataset: must be the set's, cats",
         ),
     ],
 )
@@ -233,13 +237,16 @@ def test_a_study_in_a_set_is_named_by_its_place(values: dict[str, Any], where: s
     assert line.startswith(message)
 
 
-@pytest.mark.parametrize("section", ["regression", "attention"])
-def test_no_two_studies_have_one_name(values: dict[str, Any], section: str) -> None:
+@pytest.mark.parametrize("system", ["regression", "attention"])
+def test_no_two_studies_have_one_name(values: dict[str, Any], system: str) -> None:
     """Their figures and tables are called by it."""
-    together = next(iter(values[section].values()))
+    ((item, together),) = values[f"{system}_sets"].items()
     name, study = next(iter(together["studies"].items()))
-    (line,) = refused({**values, section: {**values[section], name: study}})
-    assert line == f"{section}.{name}: there is another study called '{name}'"
+    message = f"there is another study called '{name}'"
+    assert refused({**values, system: {name: study}}) == [f"{system}_sets.{item}: {message}"]
+    assert refused({**values, f"{system}_sets": {item: together, "more": together}}) == [
+        f"{system}_sets.more: {message}"
+    ]
 
 
 def test_whole_numbers_serve_where_a_number_is_asked_for(values: dict[str, Any]) -> None:
@@ -532,7 +539,10 @@ def fields(params: Params) -> dict[str, set[str]]:
             found[section] = set(entry)
     for section in ("regression", "attention"):
         for entry in values[section].values():
-            for study in [entry, *entry.get("studies", {}).values()]:
+            found[f"{section}, {entry['study']}"] = set(entry)
+        for together in values[f"{section}_sets"].values():
+            found[f"{section}_sets"] = set(together)
+            for study in together["studies"].values():
                 found[f"{section}, {study['study']}"] = set(study)
     for run in values["runs"].values():
         for part in ("augmentation", "training", "model"):

@@ -1,4 +1,4 @@
-"""Studies that were executed: an item of a stage is one study, or a set of several, by name."""
+"""Studies that were executed, each as an item of its own or in a set of several: `regression`, `regression_sets`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Study:
 
     Attributes:
         stage, item: whose result holds it.
-        part: its name in that result, where the item is a set.
+        part: its name in that result if the item is a set, else None.
         numbers: its own, with the provenance of the item.
         settings: its own, as the result recorded them.
     """
@@ -51,18 +51,20 @@ class Study:
 
 
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
-    """All studies of a stage that were executed, as objects of `kind`; items by name, a set's studies in its order.
+    """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of `kind`.
+
+    Items are sorted by name; the studies of a set are in its order.
 
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
     """
     for item, numbers in results.executed(stage):
-        settings = numbers.settings[stage][item]
-        if settings.study == "set":
-            for name in numbers.names("studies"):
-                yield kind(results, stage, item, name, _own(numbers, name), settings.studies[name])
-        else:
-            yield kind(results, stage, item, None, numbers, settings)
+        yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
+    sets = f"{stage}_sets"
+    for item, numbers in results.executed(sets):
+        settings = numbers.settings[sets][item].studies
+        for name in numbers.names("studies"):
+            yield kind(results, sets, item, name, _own(numbers, name), settings[name])
 
 
 def _own(numbers: Numbers, name: str) -> Numbers:

@@ -130,7 +130,14 @@ def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(
 # ---- several studies together
 
 
-def in_a_set(places: Places, **datasets: str) -> dict[str, Study]:
+@pytest.fixture
+def of_sets(tmp_path: Path) -> Places:
+    """The paths of a set `a` beside the stage `made_up`."""
+    name = "made_up_sets/a"
+    return Places(tmp_path / f"results/{name}.json", tmp_path / f"results/{name}.csv", tmp_path / "arrays" / name)
+
+
+def in_a_set(of_sets: Places, **datasets: str) -> dict[str, Study]:
     """Two studies with one column of the same name and other content, written together and read again."""
     numbers = pd.DataFrame({"size": [1, 2], "error": [0.5, 0.25], "empty": [np.nan, np.nan]})
     words = pd.DataFrame({"size": ["4 4", "3 5"], "count": [7, 8]})
@@ -138,17 +145,17 @@ def in_a_set(places: Places, **datasets: str) -> dict[str, Study]:
         "first": Outcome("grid", numbers, {"error": one(0.25)}, ("error",), {"x": np.arange(3)}),
         "second": Outcome("sizes", words, {"error": one(0.125)}, ("error",), trained={"run": {"seed": 3}}),
     }
-    settings = {"study": "set", "studies": {"first": {"study": "grid"}, "second": {"study": "sizes"}}}
-    provenance = {"dataset": "all data", "settings": {"evaluate": {"a": settings}}}
-    write_outcome(places, combined(both, datasets), provenance)
-    arrays = places.arrays
+    settings = {"studies": {"first": {"study": "grid"}, "second": {"study": "sizes"}}}
+    provenance = {"dataset": "all data", "settings": {"made_up_sets": {"a": settings}}}
+    write_outcome(of_sets, combined(both, datasets), provenance)
+    arrays = of_sets.arrays
     assert arrays is not None
-    results = Results(places.record.parents[1], arrays.parents[1])
-    return {study.name: study for study in studies_of(results, "evaluate", Study)}
+    results = Results(of_sets.record.parents[1], arrays.parents[1])
+    return {study.name: study for study in studies_of(results, "made_up", Study)}
 
 
-def test_studies_of_a_set_are_read_as_if_each_were_alone(places: Places) -> None:
-    found = in_a_set(places)
+def test_studies_of_a_set_are_read_as_if_each_were_alone(of_sets: Places) -> None:
+    found = in_a_set(of_sets)
     assert [(study.name, study.item, study.kind) for study in found.values()] == [
         ("first", "a", "grid"),
         ("second", "a", "sizes"),
@@ -176,20 +183,20 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(places: Places) -> None
     assert first.numbers.trained == {"second": {"run": {"seed": 3}}}
 
 
-def test_the_headlines_of_a_set_are_those_of_its_studies(places: Places) -> None:
-    in_a_set(places)
-    content = json.loads(places.record.read_text())
+def test_the_headlines_of_a_set_are_those_of_its_studies(of_sets: Places) -> None:
+    in_a_set(of_sets)
+    content = json.loads(of_sets.record.read_text())
     del content[RECORD]
     assert content == {"studies": {"first": {"error": 0.25}, "second": {"error": 0.125}}}
 
 
-def test_a_study_of_a_set_says_what_data_are_its_own(places: Places) -> None:
-    labels = {name: study.numbers.records[-1]["dataset"] for name, study in in_a_set(places, second="scenes").items()}
+def test_a_study_of_a_set_says_what_data_are_its_own(of_sets: Places) -> None:
+    labels = {name: study.numbers.records[-1]["dataset"] for name, study in in_a_set(of_sets, second="scenes").items()}
     assert labels == {"first": "all data", "second": "scenes"}
 
 
-def test_a_table_without_studies_is_no_table_of_a_set(places: Places) -> None:
-    found = in_a_set(places)
-    places.table.write_text("size\n1\n")
+def test_a_table_without_studies_is_no_table_of_a_set(of_sets: Places) -> None:
+    found = in_a_set(of_sets)
+    of_sets.table.write_text("size\n1\n")
     with pytest.raises(ResultError, match="it has no column 'study'"):
         found["first"].table(())

@@ -29,11 +29,13 @@ from stages import (
     ablation,
     attack,
     attention,
+    attention_sets,
     evaluate,
     infer,
     optimise,
     posterior,
     regression,
+    regression_sets,
     sensitivity,
     sweep,
     train,
@@ -52,7 +54,9 @@ STAGES = {
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
     "regression": ["grid"],
+    "regression_sets": ["short"],
     "attention": ["toy"],
+    "attention_sets": ["short"],
     "ablation": ["matrix-squares"],
     "viewpoint": ["azimuth"],
     "attack": ["cnn-squares"],
@@ -110,10 +114,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sweep.main("capsules", "45")
         sensitivity.main("temperature")
         sensitivity.main("pixel_sd")
-        for study in (*REGRESSION, "set"):
+        for study in REGRESSION:
             regression.main(study)
-        for study in (*ATTENTION, "set"):
+        regression_sets.main("short")
+        for study in ATTENTION:
             attention.main(study)
+        attention_sets.main("short")
         ablation.main("matrix-squares")
         for axis in ("azimuth", "elevation"):
             viewpoint.main(axis)
@@ -419,7 +425,7 @@ def test_a_set_of_studies_is_each_of_them(done: Path, stage: str, kinds: tuple[s
     """Of the studies that are alone and in a set: the same numbers, rows, arrays, settings and data, read alike."""
     results = Results(done / "reports/small/results", done / "results/small")
     found = {study.name: study for study in studies_of(results, stage, Study)}
-    assert {study.item for study in found.values() if study.part} == {"set"}
+    assert {(study.stage, study.item) for study in found.values() if study.part} == {(f"{stage}_sets", "short")}
     for kind in kinds:
         alone, within = found[kind], found[f"{kind}-in-set"]
         assert within.kind == alone.kind == kind
@@ -438,7 +444,7 @@ def test_a_set_of_studies_is_each_of_them(done: Path, stage: str, kinds: tuple[s
         if arrays[0] is not None and arrays[1] is not None:
             assert arrays[0].keys() == arrays[1].keys()
             assert all(np.array_equal(arrays[0][name], arrays[1][name]) for name in arrays[0])
-    headlines = headlines_of(results.records / stage / "set.json")["studies"]
+    headlines = headlines_of(results.records / f"{stage}_sets" / "short.json")["studies"]
     assert headlines.keys() == {f"{kind}-in-set" for kind in kinds}
 
 
@@ -459,7 +465,7 @@ def test_fits_in_a_set_are_kept_by_the_code_of_their_own_study(root: Path, monke
         return "code"
 
     monkeypatch.setattr(checkpoints, "code_fingerprint", fingerprint)
-    regression.main("set")
+    regression_sets.main("short")
     folder = regression.STUDIES
     assert [places[-2:] for places in named] == [
         [f"{folder}/__init__.py", f"{folder}/{kind}.py"] for kind in ("grid", "starts")
@@ -467,6 +473,9 @@ def test_fits_in_a_set_are_kept_by_the_code_of_their_own_study(root: Path, monke
     for places in named:
         assert "pipeline/systems/regression/model" in places
         assert folder not in places
+    for kind in ("grid", "starts"):
+        regression.main(kind)
+    assert named[2:] == named[:2], "a study keeps its fits when it is moved into a set or out of it"
 
 
 def test_a_study_that_cannot_be_fit_ends_with_one_message(root: Path) -> None:
@@ -529,8 +538,9 @@ ITEMS = (
     *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in ("capsules", "vae", "capsnet", "matrix", "cnn")),
     *("optimise/capsules", "posterior/capsules", "infer/capsnet", "sweep/vae-45", "sweep/capsules-45"),
     *("sensitivity/pixel_sd", "sensitivity/temperature"),
-    *(f"regression/{study}" for study in (*REGRESSION, "set")),
-    *(f"attention/{study}" for study in (*ATTENTION, "set")),
+    *(f"regression/{study}" for study in REGRESSION),
+    *(f"attention/{study}" for study in ATTENTION),
+    *("regression_sets/short", "attention_sets/short"),
     *("ablation/matrix-squares", "viewpoint/azimuth", "viewpoint/elevation", "attack/cnn-squares"),
 )
 """All that the fixture `done` measures."""

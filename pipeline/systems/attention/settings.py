@@ -78,16 +78,10 @@ class ParsingStudy(_SceneStudy):
         return self
 
 
-_Study = ToyStudy | IteratedStudy | DensityStudy | ParsingStudy
-AttentionStudy = Annotated[_Study, Field(discriminator="study")]
+AttentionStudy = Annotated[ToyStudy | IteratedStudy | DensityStudy | ParsingStudy, Field(discriminator="study")]
 
 
 class AttentionSet(Section):
     """Several studies, run together as one item: for studies that are too short to start alone."""
 
-    study: Literal["set"]
     studies: dict[Name, AttentionStudy] = Field(min_length=1, description="by name")
-
-
-AttentionItem = Annotated[_Study | AttentionSet, Field(discriminator="study")]
-"""An entry of `attention`: a study, or a set of them."""

@@ -135,16 +135,22 @@ class DistortedStudy(_RegressionStudy):
     schedule: ScheduleParams
 
 
-_Study = (
-    GridStudy | ConvergenceStudy | StartsStudy | ExactnessStudy | OnlineStudy | RidgeStudy | SizesStudy | DistortedStudy
-)
-RegressionStudy = Annotated[_Study, Field(discriminator="study")]
+RegressionStudy = Annotated[
+    GridStudy
+    | ConvergenceStudy
+    | StartsStudy
+    | ExactnessStudy
+    | OnlineStudy
+    | RidgeStudy
+    | SizesStudy
+    | DistortedStudy,
+    Field(discriminator="study"),
+]
 
 
 class RegressionSet(Section):
     """Several studies of one data set, run together as one item: for studies that are too short to start alone."""
 
-    study: Literal["set"]
     dataset: Name = Field(description="a key of `datasets`, that of all its studies")
     studies: dict[Name, RegressionStudy] = Field(min_length=1, description="by name")
 
@@ -154,7 +160,3 @@ class RegressionSet(Section):
             if study.dataset != self.dataset:
                 raise ValueError(f"studies.{name}.dataset: must be the set's, {self.dataset} (found '{study.dataset}')")
         return self
-
-
-RegressionItem = Annotated[_Study | RegressionSet, Field(discriminator="study")]
-"""An entry of `regression`: a study, or a set of them."""
