@@ -15,7 +15,7 @@ from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 from pipeline.learning import gradient
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import DivergedError, Task, Trained, group_replicas, train
-from pipeline.learning.settings import AugmentationParams
+from pipeline.learning.settings import AugmentationParams, CropParams
 from pipeline.systems import build_model
 
 CPU = torch.device("cpu")

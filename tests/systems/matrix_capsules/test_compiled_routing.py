@@ -15,7 +15,7 @@ from pipeline import kernels
 from pipeline.systems.matrix_capsules.model import compiled_routing, em_routing
 from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, unsupported
 from pipeline.systems.matrix_capsules.model.em_routing import Routing
-from pipeline.systems.matrix_capsules.model.m_steps import MStep
+from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
@@ -125,6 +125,28 @@ def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
 
 
 @needs_kernel
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize(
+    "priors",
+    [
+        Priors(),
+        Priors(alpha0=0.5, kappa0=2.0, nu0=17.0, psi0=0.5, precisions="wishart", shares_of="position"),
+        Priors(nu0=20.0, precisions="wishart"),
+        Priors(shares_of="position"),
+    ],
+)
+@pytest.mark.parametrize("size", SIZES)
+def test_variational_bayes_is_that_of_the_pytorch_form_in_double_precision(
+    size: str, priors: Priors, logits: bool
+) -> None:
+    for pose, competition in (("matrix", "all"), ("vector", "position")):
+        tensors, routing = case(
+            size, pose, activation="bayes", priors=priors, logits=logits, competition=competition, iterations=2
+        )
+        assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 1e-5)
+
+
+@needs_kernel
 @pytest.mark.parametrize("pose", ["matrix", "vector"])
 @pytest.mark.parametrize("size", SIZES)
 def test_values_and_gradients_are_those_of_procedure_1(size: str, pose: str) -> None:
@@ -210,7 +232,6 @@ def test_positions_that_no_parent_sees_get_no_gradient() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"m_step": MStep(activation="bayes")}, "activation bayes"),
         ({"iterations": 9}, "more than 8 iterations"),
     ],
 )

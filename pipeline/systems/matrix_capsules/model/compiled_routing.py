@@ -20,7 +20,7 @@ _SOURCE = Path(__file__).with_name("em_routing.cpp")
 _FORMS = ((4, 4), (1, 16))
 """Rows and columns of the poses that the kernel is compiled for."""
 _MOST_ITERATIONS = 8
-_ACTIVATIONS = ("mdl", "mixing")
+_ACTIVATIONS = ("mdl", "mixing", "bayes")
 _INT, _FLOAT, _POINTER = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
@@ -30,8 +30,8 @@ class _Layer(ctypes.Structure):
     _fields_ = (
         *((name, _INT) for name in ("images", "positions", "types_below", "rows", "inner", "parents", "field")),
         *((name, _INT) for name in ("types", "groups", "lanes", "iterations", "places", "competition")),
-        *((name, _INT) for name in ("activation", "threads")),
-        *((name, _FLOAT) for name in ("variance_floor", "damping")),
+        *((name, _INT) for name in ("activation", "threads", "wishart", "shares_of_position", "logits")),
+        *((name, _FLOAT) for name in ("variance_floor", "damping", "alpha0", "kappa0", "nu0", "psi0")),
         *((name, _POINTER) for name in ("inverse_temperatures", "children", "slots")),
         ("most", _INT),
         *((name, _POINTER) for name in ("even", "offsets", "poses", "activations", "transformations")),
@@ -62,8 +62,6 @@ def unsupported(poses: Tensor, transformations: Tensor, routing: Routing) -> str
         return f"numbers are {poses.dtype}"
     if (size // inner, inner) not in _FORMS:
         return f"poses are of {size // inner}x{inner} numbers"
-    if routing.m_step.activation not in _ACTIVATIONS:
-        return f"activation {routing.m_step.activation}"
     if routing.iterations > _MOST_ITERATIONS:
         return f"more than {_MOST_ITERATIONS} iterations"
     if kernel() is None:
@@ -158,7 +156,7 @@ class _Call:
         routing: Routing,
         kernel: kernels.Kernel,
     ) -> _Call:
-        fields, m_step = routing.fields, routing.m_step
+        fields, m_step, priors = routing.fields, routing.m_step, routing.m_step.priors
         (B, X, c, P), (p, k) = poses.shape, fields.children.shape
         places, _, I, D, _ = transformations.shape
         L = kernel.lanes if D > 8 else 8
@@ -193,6 +191,13 @@ class _Call:
             competition=0 if routing.competition == "all" else 1,
             activation=_ACTIVATIONS.index(m_step.activation),
             threads=torch.get_num_threads(),
+            wishart=priors.precisions == "wishart",
+            shares_of_position=priors.shares_of == "position",
+            logits=m_step.logits,
+            alpha0=priors.alpha0,
+            kappa0=priors.kappa0,
+            nu0=priors.nu0,
+            psi0=priors.psi0,
             variance_floor=m_step.variance_floor,
             damping=m_step.damping,
             inverse_temperatures=inverse_temperatures,

@@ -125,6 +125,24 @@ template <int L> INLINE F<L> log(F<L> x) {
     return m + y + n * 0.693359375f;
 }
 
+// Derivative of the log of the gamma function, and its own derivative, at x > 0: recurrences up to x + 6 and asymptotic
+// series there, whose first terms left out are below 1e-8.
+template <int L> INLINE F<L> digamma(F<L> x) {
+    F<L> shift = {};
+    for (int i = 0; i < 6; i++) shift += 1.0f / (x + (float)i);
+    const F<L> y = 1.0f / (x + 6.0f), z = y * y;
+    return log<L>(x + 6.0f) - 0.5f * y - z * (1.0f / 12 - z * (1.0f / 120 - z * (1.0f / 252))) - shift;
+}
+template <int L> INLINE F<L> trigamma(F<L> x) {
+    F<L> shift = {};
+    for (int i = 0; i < 6; i++) {
+        const F<L> each = 1.0f / (x + (float)i);
+        shift += each * each;
+    }
+    const F<L> y = 1.0f / (x + 6.0f), z = y * y;
+    return y + 0.5f * z + y * z * (1.0f / 6 - z * (1.0f / 30 - z * (1.0f / 42))) + shift;
+}
+
 } // namespace
 
 extern "C" {
@@ -134,9 +152,11 @@ struct Layer {
     int64_t images, positions, types_below, rows, inner, parents, field, types, groups, lanes, iterations;
     int64_t places;      // sets of transformations: k, or 1 for the whole receptive field
     int64_t competition; // 0: all parents of a child; 1: those of each position by themselves
-    int64_t activation;  // 0: description length; 1: mixing proportion
+    int64_t activation;  // 0: description length; 1: mixing proportion; 2: variational Bayes
     int64_t threads;
+    int64_t wishart, shares_of_position, logits; // of variational Bayes; see m_steps.py
     float variance_floor, damping;
+    float alpha0, kappa0, nu0, psi0;   // priors of variational Bayes
     const float *inverse_temperatures; // of each iteration
     const int32_t *children;           // [p, k]: positions below
     const int32_t *slots;              // [X, most]: places p k + kk that see a position, filled up with -1
@@ -416,8 +436,128 @@ template <int L, int R, int I> struct Router {
         logarithm = select<L>(x > V{}, V{}, x) - log1p;
     }
 
-    void m_step(const V *moments, const V *before, int64_t iteration, V *pose, V *precision, V *activation,
-                V *constant) const {
+    // ---- M-step of variational Bayes: posteriors in closed form (m_steps.py). `origin` is where a pose of 0 lies.
+
+    struct Posterior {
+        V strength, shape, share, log_share, entropy, mean[P], rate[P], inside[P], log_precision;
+    };
+
+    V freedom(V shape, int h) const { return l.wishart ? shape - 0.5f * h : shape; }
+
+    // Sums of the shares, before normalisation, that each position's capsules compete in.
+    std::vector<float> total_shares(const V *moments) const {
+        std::vector<float> totals(l.parents);
+        float all = 0;
+        for (int64_t q = 0; q < l.parents; q++) {
+            V each = {};
+            for (int64_t g = 0; g < G; g++) each += (l.alpha0 + moments[(q * G + g) * MOMENTS]) * filled(g);
+            all += totals[q] = sum<L>(each);
+        }
+        if (!l.shares_of_position) std::fill(totals.begin(), totals.end(), all);
+        return totals;
+    }
+
+    INLINE void posterior(const V *m, const V *origin, float total, Posterior &post) const {
+        post.strength = l.kappa0 + m[0];
+        post.shape = 0.5f * l.nu0 + 0.5f * m[0];
+        post.share = l.alpha0 + m[0];
+        post.log_share = digamma<L>(post.share) - digamma<L>(broadcast<L>(total));
+        V log_precision = {}, same = digamma<L>(post.shape);
+        for (int h = 0; h < P; h++) {
+            post.mean[h] = (m[1 + h] + l.kappa0 * origin[h]) / post.strength;
+            const V scatter =
+                m[1 + P + h] + l.kappa0 * origin[h] * origin[h] - post.strength * post.mean[h] * post.mean[h];
+            post.inside[h] = select<L>(scatter > V{}, broadcast<L>(1.0f), V{});
+            post.rate[h] = 0.5f / l.psi0 + 0.5f * larger<L>(scatter, V{});
+            log_precision += (l.wishart ? digamma<L>(freedom(post.shape, h)) : same) - log<L>(post.rate[h]);
+        }
+        post.log_precision = log_precision;
+        post.entropy = 0.5f * (P * 2.8378770664093453f - log_precision);
+    }
+
+    void bayes(const V *moments, const V *origins, V *pose, V *precision, V *activation, V *constant) const {
+        const V *beta_a = (const V *)l.beta_a, *beta_u = (const V *)l.beta_u;
+        const std::vector<float> totals = total_shares(moments);
+        for (int64_t q = 0; q < l.parents; q++)
+            for (int64_t g = 0; g < G; g++) {
+                const int64_t at = q * G + g;
+                Posterior post;
+                posterior(moments + at * MOMENTS, origins + at * P, totals[q], post);
+                for (int h = 0; h < P; h++) {
+                    pose[at * P + h] = post.mean[h];
+                    precision[at * P + h] = 0.5f * post.shape / post.rate[h];
+                }
+                const V x = beta_a[g] - exp<L>(post.log_share) * ((float)P * beta_u[g] + post.entropy);
+                V unused;
+                if (l.logits)
+                    activation[at] = x;
+                else
+                    logistic(x, activation[at], unused);
+                const V density =
+                    post.log_share + 0.5f * (post.log_precision - P * 1.8378770664093453f) - (0.5f * P) / post.strength;
+                constant[at] = select<L>(filled(g) > V{}, density, broadcast<L>(EMPTY));
+            }
+    }
+
+    // As `through_m_step`.
+    void through_bayes(const V *moments, const V *origins, const V *precision, const V *activation,
+                       const V *grad_activation, const V *logit_moments, V *grad_pose, V *grad_moments,
+                       V *grad_betas) const {
+        const V *beta_u = (const V *)l.beta_u;
+        const std::vector<float> totals = total_shares(moments);
+        std::vector<float> by_totals(l.parents);
+        float by_all = 0;
+        for (int64_t q = 0; q < l.parents; q++) {
+            V by_total = {};
+            for (int64_t g = 0; g < G; g++) {
+                const int64_t at = q * G + g;
+                Posterior post;
+                posterior(moments + at * MOMENTS, origins + at * P, totals[q], post);
+                const V *by = logit_moments ? logit_moments + at * MOMENTS : nullptr;
+                const V by_constant = by ? by[0] : V{}, active = activation[at];
+                V by_x = grad_activation ? grad_activation[at] : V{};
+                if (!l.logits) by_x *= active * (1.0f - active);
+                const V share = exp<L>(post.log_share), cost = (float)P * beta_u[g] + post.entropy;
+                grad_betas[g] += by_x;
+                grad_betas[G + g] -= by_x * share * (float)P;
+                const V by_log_precision = 0.5f * by_x * share + 0.5f * by_constant;
+                const V by_log_share = by_constant - by_x * cost * share;
+                by_total -= by_log_share * filled(g);
+                V by_strength = (0.5f * P) * by_constant / (post.strength * post.strength), by_shape = {};
+                V *out = grad_moments + at * MOMENTS;
+                const V same = trigamma<L>(post.shape);
+                for (int h = 0; h < P; h++) {
+                    const V rate = 1.0f / post.rate[h], half = precision[at * P + h];
+                    const V by_half = by ? -by[1 + P + h] : V{};
+                    V by_mean = grad_pose[at * P + h];
+                    if (by) by_mean += 2.0f * half * by[1 + h];
+                    by_shape += 0.5f * by_half * rate;
+                    by_shape += by_log_precision * (l.wishart ? trigamma<L>(freedom(post.shape, h)) : same);
+                    const V by_rate = -(by_half * half + by_log_precision) * rate;
+                    const V by_scatter = 0.5f * by_rate * post.inside[h];
+                    by_mean -= 2.0f * by_scatter * post.strength * post.mean[h];
+                    by_strength -= by_scatter * post.mean[h] * post.mean[h];
+                    by_strength -= by_mean * post.mean[h] / post.strength;
+                    out[1 + h] = by_mean / post.strength;
+                    out[1 + P + h] = by_scatter;
+                    grad_pose[at * P + h] = V{};
+                }
+                out[0] = by_strength + 0.5f * by_shape + by_log_share * trigamma<L>(post.share);
+            }
+            by_all += by_totals[q] = sum<L>(by_total);
+        }
+        if (!l.shares_of_position) std::fill(by_totals.begin(), by_totals.end(), by_all);
+        for (int64_t q = 0; q < l.parents; q++) {
+            const V each = by_totals[q] * trigamma<L>(broadcast<L>(totals[q]));
+            for (int64_t g = 0; g < G; g++) grad_moments[(q * G + g) * MOMENTS] += each * filled(g);
+        }
+    }
+
+    // ---- M-steps of EM
+
+    void m_step(const V *moments, const V *before, const V *origins, int64_t iteration, V *pose, V *precision,
+                V *activation, V *constant) const {
+        if (l.activation == 2) return bayes(moments, origins, pose, precision, activation, constant);
         const V all = l.activation == 1 ? total_mass(moments) : V{};
         for (int64_t q = 0; q < l.parents; q++)
             for (int64_t g = 0; g < G; g++) {
@@ -447,9 +587,12 @@ template <int L, int R, int I> struct Router {
     // Gradients by the moments (into `grad_moments`) and by the pose before (into `grad_pose`, which holds that by the
     // pose), from those by what the step gave. `logit_moments` are, of the gradient by the log densities, the moments
     // about the pose: by the constant, the pose and the precisions. Null in the last iteration.
-    void through_m_step(const V *moments, const V *before, int64_t iteration, const V *precision, const V *activation,
-                        const V *grad_activation, const V *logit_moments, V *grad_pose, V *grad_moments,
-                        V *grad_betas) const {
+    void through_m_step(const V *moments, const V *before, const V *origins, int64_t iteration, const V *precision,
+                        const V *activation, const V *grad_activation, const V *logit_moments, V *grad_pose,
+                        V *grad_moments, V *grad_betas) const {
+        if (l.activation == 2)
+            return through_bayes(moments, origins, precision, activation, grad_activation, logit_moments, grad_pose,
+                                 grad_moments, grad_betas);
         const V all = l.activation == 1 ? total_mass(moments) : V{};
         V by_total = {};
         for (int64_t q = 0; q < l.parents; q++)
@@ -505,10 +648,6 @@ template <int L, int R, int I> struct Router {
 
     // ---- all of it, for one image
 
-    const V *in(const V *kept_image, int64_t start, int64_t size, int64_t iteration) const {
-        return kept_image + start + iteration * size;
-    }
-
     void forward(int64_t image, const float *even, V *keep, V *constants, float *out_poses,
                  float *out_activations) const {
         const float *poses = l.poses + image * l.positions * c * P, *active = l.activations + image * l.positions * c;
@@ -535,7 +674,7 @@ template <int L, int R, int I> struct Router {
                     moments(poses, active, shares ? shares + q * N * G + g : nullptr, even + q * k, centres + at * P, q,
                             g, found + at * MOMENTS);
                 }
-            m_step(found, before, t, pose, precision, activation, constants);
+            m_step(found, before, centres, t, pose, precision, activation, constants);
             before = pose;
         }
         const V *activation = keep + kept.activations + (T - 1) * parents;
@@ -583,7 +722,7 @@ template <int L, int R, int I> struct Router {
             const V *precision = keep + kept.precisions + t * parents * P;
             const bool last = t == T - 1;
             V *by_moments = s.grad_moments + t * parents * MOMENTS, *logits = s.logits + t * parents * N;
-            through_m_step(keep + kept.moments + t * parents * MOMENTS, before, t, precision,
+            through_m_step(keep + kept.moments + t * parents * MOMENTS, before, centres, t, precision,
                            keep + kept.activations + t * parents, last ? s.grad_activation : nullptr,
                            last ? nullptr : s.logit_moments, s.grad_pose, by_moments, grad_betas);
             for (int64_t q = 0; q < l.parents; q++)
