@@ -1,17 +1,18 @@
-// EM routing (document 004, Procedure 1) with all its gradients, fused: no vote is ever stored.
+// EM routing (document 004, Procedure 1) and all its gradients in one kernel that never stores a vote.
 //
-// The plain form is procedure_1.py, twenty lines; this one gives the same numbers to float precision. A vote costs four
-// products a number and is computed again wherever it is needed, in registers. Parents' types lie on the lanes of
-// vectors; children are taken four at a time, a row of their poses at a time, so that what concerns the parent is
-// loaded once for the four. Shares of children among parents are kept from forward to backward; votes are not.
+// procedure_1.py is the form to read; this one gives the same numbers up to rounding. A vote takes four multiplications
+// a number, so it is computed again in registers wherever it is needed. The lanes of a vector hold parents' types.
+// Children are processed four at a time, one row of their poses at a time, so that what belongs to the parent is loaded
+// once for all four. The shares of children among parents are kept for the backward pass.
 //
-// Shapes: B images; X positions below, c types each, poses of P = R I numbers (R rows of I: a 4x4 matrix has R = I = 4,
-// a vector of 16 has R = 1, I = 16); p parent positions of k positions below each, N = k c children; D parent types in
-// G groups of L lanes, those past D empty. Votes are taken from their plain mean for each parent ("centre"), to which
-// routing is indifferent: 24 bits are few for squares of votes that agree far from 0.
+// Shapes: B images; X positions below with c types each; poses of P = R I numbers (R rows of I: a 4x4 matrix has R = I
+// = 4, a vector of 16 has R = 1, I = 16); p parent positions with k positions below each, N = k c children; D parent
+// types in G groups of L lanes; lanes past D are empty. Votes are relative to their plain mean for each parent
+// (`centre`). The result of routing does not depend on it, but float32 is too short for squares of votes that agree far
+// from 0.
 //
-// Threads take chunks of IMAGES images; sums over images are kept by chunk and added in order: the same bits for any
-// number of threads.
+// Threads process chunks of images. Sums over images are kept by chunk and added in order, so that the result has the
+// same bits for any number of threads.
 
 #include <algorithm>
 #include <atomic>
@@ -26,7 +27,7 @@
 
 namespace {
 
-constexpr int64_t IMAGES = 4;       // of a chunk
+constexpr int64_t IMAGES = 4;       // of a chunk, at least
 constexpr float LEAST_MASS = 1e-7f; // added to masses that are divided by, as in the authors' code
 constexpr int64_t MOST_ITERATIONS = 8;
 constexpr float EMPTY = -1e30f; // log density of lanes without a parent
@@ -147,7 +148,7 @@ template <int L> INLINE F<L> trigamma(F<L> x) {
 
 extern "C" {
 
-// What the caller says; all arrays are contiguous.
+// A layer and its inputs. All arrays are contiguous.
 struct Layer {
     int64_t images, positions, types_below, rows, inner, parents, field, types, groups, lanes, iterations;
     int64_t places;      // sets of transformations: k, or 1 for the whole receptive field
