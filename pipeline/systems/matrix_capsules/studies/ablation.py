@@ -25,7 +25,7 @@ class Measured(NamedTuple):
     Attributes:
         run: settings of the networks trained.
         table: test errors; columns replica, metric, value.
-        numbers: test errors by the middle crop, accuracies at the best epoch, sizes, and how long the training took.
+        numbers: test errors by the middle crop and by many, accuracies at the best epoch, sizes, and how long the training took.
     """
 
     run: MatrixCapsulesRun
@@ -42,7 +42,7 @@ def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> Ma
 
 def measure(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
     """Test errors of all replicas of a condition, their best validation accuracies, and how long it took."""
-    errors = [classification_errors(model, dataset, run.augmentation, many_crops=False) for model in models]
+    errors = [classification_errors(model, dataset, run.augmentation) for model in models]
     table = stack_replicas(errors)
     best = best_rows(trained)
     numbers = {
