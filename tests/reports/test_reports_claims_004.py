@@ -78,7 +78,7 @@ def test_ablations_answer_table_1_in_percent(studied: Writer, values: dict[str, 
     assert found["004.t1.r3"].get("notes", []) == []
 
 
-def test_only_a_run_is_tested_on_many_crops(studied: Writer, values: dict[str, Any]) -> None:
+def test_a_condition_without_many_crops_gives_way_to_a_run(studied: Writer, values: dict[str, Any]) -> None:
     crops = verdicts(studied, values)["004.crops"]
     assert crops["ours"]["value"] == pytest.approx(15)
     assert crops["notes"][0] == "from the middle alone 17.0 %"

@@ -152,7 +152,7 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
     for numbers in (plain, vector):
         assert all(numbers[part]["accuracy"]["n"] == 2 for part in ("train", "validation"))
         assert numbers["test"]["centre"]["n"] == 2
-        assert "crops" not in numbers["test"]
+        assert numbers["test"]["crops"]["n"] == 2
     # Transformations of 4 numbers by a matrix of 2x2 each, or by one of 4x4: 32 of the former for 2 x 2 types in 2x2
     # positions and for 3 classes from 2.
     more = vector["parameters"] - plain["parameters"]

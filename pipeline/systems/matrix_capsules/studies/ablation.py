@@ -25,7 +25,8 @@ class Measured(NamedTuple):
     Attributes:
         run: settings of the networks trained.
         table: test errors; columns replica, metric, value.
-        numbers: test errors by the middle crop and by many, accuracies at the best epoch, sizes, and how long the training took.
+        numbers: test errors by the middle crop and by many, accuracies at the best epoch, sizes, and the seconds of
+            training.
     """
 
     run: MatrixCapsulesRun
