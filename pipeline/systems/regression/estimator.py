@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +15,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pipeline.systems.regression.model.architectures import Architecture, Decision, build_architecture, class_scores
+from pipeline.systems.regression.examples import Distinct, check_sample_weight, distinct, with_class_weight
+from pipeline.systems.regression.model.architectures import (
+    Architecture,
+    Decision,
+    build_architecture,
+    coupled_probabilities,
+    decision_values,
+)
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.online import Online
 from pipeline.systems.regression.model.schedule import ROUNDS, Round, fit
+from pipeline.systems.regression.parameters import check_parameters, sizes_of_classes
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _THRESHOLDS = tuple(each.threshold for each in ROUNDS)
@@ -35,10 +43,12 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
     a linear model like logistic regression; larger ones span subspaces in which a class varies.
 
     Args:
-        capsule_size: dimensions of a capsule: one number for all, a sequence in the order of the sorted classes, or a
+        capsule_size: dimensions of a capsule: one integer for all, a sequence in the order of the sorted classes, or a
             dictionary by class.
         decision: "multiclass": one model of all classes; "one-vs-all": one for each class against all others;
             "all-vs-all": one for each pair of classes, which vote.
+        class_weight: weights of the classes, by which sample weights are multiplied: a dictionary by class (1 for those
+            without an entry), "balanced" for the same sum of weights in all classes, or None for 1.
         fit_intercept: append a one to every input. Lengths are even functions of the input: without it, x and -x give
             the same result.
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
@@ -46,8 +56,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         thresholds: nu of each round of training (equation 26).
         patience: for each round, the number of iterations without a lower validation error after which it ends.
         max_iter: maximum number of iterations.
-        validation_fraction: share of each class's examples held out to end rounds and choose the weights. If it is 0 or
-            too small for one example, the training examples are used instead.
+        validation_fraction: share of each class's examples, by weight, held out to end rounds and choose the weights.
+            If it is 0 or too small for one example, the training examples are used instead.
         start: "subspace", each class's leading directions (equation 28), or "random".
         start_sd: sd of the weights in a random start.
         online_rate: alpha of `partial_fit`: the step size of its t-th call is (t + 2)^-alpha.
@@ -68,6 +78,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         capsule_size: int | Sequence[int] | Mapping[Any, int] = 2,
         *,
         decision: Decision = "multiclass",
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         fit_intercept: bool = True,
         ridge: float = 0.0,
         momentum: float = 0.9,
@@ -84,6 +95,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.capsule_size = capsule_size
         self.decision = decision
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.momentum = momentum
@@ -98,31 +110,41 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> CapsuleRegression:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> CapsuleRegression:
         """Fit to inputs `X [n, features]` and their labels `y [n]`.
+
+        Args:
+            sample_weight: `[n]`, numbers of at least 0. An example of weight 2 counts as two copies of it, also where
+                examples are held out, and one of weight 0 is as though it were not there.
 
         Raises:
             ValueError: labels of one class only, a class whose examples (or the dimensions they span) are fewer than
-                its capsule's size, all-zero inputs, or a parameter out of its range.
+                its capsule's size, all-zero inputs, weights that are no weights, or a parameter out of its range.
         """
-        self._check_parameters()
+        check_parameters(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
+        X, y, weights = self._weighted(X, y, sample_weight)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         self._online: Online | None = None
         architecture = self._architecture()
         random = check_random_state(self.random_state)
-        held = self._held_out(numbers, random)
-        inputs, labels = self._inputs(X), torch.from_numpy(numbers).to(self.device)
-        training = torch.from_numpy(~held).to(self.device)
+        examples = distinct(X, numbers, weights, seed=int(random.randint(2**31 - 1)))
+        held = examples.held_out(self.validation_fraction)
         try:
+            X_train, y_train, weights_train = self._part(examples, ~held)
             problems = Problems(
-                inputs[training], labels[training], architecture, ridge=self.ridge, dtype=_DTYPES[self.dtype]
+                X_train,
+                y_train,
+                architecture,
+                ridge=self.ridge,
+                dtype=_DTYPES[self.dtype],
+                sample_weights=weights_train,
             )
             W = self._start(problems, random)
         except ValueError as error:
             raise ValueError(self._named(str(error))) from None
-        validation = problems.sort(inputs[~training], labels[~training]) if held.any() else problems.examples
+        validation = problems.sort(*self._part(examples, held)) if held.any() else problems.examples
         found = fit(
             problems,
             W,
@@ -132,25 +154,34 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             most_iterations=self.max_iter,
         )
         self.capsules_ = problems.own_coordinates(found.W).cpu().numpy()
-        self._moments = (problems.moments / len(problems.examples.inputs)).cpu().numpy()  # for `partial_fit`
-        self._fitted_on = len(problems.examples.inputs)
+        self._moments = (problems.moments / problems.total).cpu().numpy()  # for `partial_fit`
+        self._fitted_on = problems.total
         self.n_iter_ = int(found.iterations.max())
         self.history_: pd.DataFrame | None = found.history
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> CapsuleRegression:
+    def partial_fit(
+        self, X: Any, y: Any, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> CapsuleRegression:
         """One step of online EM on a batch of inputs `X [n, features]` and their labels `y [n]`.
 
         After `fit` it continues from its result, as if the examples of `fit` had come in batches of this size.
 
         Args:
             classes: all possible labels; required at the first call.
+            sample_weight: `[n]`, as in `fit`. The batch's weighted means count as much as those of any other batch.
 
         Raises:
-            ValueError: a label is not among the classes, or classes are missing in the first call or differ later.
+            ValueError: a label is not among the classes, classes are missing in the first call or differ later, or
+                `class_weight` is "balanced", which one batch cannot tell.
         """
         first = not hasattr(self, "capsules_")
-        self._check_parameters()
+        check_parameters(self)
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "class_weight is 'balanced', but partial_fit sees one batch at a time: pass a dictionary with the "
+                "weights of sklearn.utils.class_weight.compute_class_weight('balanced', ...)"
+            )
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         check_classification_targets(y)
         if first:
@@ -159,33 +190,53 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             self.classes_ = np.unique(np.asarray(classes))
         elif classes is not None and not np.array_equal(self.classes_, np.unique(np.asarray(classes))):
             raise ValueError(f"classes {np.unique(np.asarray(classes))} differ from those of the first call")
+        X, y, weights = self._weighted(X, y, sample_weight)
         unseen = np.setdiff1d(y, self.classes_)
         if len(unseen):
             raise ValueError(f"y holds labels that are not in classes: {unseen}")
         numbers = torch.from_numpy(np.searchsorted(self.classes_, y)).to(self.device)
-        inputs = self._inputs(X)
-        online = self._begin_online(inputs, numbers) if first else self._online or self._continue_online(len(inputs))
-        online.learn(inputs, numbers)
+        inputs, sample_weights = self._inputs(X), None if weights is None else torch.from_numpy(weights).to(self.device)
+        total = len(X) if weights is None else float(weights.sum())
+        online = self._begin_online(inputs, numbers) if first else self._online or self._continue_online(total)
+        online.learn(inputs, numbers, sample_weights)
         self._online, self.history_ = online, None
         self.capsules_ = online.W.cpu().numpy()
         self.n_iter_ = online.seen
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each input `[n, features]`, or the one with the most votes."""
-        scores = self.predict_proba(X)  # raises if the estimator is not fitted
-        return self.classes_[scores.argmax(axis=1)]
+        """The label of each input `[n, features]` by the document's rule: the most probable one, or in all-vs-all the
+        one with the most votes of the pairs. The latter need not have the highest probability, see `predict_proba`.
+        """
+        values = self.decision_function(X)  # raises if the estimator is not fitted
+        return self.classes_[values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(int)]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """The numbers that `predict` compares, `[n, classes]` in the order of `classes_`: the highest one decides.
+
+        multiclass: log-probabilities. one-vs-all: log-odds of each class against all others. all-vs-all: the number of
+        votes, and less than one for the sum of the class's probabilities in its pairs, which breaks ties.
+
+        With two classes, one number for each input `[n]`, as usual in scikit-learn: the log-odds of `classes_[1]`,
+        which is predicted if they are positive.
+        """
+        values = self._for_rows(decision_values, X)
+        return values if len(self.classes_) > 2 else values[:, 1] - values[:, 0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """A score for each class, `[n, classes]`; rows sum to one.
+        """Probabilities of the classes, `[n, classes]` in the order of `classes_`; rows sum to one.
 
-        With one problem these are the model's exact probabilities (equation 16); with several, see `class_scores`.
+        multiclass, or two classes: the model's exact probabilities (equation 16). one-vs-all: each class's probability
+        against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
+        Lin and Weng (2004), as in LIBSVM. There the most probable class can differ from that of `predict`, as votes
+        count the same however narrow they are; with the other two decisions, and with two classes, it is the same.
         """
-        check_is_fitted(self)
-        inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
-        W = torch.from_numpy(self.capsules_).to(self.device)
-        architecture = self._architecture()
-        return torch.cat([class_scores(architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
+        return self._for_rows(coupled_probabilities, X)
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of `predict_proba`, `[n, classes]`."""
+        probabilities: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return probabilities
 
     def hidden_means(self, X: Any) -> NDArray[np.float64]:
         """The capsules' mean vectors E[h | x] of each input, `[n, problems, capsules, size]`."""
@@ -197,26 +248,34 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         whole = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
         return torch.from_numpy(np.ascontiguousarray(whole)).to(self.device)
 
+    def _for_rows(self, function: Callable[[Architecture, Tensor, Tensor], Tensor], X: Any) -> NDArray[np.float64]:
+        """A function of the architecture, its weights and inputs, for all inputs `X`, some rows at a time."""
+        check_is_fitted(self)
+        inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
+        W = torch.from_numpy(self.capsules_).to(self.device)
+        architecture = self._architecture()
+        return torch.cat([function(architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
+
+    def _weighted(
+        self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None
+    ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float64] | None]:
+        """The examples of positive weight, and their weights with those of their classes."""
+        weights = with_class_weight(check_sample_weight(sample_weight, len(X)), y, self.class_weight)
+        if weights is None or (weights > 0).all():
+            return X, y, weights
+        return X[weights > 0], y[weights > 0], weights[weights > 0]
+
+    def _part(self, examples: Distinct, rows: NDArray[np.bool_]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Inputs, classes and weights of some of the examples."""
+        classes = torch.from_numpy(examples.classes[rows]).to(self.device)
+        weights = None if examples.weights is None else torch.from_numpy(examples.weights[rows]).to(self.device)
+        return self._inputs(examples.X[rows]), classes, weights
+
     def _architecture(self) -> Architecture:
-        sizes = self.capsule_size
-        if isinstance(sizes, Mapping):
-            known = {key: int(size) for key, size in sizes.items()}
-            missing = [label for label in self.classes_.tolist() if label not in known]
-            if missing:
-                raise ValueError(f"capsule_size has no entry for {missing}")
-            sizes = [known[label] for label in self.classes_.tolist()]
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class only ({self.classes_[0]}): classification needs two or more")
-        whole = sizes if isinstance(sizes, Sequence) else int(sizes)
-        return build_architecture(self.decision, whole, len(self.classes_))
-
-    def _held_out(self, numbers: NDArray[np.intp], random: np.random.RandomState) -> NDArray[np.bool_]:
-        """Mask of the validation examples: the same share of each class, which keeps at least one to train on."""
-        held = np.zeros(len(numbers), bool)
-        for c in range(len(self.classes_)):
-            rows = random.permutation(np.flatnonzero(numbers == c))
-            held[rows[: min(round(self.validation_fraction * len(rows)), len(rows) - 1)]] = True
-        return held
+        sizes = sizes_of_classes(self.capsule_size, self.classes_.tolist())
+        return build_architecture(self.decision, sizes, len(self.classes_))
 
     def _start(self, problems: Problems, random: np.random.RandomState) -> Tensor:
         if self.start == "subspace":
@@ -238,42 +297,13 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
                 pass
         return Online(architecture, W, ridge=self.ridge, rate=self.online_rate)
 
-    def _continue_online(self, batch: int) -> Online:
+    def _continue_online(self, batch: float) -> Online:
         W = torch.from_numpy(self.capsules_).to(self.device)
         online = Online(self._architecture(), W, ridge=self.ridge, rate=self.online_rate)
-        online.resume(torch.from_numpy(self._moments).to(self.device), max(self._fitted_on // batch, 1))
+        online.resume(torch.from_numpy(self._moments).to(self.device), max(int(self._fitted_on / batch), 1))
         return online
 
     def _named(self, message: str) -> str:
         """An error message about class numbers, followed by their labels."""
         labels = ", ".join(f"{c}: {label}" for c, label in enumerate(self.classes_.tolist()))
         return f"{message} (classes: {labels})" if len(self.classes_) <= 20 else message
-
-    def _check_parameters(self) -> None:
-        """Raise ValueError for a parameter out of its range."""
-        wrong = []
-        if self.decision not in ("multiclass", "one-vs-all", "all-vs-all"):
-            wrong.append(f"decision is {self.decision!r}: 'multiclass', 'one-vs-all' or 'all-vs-all'")
-        if self.start not in ("subspace", "random"):
-            wrong.append(f"start is {self.start!r}: 'subspace' or 'random'")
-        if self.dtype not in _DTYPES:
-            wrong.append(f"dtype is {self.dtype!r}: 'float32' or 'float64'")
-        if len(self.thresholds) != len(self.patience) or not len(self.thresholds):
-            wrong.append("thresholds and patience must be as many, and one at least")
-        if not all(0 <= nu <= 1 for nu in self.thresholds):
-            wrong.append(f"thresholds are {tuple(self.thresholds)}: each from 0 to 1")
-        if not all(patience >= 1 for patience in self.patience):
-            wrong.append(f"patience is {tuple(self.patience)}: each 1 or more")
-        ranges = {
-            "ridge": (self.ridge, 0, float("inf")),
-            "momentum": (self.momentum, 0, 0.999),
-            "max_iter": (self.max_iter, 1, float("inf")),
-            "validation_fraction": (self.validation_fraction, 0, 0.9),
-            "start_sd": (self.start_sd, 1e-12, float("inf")),
-            "online_rate": (self.online_rate, 0.5, 1),
-        }
-        for name, (value, low, high) in ranges.items():
-            if not low <= value <= high:
-                wrong.append(f"{name} is {value}: from {low} to {high}")
-        if wrong:
-            raise ValueError("; ".join(wrong))

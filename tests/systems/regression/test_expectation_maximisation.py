@@ -247,3 +247,35 @@ def test_tables_are_one_for_each_number_of_hidden_variables() -> None:
         exact = interpolation(beta[problem], s)
         torch.testing.assert_close(l0[problem], exact[0], rtol=0, atol=1e-9)
         torch.testing.assert_close(l1[problem], exact[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize(("threshold", "ridge"), [(0.0, 0.0), (0.6, 0.05)])
+def test_sample_weights_are_numbers_of_copies(decision: Any, threshold: float, ridge: float) -> None:
+    X, y = planted(60, 5, 3, noise=0.5)
+    arc = build_architecture(decision, [1, 3, 2], 3)
+    copies = 1 + torch.arange(60) % 4
+    weighted = Problems(X, y, arc, ridge=ridge, dtype=DOUBLE, sample_weights=copies.double())
+    more, labels = X.repeat_interleave(copies, 0), y.repeat_interleave(copies)
+    copied, plain = (Problems(*data, arc, ridge=ridge, dtype=DOUBLE) for data in ((more, labels), (X, y)))
+    W = copied.own_coordinates(copied.subspace_start())
+    torch.testing.assert_close(weighted.own_coordinates(weighted.subspace_start()), W)
+    found, expected, other = (
+        each.passed(each.whitened(W), everyone(each), torch.full((len(W),), threshold, dtype=DOUBLE), each.examples)
+        for each in (weighted, copied, plain)
+    )
+    torch.testing.assert_close(found.log_likelihood, expected.log_likelihood)
+    torch.testing.assert_close(found.errors, expected.errors.double())
+    assert (other.errors < expected.errors).any()
+    after, same, different = (
+        each.own_coordinates(step(each, each.whitened(W), threshold)[0]) for each in (weighted, copied, plain)
+    )
+    torch.testing.assert_close(after, same)
+    assert (after - different).abs().max() > 1e-3
+    single = Problems(X, y, arc, ridge=ridge, sample_weights=copies.double())
+    torch.testing.assert_close(
+        single.own_coordinates(step(single, single.whitened(W), 0.0)[0]),
+        copied.own_coordinates(step(copied, copied.whitened(W), 0.0)[0]),
+        rtol=1e-3,
+        atol=1e-4,
+    )

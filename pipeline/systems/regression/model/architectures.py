@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pipeline.systems.regression.model.capsules import predict_probabilities
+from pipeline.systems.regression.model.coupling import couple
 
 Decision = Literal["multiclass", "one-vs-all", "all-vs-all"]
 
@@ -100,19 +101,65 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
         W: `[K, C, d, p]`.
         X: `[n, p]`.
     """
-    problems = zip(W, architecture.sizes.to(W.device), strict=True)
-    answers = torch.stack([predict_probabilities(weights, X, sizes) for weights, sizes in problems])  # (K, n, C)
+    answers = _answers(architecture, W, X)
     if len(answers) == 1:
         return answers[0]
+    scores = answers[..., 0].T if architecture.decision == "one-vs-all" else _votes(architecture, answers)
+    return scores / scores.sum(-1, keepdim=True)
+
+
+def decision_values(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
+    """The numbers `[n, m]` that the decision compares; the order of the classes is that of `class_scores`.
+
+    multiclass: log P(y | x). one-vs-all: the log-odds of each class against all others. all-vs-all: the number of
+    votes, and less than one for the sum of probabilities.
+
+    Args: as `class_scores`.
+    """
+    answers = _answers(architecture, W, X)
+    if len(answers) == 1:
+        return answers[0].log()
     if architecture.decision == "one-vs-all":
-        certainty = answers[..., 0].T
-        return certainty / certainty.sum(-1, keepdim=True)
-    votes = answers.new_zeros(len(X), architecture.classes)
+        return (answers[..., 0].log() - answers[..., 1].log()).T
+    return _votes(architecture, answers)
+
+
+def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
+    """Probabilities of the classes `[n, m]`; rows sum to 1.
+
+    multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: coupled from
+    those of the pairs (see `coupling`). There the most probable class may differ from the decision, the class with the
+    most votes, as every vote counts the same however narrow; in the other two it is the decision.
+
+    Args: as `class_scores`.
+    """
+    if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
+        return class_scores(architecture, W, X)
+    answers = _answers(architecture, W, X)
+    pairs = answers.new_zeros(len(X), architecture.classes, architecture.classes)
+    for answer, (first, second) in zip(answers, _classes_of_pairs(architecture), strict=True):
+        pairs[:, first, second], pairs[:, second, first] = answer.unbind(1)
+    return couple(pairs)
+
+
+def _answers(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
+    """Each problem's probabilities of its capsules, `[K, n, C]`."""
+    problems = zip(W, architecture.sizes.to(W.device), strict=True)
+    return torch.stack([predict_probabilities(weights, X, sizes) for weights, sizes in problems])
+
+
+def _classes_of_pairs(architecture: Architecture) -> list[tuple[int, int]]:
+    """The two classes of each problem of all-vs-all, in the order of its capsules."""
+    return [(row.index(0), row.index(1)) for row in architecture.capsules.tolist()]
+
+
+def _votes(architecture: Architecture, answers: Tensor) -> Tensor:
+    """All-vs-all: votes `[n, m]`, and less than half a vote for the sum of the probabilities `answers [K, n, 2]`."""
+    votes = answers.new_zeros(answers.shape[1], architecture.classes)
     support = torch.zeros_like(votes)
-    for answer, capsules in zip(answers, architecture.capsules, strict=True):
-        pair = torch.stack([(capsules == 0).nonzero()[0, 0], (capsules == 1).nonzero()[0, 0]]).to(X.device)
+    for answer, classes in zip(answers, _classes_of_pairs(architecture), strict=True):
+        pair = list(classes)
         first = answer[:, :1] >= answer[:, 1:]
         votes[:, pair] += torch.cat([first, ~first], dim=1).to(votes)
         support[:, pair] += answer
-    scores = votes + 0.5 * support / architecture.classes
-    return scores / scores.sum(-1, keepdim=True)
+    return votes + 0.5 * support / architecture.classes

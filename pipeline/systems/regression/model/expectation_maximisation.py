@@ -14,6 +14,9 @@ Except for the start and the ridge, EM is equivariant under linear maps of the i
 (X^T X = n I), in float64, so that single precision is enough for any data; weights are returned in the inputs' own
 coordinates. Directions in which the inputs do not vary are dropped.
 
+With sample weights every sum over examples is weighted: X^T X, the moments of the E-step, likelihood and errors. So an
+example of weight 2 counts as two equal ones, and n is the sum of the weights.
+
 Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of at most d numbers.
 """
 
@@ -22,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -45,25 +49,40 @@ class Block:
         inputs: `[n, r]`.
         problems: `[k]`; None: all.
         own: the capsule of each row's class in each problem, `[k, n]`, or `[k, 1]` if all rows have one class.
+        sample_weights: `[n]`; None: all 1.
     """
 
     inputs: Tensor
     problems: Tensor | None
     own: Tensor
+    sample_weights: Tensor | None
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Whitened inputs `[n, r]` sorted by class; those of class c are rows bounds[c] to bounds[c + 1]."""
+    """Whitened inputs `[n, r]` sorted by class; those of class c are rows bounds[c] to bounds[c + 1].
+
+    `sample_weights` are those of the rows, `[n]`; None: all 1.
+    """
 
     inputs: Tensor
     bounds: list[int]
+    sample_weights: Tensor | None = None
 
     @cached_property
     def labels(self) -> Tensor:
         """Classes of the examples `[n]`."""
         counts = torch.tensor(self.bounds).diff()
         return torch.arange(len(counts)).repeat_interleave(counts).to(self.inputs.device)
+
+    @cached_property
+    def totals(self) -> list[float]:
+        """Sum of the sample weights of each class: without sample weights the number of its examples."""
+        if self.sample_weights is None:
+            return [stop - start for start, stop in pairwise(self.bounds)]
+        return [
+            float(self.sample_weights[start:stop].sum(dtype=torch.float64)) for start, stop in pairwise(self.bounds)
+        ]
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[Block]:
         """All rows in blocks, with the problems that include them.
@@ -75,15 +94,19 @@ class Examples:
         capsules = capsules.to(self.inputs.device)
         if bool((capsules >= 0).all()):
             rows = max(1, BLOCK // (len(capsules) * numbers))
-            for inputs, labels in zip(self.inputs.split(rows), self.labels.split(rows), strict=True):
-                yield Block(inputs, None, capsules.index_select(1, labels))
+            for first in range(0, len(self.inputs), rows):
+                at = slice(first, first + rows)
+                own = capsules.index_select(1, self.labels[at])
+                yield Block(self.inputs[at], None, own, _rows(self.sample_weights, at))
             return
-        for c, (start, stop) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
+        for c, (start, stop) in enumerate(pairwise(self.bounds)):
             problems = (capsules[:, c] >= 0).nonzero().flatten()
-            if len(problems) and stop > start:
+            if len(problems):
                 rows = max(1, BLOCK // (len(problems) * numbers))
-                for inputs in self.inputs[start:stop].split(rows):
-                    yield Block(inputs, problems, capsules[problems, c, None])
+                for first in range(start, stop, rows):
+                    at = slice(first, min(first + rows, stop))
+                    own = capsules[problems, c, None]
+                    yield Block(self.inputs[at], problems, own, _rows(self.sample_weights, at))
 
 
 @dataclass(frozen=True)
@@ -93,7 +116,7 @@ class Statistics:
     Attributes:
         moments: sum of posterior means times inputs, `[K, C, d, r]`.
         log_likelihood: `[K]`, sum over the examples, nats, float64.
-        errors: `[K]`, number of misclassified examples.
+        errors: `[K]`, number of misclassified examples; with sample weights the sum of theirs, float64.
     """
 
     moments: Tensor
@@ -125,12 +148,15 @@ class EStep:
         device = W.device
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
         likelihood = torch.zeros(k, dtype=torch.float64, device=device)
-        errors = torch.zeros(k, dtype=torch.long, device=device)
+        weighted = examples.sample_weights is not None
+        errors = torch.zeros(k, dtype=torch.float64 if weighted else torch.long, device=device)
         sizes = arc.sizes.to(W)
         for block in examples.blocks(arc.capsules, C * d):
             weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
             vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
             scaled = self._scaled(vectors, its_sizes, block.own, nu)
+            if block.sample_weights is not None:
+                scaled = scaled.weighted(block.sample_weights)
             sums = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
             if scaled.factors is not None:
                 vectors *= scaled.factors.unsqueeze(2)
@@ -185,6 +211,15 @@ class _Scaled:
     wrong: Tensor  # (k, n)
     factors: Tensor | None  # (k, C, n), Q / P
 
+    def weighted(self, by: Tensor) -> _Scaled:
+        """The same of examples with sample weights `by [n]`: their part in every sum is multiplied with these."""
+        factors = None if self.factors is None else self.factors.mul_(by.to(self.factors))
+        return _Scaled(self.log_probability.double() * by, self.wrong * by, factors)
+
+
+def _rows(values: Tensor | None, at: slice) -> Tensor | None:
+    return None if values is None else values[at]
+
 
 def _take(values: Tensor | None, problems: Tensor | None) -> Any:
     return values if values is None or problems is None else values.index_select(0, problems)
@@ -206,6 +241,7 @@ class Problems:
         y: classes `[n]`, integers from 0.
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples (0: none).
         dtype: dtype of the iterations.
+        sample_weights: `[n]`, positive, float64; None: all 1.
 
     Raises:
         ValueError: a class without examples, or inputs that are all zero.
@@ -219,34 +255,37 @@ class Problems:
         *,
         ridge: float = 0.0,
         dtype: torch.dtype = torch.float32,
+        sample_weights: Tensor | None = None,
     ) -> None:
         self.architecture = architecture
         counts = torch.bincount(y, minlength=architecture.classes)
         if int(counts.min()) == 0:
             raise ValueError(f"class {int(counts.argmin())} has no examples")
         self.counts = counts.tolist()
-        self.moments = class_moments(X, y, architecture.classes)  # (m, p, p), X_c^T X_c
+        self.moments = class_moments(X, y, architecture.classes, sample_weights)  # (m, p, p), X_c^T X_c
         total = self.moments.sum(0)
         values, vectors = torch.linalg.eigh(total)
         kept = values > values[-1] * len(values) * torch.finfo(torch.float64).eps
         if float(values[-1]) <= 0:
             raise ValueError("all inputs are zero")
-        scale = (values[kept] / len(X)).sqrt()
+        self.total = len(X) if sample_weights is None else float(sample_weights.sum())
+        scale = (values[kept] / self.total).sqrt()
         self.whitener = vectors[:, kept] / scale  # (p, r): whitened = x whitener
         self.colourer = vectors[:, kept] * scale  # (p, r): its pseudo-inverse, transposed
         self.dtype = dtype
-        self.examples = self.sort(X, y)
+        self.examples = self.sort(X, y, sample_weights)
         self.inverse = self._inverse_gram(ridge)
         self.passed = EStep(architecture, dtype, X.device)
 
-    def sort(self, X: Tensor, y: Tensor) -> Examples:
+    def sort(self, X: Tensor, y: Tensor, sample_weights: Tensor | None = None) -> Examples:
         """Examples in the form that the iterations need, whitened like the training examples."""
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
         for rows, into in zip(order.split(CHUNK), inputs.split(CHUNK), strict=True):
             into.copy_(X[rows].double() @ self.whitener)
-        return Examples(inputs, [0, *counts.cumsum(0).tolist()])
+        ordered = None if sample_weights is None else sample_weights[order]
+        return Examples(inputs, [0, *counts.cumsum(0).tolist()], ordered)
 
     def _inverse_gram(self, ridge: float) -> Tensor:
         """`(X^T X + penalty)^-1` of each problem in whitened coordinates `[K or 1, r, r]`, float64."""
@@ -283,7 +322,8 @@ class Problems:
                 f"{whose}: {count} example{'s' * (count != 1)}, fewer than the {size} numbers of a capsule"
             )
         try:
-            return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, size) @ self.colourer.cpu()
+            total = sum(self.examples.totals[c] for c in classes)
+            return subspace_start(self.moments[list(classes)].sum(0).cpu() / total, size) @ self.colourer.cpu()
         except ValueError as error:
             raise ValueError(f"{whose}: {error}") from None
 
@@ -309,11 +349,12 @@ class Problems:
         return (moments.flatten(1, 2).double() @ inverse).view_as(moments).to(self.dtype)
 
 
-def class_moments(X: Tensor, y: Tensor, classes: int) -> Tensor:
-    """`X_c^T X_c` of each class, `[m, p, p]`, float64."""
+def class_moments(X: Tensor, y: Tensor, classes: int, sample_weights: Tensor | None = None) -> Tensor:
+    """`X_c^T X_c` of each class, its examples weighted: `[m, p, p]`, float64."""
     moments = torch.zeros(classes, X.shape[1], X.shape[1], dtype=torch.float64, device=X.device)
     for c in range(classes):
         for rows in (y == c).nonzero().flatten().split(CHUNK):
             block = X[rows].double()
-            moments[c].addmm_(block.T, block)
+            weighted = block if sample_weights is None else block * sample_weights[rows, None]
+            moments[c].addmm_(weighted.T, block)
     return moments

@@ -58,7 +58,9 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
     result = []
     for part in parts:
         bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
-        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
+        kept = torch.cat(part).to(examples.inputs.device)
+        weights = None if examples.sample_weights is None else examples.sample_weights[kept]
+        result.append(Examples(examples.inputs[kept], bounds, weights))
     return result
 
 
@@ -88,16 +90,22 @@ class Online:
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 
-    def learn(self, X: Tensor, y: Tensor) -> None:
-        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
+    def learn(self, X: Tensor, y: Tensor, sample_weights: Tensor | None = None) -> None:
+        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`.
+
+        With `sample_weights [n]`, float64, the batch's means are weighted; its step size is that of any batch.
+        """
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
-        examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
+        ordered = None if sample_weights is None else sample_weights[order]
+        examples = Examples(X[order], [0, *counts.cumsum(0).tolist()], ordered)
+        total = len(X) if sample_weights is None else float(sample_weights.sum())
         everyone = torch.arange(len(self.W))
         statistics = self._pass(self.W, everyone, self.W.new_zeros(len(self.W)), examples)
         step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
-        self.inputs = torch.lerp(self.inputs, class_moments(X, y, self.architecture.classes) / len(X), step)
-        self.posteriors = torch.lerp(self.posteriors, statistics.moments / len(X), step)
+        moments = class_moments(X, y, self.architecture.classes, sample_weights)
+        self.inputs = torch.lerp(self.inputs, moments / total, step)
+        self.posteriors = torch.lerp(self.posteriors, statistics.moments / total, step)
         self.W = (self.posteriors.flatten(1, 2) @ torch.linalg.pinv(self._gram(), hermitian=True)).view_as(self.W)
         self.seen += 1
 

@@ -49,7 +49,8 @@ class State:
 
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
-        best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
+        best, fewest, likelihood: the best weights so far, their validation errors (with sample weights the sum of
+            theirs) and log-likelihood.
         waited: iterations since the validation errors last fell.
         round: index of the round, from 0; the number of rounds once a problem has finished.
         iterations: number of iterations so far.
@@ -130,7 +131,7 @@ def fit(
         state.put(at, now)
         if look:
             look(state)
-    examples = _counts(problems, validation)
+    examples = _totals(problems, validation)
     return Fit(
         state.best,
         state.fewest.double().cpu() / torch.tensor([each["validation"] for each in examples]),
@@ -181,17 +182,14 @@ class _Schedule:
         return torch.stack([column.double() for column in columns], dim=1)
 
 
-def _counts(problems: Problems, validation: Examples) -> list[dict[str, int]]:
-    """The number of examples of each problem."""
-    held = [stop - start for start, stop in zip(validation.bounds, validation.bounds[1:], strict=False)]
+def _totals(problems: Problems, validation: Examples) -> list[dict[str, float]]:
+    """The sum of the sample weights of each problem's examples, 1 where there are none."""
     seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
-    return [
-        {"train": sum(problems.counts[c] for c in classes), "validation": max(sum(held[c] for c in classes), 1)}
-        for classes in seen
-    ]
+    parts = {"train": problems.examples.totals, "validation": validation.totals}
+    return [{part: sum(totals[c] for c in classes) or 1 for part, totals in parts.items()} for classes in seen]
 
 
-def _history(rows: list[Tensor], problems: Problems, examples: list[dict[str, int]]) -> pd.DataFrame:
+def _history(rows: list[Tensor], problems: Problems, examples: list[dict[str, float]]) -> pd.DataFrame:
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
     values = torch.cat(rows).cpu().numpy() if rows else torch.empty(0, len(columns)).numpy()
     table = pd.DataFrame(values, columns=columns)
