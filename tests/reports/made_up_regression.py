@@ -68,9 +68,16 @@ def cell(value: float) -> dict[str, Any]:
     return {part: spread(value * factor, 0, 1) for part, factor in (("train", 0.5), ("validation", 0.9), ("test", 1))}
 
 
+def calibrated(error: float) -> dict[str, Any]:
+    return {"test_log_loss": spread(10 * error, 0, 1), "ece": spread(2 * error, 0, 1)}
+
+
 def grid_numbers() -> dict[str, Any]:
     return {
-        "errors": {model: {size: cell(error) for size, error in row.items()} for model, row in ERRORS.items()},
+        "errors": {
+            model: {size: cell(error) | calibrated(error) for size, error in row.items()}
+            for model, row in ERRORS.items()
+        },
         "baseline": {"logistic-regression": cell(0.085), "support-vectors": cell(0.015)},
         "rim": {"own": spread(0.8, 0, 1), "others": spread(0.2, 0, 1), "largest": spread(1.0, 0, 1)},
         "prototypes": spread(0.95, 0, 1),
@@ -104,6 +111,8 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
         {"model": model, "size": 0, "train": 0.01, "validation": error, "test": error, "chosen": "C 1"}
         for model, error in (("logistic-regression", 0.085), ("support-vectors", 0.015))
     ]
+    for row in rows[:-1]:  # support vectors have no probabilities
+        row |= {"test_log_loss": 10 * row["test"], "ece": 2 * row["test"], "ece_by_chance": 0.015}
     writer.table("regression", f"grid-{name}", pd.DataFrame(rows).assign(parameters=1280.0, seconds=2.25))
     angle, radius = random.uniform(0, 6.28, (300, 10)), random.uniform(0, 0.4, (300, 10))
     labels = np.arange(300) % 10
@@ -116,6 +125,7 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
         labels=labels,
         confident=digits,
         prototypes=np.repeat(digits[:, None], 8, axis=1),
+        reliability=np.tile([[0.0, 0, 0, 0], [3, 0.4, 0.3, 0.1], [97, 0.9, 0.95, 0.03]], (4, 1, 1)),
     )
     numbers("convergence", convergence_numbers())
     iterations = np.arange(1, 51)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pandas as pd
 import pytest
 from made_up import Writer, spread
 from made_up_regression import STUDIES, convergence_numbers, grid_numbers, with_regression, write_regression
@@ -45,8 +46,8 @@ def test_every_study_has_its_figure(studied: tuple[Writer, Params]) -> None:
     written = Written()
     drawings = list(draw(recorded(writer.results, params), written))
     assert [drawing.name for drawing in drawings] == [
-        "capsule-size-grid-digits", "planes-grid-digits", "prototypes-grid-digits", "convergence-digits",
-        "starts-digits", "online-digits", "ridge-digits", "distorted-digits",
+        "capsule-size-grid-digits", "calibration-grid-digits", "planes-grid-digits", "prototypes-grid-digits",
+        "convergence-digits", "starts-digits", "online-digits", "ridge-digits", "distorted-digits",
     ]  # fmt: skip
     for drawing in drawings:
         content = to_bytes(drawing.figure(), drawing.kind)
@@ -69,13 +70,21 @@ def test_pictures_that_are_missing_are_named(studied: tuple[Writer, Params]) -> 
         (writer.arrays / "regression" / f"{study}-digits" / "examples.npz").unlink()
     written = Written()
     drawn = {drawing.name for drawing in draw(recorded(writer.results, params), written)}
-    assert drawn.isdisjoint({"planes-grid-digits", "prototypes-grid-digits", "distorted-digits"})
+    assert drawn.isdisjoint(
+        {"calibration-grid-digits", "planes-grid-digits", "prototypes-grid-digits", "distorted-digits"}
+    )
     assert written.missing == ["regression/grid-digits (its examples)", "regression/distorted-digits (its examples)"]
     numbers = grid_numbers()
     writer.numbers("regression", "grid-digits", {key: numbers[key] for key in ("errors", "baseline")})
+    grid = pd.DataFrame({"model": ["multiclass"], "size": 2, "train": 0.1, "test": 0.2})
+    writer.table("regression", "grid-digits", grid)
     written = Written()
     list(draw(recorded(writer.results, params), written))
     assert written.missing == ["regression/distorted-digits (its examples)"], "a grid without such sizes has none"
+    grid["ece"] = 0.1
+    writer.table("regression", "grid-digits", grid)
+    list(draw(recorded(writer.results, params), written))
+    assert "regression/grid-digits (its examples)" in written.missing, "the reliability of one with calibration"
 
 
 def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
@@ -85,8 +94,14 @@ def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
         f"{study}-digits" for study in ("grid", "convergence", "online", "ridge", "sizes", "distorted")
     }
     grid = tables["grid-digits"].shown
-    assert grid.to_numpy().tolist()[0] == ["multiclass", "1", "4.50", "9.00", "9.00", "300", "1,280", "2.2"]
+    assert grid.to_numpy().tolist()[0] == [
+        "multiclass", "1", "4.50", "9.00", "9.00", "0.9000", "18.00", "1.50", "300", "1,280", "2.2",
+    ]  # fmt: skip
+    assert tables["grid-digits"].shown.columns[5:8].tolist() == [
+        "test log loss (nats)", "calibration error (%)", "by chance (%)",
+    ]  # fmt: skip
     assert grid.to_numpy().tolist()[-1][:3] == ["support-vectors", "", "1.00"]
+    assert grid.to_numpy().tolist()[-1][5:8] == ["", "", ""]
     assert tables["convergence-digits"].shown.to_numpy().tolist()[0] == ["plain", "50", "0.3200", "6.00"]
     assert tables["online-digits"].data["passes"].tolist() == [40] * 4
     assert tables["ridge-digits"].data["test"].tolist() == [0.03, 0.025]
@@ -238,3 +253,22 @@ def test_the_other_claims_can_fail_too(studied: tuple[Writer, Params]) -> None:
     found = findings(writer, params)
     assert {found[name].holds for name in ("002.fig8", "002.exact", "002.online", "002.ridge")} == {False}
     assert value(found["002.exact"]) == 7.0
+
+
+def test_exactness_is_noted_with_the_calibration(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    finding = findings(writer, params)["002.exact"]
+    assert len(finding.notes) == 3
+    assert finding.notes[0] == (
+        "calibration error of multiclass, d = 8, on test images of digits (scikit-learn): 6.0 %, log loss 0.30 nats"
+    )
+    assert {item_name(record) for record in finding.records} == {
+        "regression/exactness-digits",
+        "regression/grid-digits",
+    }
+    numbers = grid_numbers()
+    for row in numbers["errors"].values():
+        for cell in row.values():
+            del cell["ece"]
+    writer.numbers("regression", "grid-digits", numbers)
+    assert findings(writer, params)["002.exact"].notes == [], "of results without it nothing is said"

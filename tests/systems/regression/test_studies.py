@@ -11,10 +11,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from planted import planted
+from sklearn.metrics import log_loss
 
 from pipeline.data.datasets import Dataset
 from pipeline.systems.regression.model import fits
-from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
+from pipeline.systems.regression.model.calibration import BINS, calibration
 from pipeline.systems.regression.model.distortions import Strength, distort
 from pipeline.systems.regression.model.fits import checkpoints_in, fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs, build_inputs, leading_directions
@@ -123,6 +125,16 @@ def test_the_grid(inputs: Inputs, images: dict[str, NDArray[np.uint8]], monkeypa
     again = fit_architecture(inputs, build_architecture("all-vs-all", 3, 3), study.schedule)
     assert found.numbers["errors"]["all-vs-all"]["3"]["test"]["mean"] == again.errors(inputs)["test"]
     assert found.numbers["baseline"]["nearest-neighbours"]["test"]["mean"] < 0.4
+    cell, y = found.numbers["errors"]["all-vs-all"]["3"], inputs.y["test"]
+    probabilities = coupled_probabilities(again.architecture, again.W.double(), inputs.X["test"].double())
+    assert cell["test_log_loss"]["mean"] == pytest.approx(log_loss(y, probabilities))
+    assert found.arrays["reliability"].shape == (3, BINS, 4), "of two architectures and logistic regression"
+    assert (found.arrays["reliability"][..., 0].sum(1) == 60).all()
+    right = (found.arrays["reliability"][..., 0] * found.arrays["reliability"][..., 2]).sum(1) / 60
+    wrong = [found.numbers["errors"][decision]["3"]["test"]["mean"] for decision in study.decisions]
+    np.testing.assert_allclose(1 - right[:2], wrong, atol=1e-6)
+    assert "ece" in found.numbers["baseline"]["logistic-regression"]
+    assert "ece" not in found.numbers["baseline"]["nearest-neighbours"]
     lengths = np.linalg.norm(found.arrays["latents"], axis=-1)
     np.testing.assert_allclose((lengths**2).sum(axis=1), 1, rtol=1e-5)  # squashed: shares of one
     two = fit_architecture(inputs, build_architecture("multiclass", 2, 3), study.schedule)
@@ -145,6 +157,35 @@ def test_rims_and_variety_of_made_up_vectors() -> None:
     pictures = np.zeros((2, 2, 3, 3), np.uint8)
     pictures[1, 1] = 5
     assert grid.variety(pictures) == pytest.approx((0.5 + 1) / 2)
+
+
+def test_calibration_of_probabilities_that_are_known() -> None:
+    # Confidences 0.6, 0.65 (one right), 1.0 (right), and a decision for a class that is not the most probable.
+    probabilities = np.array([[0.6, 0.4, 0], [0.65, 0.25, 0.1], [0, 0, 1.0], [0.45, 0.35, 0.2]])
+    found = calibration(probabilities, np.array([0, 0, 2, 1]), np.array([0, 1, 2, 1]))
+    assert found.log_loss == pytest.approx(-np.log([0.6, 0.25, 1.0, 0.35]).mean())
+    assert found.reliability[[3, 6, 9]].tolist() == [
+        pytest.approx([1, 0.35, 1, math.sqrt(0.35 * 0.65)]),
+        pytest.approx([2, 0.625, 0.5, math.sqrt((0.6 * 0.4 + 0.65 * 0.35) / 4)]),
+        [1, 1, 1, 0],
+    ]
+    assert found.reliability[[0, 1, 2, 4, 5, 7, 8]].sum() == 0
+    assert found.ece == pytest.approx((0.65 + 2 * 0.125) / 4)
+
+
+def test_right_probabilities_have_the_calibration_error_of_chance() -> None:
+    random = np.random.default_rng(0)
+    errors, by_chance = [], []
+    for _ in range(200):
+        probabilities = random.dirichlet(np.ones(3), 500)
+        y = (random.random((500, 1)) > probabilities.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+        decided = probabilities.argmax(axis=1)
+        found = calibration(probabilities, decided, y)
+        errors.append(found.ece)
+        by_chance.append(found.by_chance)
+    assert np.mean(errors) == pytest.approx(np.mean(by_chance), rel=0.05)
+    over = probabilities**3 / (probabilities**3).sum(axis=1, keepdims=True)
+    assert calibration(over, decided, y).ece > 3 * np.mean(errors)
 
 
 def test_convergence_by_variant(inputs: Inputs) -> None:

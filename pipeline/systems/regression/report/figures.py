@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -51,6 +52,8 @@ METHODS = {
     "incremental": ("incremental", VERMILLION, "-."),
     "online": ("online", GREEN, ":"),
 }
+FEWEST = 5
+"""Test images in a bin of the reliability diagram, at least: shares of fewer say nothing."""
 CLASSES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, FAINT, "#8B4513", "#B8A800")
 """Ten colours, one per class."""
 
@@ -74,16 +77,56 @@ def error_over_size(table: pd.DataFrame) -> Figure:
                 rows = table[table["model"] == name]
                 for value in rows[part]:
                     each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
-        sizes = sorted(set(table[table["size"] > 0]["size"]))
-        each.set_xscale("log", base=2)
-        each.xaxis.set_major_locator(FixedLocator(sizes))
-        each.xaxis.set_minor_locator(NullLocator())
-        each.set_xticks(sizes, [str(size) for size in sizes])
-        each.set(xlabel="capsule size d", ylabel=f"{'training' if part == 'train' else 'test'} error (%)")
+        _axis_of_sizes(each, table)
+        each.set(ylabel=f"{'training' if part == 'train' else 'test'} error (%)")
         each.set_ylim(bottom=0)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4)
     return figure
+
+
+@in_house_style
+def calibration(reliability: dict[str, np.ndarray], table: pd.DataFrame) -> Figure:
+    """Reliability diagram, and log loss and expected calibration error over capsule size, a line per architecture.
+
+    Args:
+        reliability: `[bins, 4]` by model: images, mean confidence, share correct and its sd, as in `Calibration`.
+        table: as for `error_over_size`, with the columns test_log_loss (nats) and ece (a share).
+    """
+    figure, (diagram, *others) = panels(3, 2.6)
+    diagram.plot([0, 100], [0, 100], color=INK, linestyle="--", linewidth=0.8, label="right probabilities")
+    for name, bins in reliability.items():
+        colour, marker = LOOKS.get(name, (FAINT, "D"))
+        _, confidence, right, sd = bins[bins[:, 0] >= FEWEST].T
+        bars = 100 * np.stack([np.minimum(sd, right), np.minimum(sd, 1 - right)])
+        diagram.errorbar(
+            100 * confidence, 100 * right, bars, color=colour, marker=marker, label=BASELINES.get(name, (name,))[0],
+            linewidth=1, elinewidth=0.7, capsize=0,
+        )  # fmt: skip
+    diagram.set(xlabel="confidence (%)", ylabel="test images correct (%)", xlim=(0, 104), ylim=(0, 104))
+    for each, (column, factor, words) in zip(
+        others, (("test_log_loss", 1, "test log loss (nats)"), ("ece", 100, "calibration error (%)")), strict=True
+    ):
+        for decision, (colour, marker) in LOOKS.items():
+            rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
+            each.plot(rows["size"], factor * rows[column], color=colour, marker=marker)
+        for value in table[table["size"] == 0][column].dropna():
+            each.axhline(factor * value, color=FAINT, linestyle=":", linewidth=1, zorder=1)
+        _axis_of_sizes(each, table)
+        each.set(ylabel=words)
+        each.set_ylim(bottom=0)
+    figure.legend(*diagram.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def _axis_of_sizes(axes: Axes, table: pd.DataFrame) -> None:
+    """An x axis with the capsule sizes of a grid, in powers of two."""
+    sizes = sorted(set(table[table["size"] > 0]["size"]))
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(sizes))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set(xlabel="capsule size d")
 
 
 @in_house_style
@@ -201,8 +244,25 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             partial(error_over_size, table),
         )
     arrays = study.examples(())
-    if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes")):
+    calibrated = table is not None and "ece" in table
+    if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes") or calibrated):
         written.miss(f"regression/{name} (its examples)")
+    if arrays and table is not None and calibrated and "reliability" in arrays:
+        largest = int(table["size"].max())
+        measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
+        yield Drawing(
+            f"calibration-{name}",
+            "svg",
+            f"Calibration of class probabilities, {name}",
+            f"Left, with d = {largest}: the share of test images classified correctly over the probability given to "
+            f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than it "
+            f"says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected calibration "
+            f"error on test images ({label}); dotted: logistic regression.",
+            "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
+            "multiclass, one-vs-all and all-vs-all.",
+            records,
+            partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
+        )
     if arrays and "latents" in arrays:
         classes = arrays["latents"].shape[1]
         yield Drawing(

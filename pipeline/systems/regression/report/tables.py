@@ -11,32 +11,39 @@ from pipeline.drawing.table import Table, tracked
 from pipeline.results.reading import Results, dataset_label
 from pipeline.systems.regression.report.studies import executed
 
-_PERCENT = {"train": "training error (%)", "validation": "validation error (%)", "test": "test error (%)"}
+_ERRORS = {"train": "training error (%)", "validation": "validation error (%)", "test": "test error (%)"}
+_CALIBRATION = {
+    "test_log_loss": "test log loss (nats)",
+    "ece": "calibration error (%)",
+    "ece_by_chance": "by chance (%)",
+}
+_PERCENT = {*_ERRORS, "error", "ece", "ece_by_chance"}
 _COLUMNS: dict[str, tuple[str, str, Sequence[str]]] = {
     "grid": (
         "Errors of capsule regression by size and architecture",
         "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of section 3.1 "
-        "(Figure 5). Iterations: the largest number of any of the model's problems. Seconds: for the whole fit, or for "
-        "all regularisation strengths tried.",
-        ("model", "size", *_PERCENT, "iterations", "parameters", "seconds"),
+        "(Figure 5). Log loss and expected calibration error are those of the probabilities on test images; by chance: "
+        "the calibration error to expect if the probabilities were right. Iterations: the largest number of any of the "
+        "model's problems. Seconds: for the whole fit, or for all regularisation strengths tried.",
+        ("model", "size", *_ERRORS, *_CALIBRATION, "iterations", "parameters", "seconds"),
     ),
     "ridge": (
         "Capsule regression with a penalty",
         "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
         "examples.",
-        ("penalty", *_PERCENT),
+        ("penalty", *_ERRORS),
     ),
     "sizes": (
         "Capsules of different sizes by class",
         "Errors at the same number of parameters: capsules of equal size, and sizes in (inverse) proportion to that "
         "model's validation errors by class.",
-        ("plan", "sizes", *_PERCENT),
+        ("plan", "sizes", *_ERRORS),
     ),
     "distorted": (
         "Training on distorted copies",
         "Errors after training on the original images, and on these with distorted copies. Training errors are on all "
         "images that the model was trained on, copies included. The strength is chosen on validation images.",
-        ("data", "strength", "examples", *_PERCENT, "iterations", "seconds"),
+        ("data", "strength", "examples", *_ERRORS, "iterations", "seconds"),
     ),
 }
 """By kind of study: the table's title, its caption, and its columns in order."""
@@ -50,9 +57,9 @@ _LAST = {
 def _cell(column: str, value: object) -> str:
     if isinstance(value, float) and pd.isna(value):
         return ""
-    if column in _PERCENT or column == "error":
+    if column in _PERCENT:
         return f"{100 * float(value):.2f}"  # type: ignore[arg-type]
-    if column == "log_loss":
+    if column in ("log_loss", "test_log_loss"):
         return f"{float(value):.4f}"  # type: ignore[arg-type]
     if column == "seconds":
         return f"{float(value):.1f}"  # type: ignore[arg-type]
@@ -82,10 +89,11 @@ def build(results: Results, written: Written) -> list[Table]:
             continue
         if data is None:
             continue
+        words = _ERRORS | _CALIBRATION
         tidy = data[columns].assign(dataset=label, tracking_run=tracked(records))
         shown = pd.DataFrame(
             [[_cell(column, row[column]) for column in columns] for row in data.to_dict("records")],
-            columns=[_PERCENT.get(column, column.replace("_", " ")) for column in columns],
+            columns=[words.get(column, column.replace("_", " ")) for column in columns],
         )
         tables.append(Table(name, f"{title}, {name}", f"{caption} On {label}.", tidy, shown, records))
     return tables

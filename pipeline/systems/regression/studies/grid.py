@@ -1,4 +1,4 @@
-"""Errors by capsule size and architecture, images of two models, and other classifiers (Figures 2-5)."""
+"""Errors and calibration by capsule size and architecture, images of two models, other classifiers (Figures 2-5)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.calibration import Calibration, calibration, calibration_of
 from pipeline.systems.regression.model.fits import Fitted, fit_architecture, parameters
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import GridStudy
@@ -20,11 +21,18 @@ from pipeline.systems.regression.studies import Extras
 
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""
+PROBABILISTIC = "logistic-regression"
+"""The other classifier whose calibration is measured: the others' probabilities are shares of votes or missing."""
 
 
 def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
-    """Fit every architecture at every size, then the other classifiers."""
+    """Fit every architecture at every size, then the other classifiers.
+
+    The array `reliability [models, bins, 4]` is that of the architectures with the largest capsules in the order of
+    `decisions`, then that of `PROBABILISTIC` if it is one of the other classifiers; see `Calibration`.
+    """
     rows: list[dict[str, Any]] = []
+    reliability: list[NDArray[np.float64]] = []
     arrays: dict[str, NDArray[np.generic]] = {}
     cells = [(decision, size) for decision in study.decisions for size in study.sizes]
     features = inputs.X["train"].shape[1]
@@ -32,15 +40,25 @@ def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
         architecture = build_architecture(decision, size, inputs.classes)
         fitted = fit_architecture(inputs, architecture, study.schedule, keep_at=extras.keep_at)
         row = {"model": decision, "size": size, **fitted.errors(inputs), "iterations": fitted.most}
-        rows.append(row | {"parameters": parameters(architecture, features), "seconds": fitted.seconds})
+        row |= {"parameters": parameters(architecture, features), "seconds": fitted.seconds}
+        calibrated = calibration_of(architecture, fitted.W, inputs.X["test"], inputs.y["test"])
+        rows.append(row | _numbers_of(calibrated))
+        if size == max(study.sizes):
+            reliability.append(calibrated.reliability)
         if decision == "multiclass" and size == PLANE:
             arrays |= plane(fitted, inputs, extras.images["test"])
         if decision == "multiclass" and size == SHOWN:
             arrays |= prototypes(fitted, inputs, extras.images["train"])
-    table = pd.DataFrame(rows + [row for name in study.baselines for row in baseline(name, inputs)])
+    for name in study.baselines:
+        row, calibrated_baseline = baseline(name, inputs)
+        rows.append(row)
+        if calibrated_baseline is not None:
+            reliability.append(calibrated_baseline.reliability)
+    arrays["reliability"] = np.stack(reliability)
     numbers: dict[str, Any] = {}
-    for cell in table.to_dict("records"):
-        found = {name: one(cell[name]) for name in ("train", "validation", "test", "seconds")}
+    for cell in rows:
+        measured = ("train", "validation", "test", "seconds", "test_log_loss", "ece", "ece_by_chance")
+        found = {name: one(cell[name]) for name in measured if name in cell}
         if cell["size"]:
             models = numbers.setdefault("errors", {})
             models.setdefault(cell["model"], {})[str(cell["size"])] = found
@@ -51,8 +69,13 @@ def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
     if "prototypes" in arrays:
         numbers["prototypes"] = one(variety(arrays["prototypes"]))
     headline = [f"errors.{decision}.{max(study.sizes)}.test" for decision in study.decisions]
+    headline += [f"errors.{decision}.{max(study.sizes)}.ece" for decision in study.decisions]
     headline += [f"baseline.{name}.test" for name in study.baselines]
-    return Outcome("grid", table, numbers, tuple(headline), arrays)
+    return Outcome("grid", pd.DataFrame(rows), numbers, tuple(headline), arrays)
+
+
+def _numbers_of(found: Calibration) -> dict[str, float]:
+    return {"test_log_loss": found.log_loss, "ece": found.ece, "ece_by_chance": found.by_chance}
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
@@ -97,10 +120,11 @@ def variety(prototypes: NDArray[np.generic]) -> float:
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
-def baseline(name: str, inputs: Inputs) -> list[dict[str, object]]:
+def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], Calibration | None]:
     """A scikit-learn classifier on the same inputs; its strength is chosen on the validation part.
 
-    Its seconds include the fits with all strengths, as a user has to run them; `chosen` is the strength.
+    Its seconds include the fits with all strengths, as a user has to run them; `chosen` is the strength. The second
+    value is its calibration on the test part, for `PROBABILISTIC` only.
     """
     begun = time.perf_counter()
     X = {part: values.cpu().numpy() for part, values in inputs.X.items()}
@@ -115,8 +139,12 @@ def baseline(name: str, inputs: Inputs) -> list[dict[str, object]]:
         if error < fewest:
             best, fewest, chosen = model, error, strength
     errors = {part: 1 - float(best.score(X[part], y[part])) for part in ("train", "validation", "test")}
-    seconds = time.perf_counter() - begun
-    return [{"model": name, "size": 0, **errors, "seconds": seconds, "chosen": chosen}]
+    row = {"model": name, "size": 0, **errors, "seconds": time.perf_counter() - begun, "chosen": chosen}
+    if name != PROBABILISTIC:
+        return row, None
+    probabilities = best.predict_proba(X["test"])
+    found = calibration(probabilities, probabilities.argmax(1), y["test"])
+    return row | _numbers_of(found), found
 
 
 def _candidates(name: str) -> list[tuple[str, Any]]:
