@@ -230,6 +230,9 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
         Lin and Weng (2004), as in LIBSVM. There the most probable class can differ from that of `predict`, as votes
         count the same however narrow they are; with the other two decisions, and with two classes, it is the same.
+
+        The default rounds of training look for few errors and leave probabilities too low for the predicted class:
+        calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`, before relying on them.
         """
         return self._for_rows(coupled_probabilities, X)
 

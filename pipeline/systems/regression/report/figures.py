@@ -255,9 +255,9 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             "svg",
             f"Calibration of class probabilities, {name}",
             f"Left, with d = {largest}: the share of test images classified correctly over the probability given to "
-            f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than it "
-            f"says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected calibration "
-            f"error on test images ({label}); dotted: logistic regression.",
+            f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than "
+            f"it says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected "
+            f"calibration error on test images ({label}); dotted: logistic regression.",
             "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
             "multiclass, one-vs-all and all-vs-all.",
             records,
