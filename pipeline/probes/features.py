@@ -6,11 +6,12 @@ Each model defines them in its method `features`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from pipeline.data import warps
 from pipeline.learning.model import Model
@@ -21,14 +22,27 @@ Features = dict[str, NDArray[np.float32]]
 """Feature arrays `[N, d]` by name."""
 
 
+@runtime_checkable
+class Sampling(Protocol):
+    """A model with further features: samples from its posterior."""
+
+    def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
+        """Samples `[B, d]` by name, given the other features `found` of the same images; `generator` is on the CPU."""
+
+
 @torch.no_grad()
 def features(
-    model: Model, images: NDArray[np.uint8], device: torch.device, warp: Callable[[int], Tensor] | None = None
+    model: Model,
+    images: NDArray[np.uint8],
+    device: torch.device,
+    warp: Callable[[int], Tensor] | None = None,
+    samples: Generator | None = None,
 ) -> Features:
     """Features of uint8 images `[N, 1, S, S]`, in batches on the device.
 
     Args:
         warp: returns the warps `[B, 2, 3]` of the next B images; None: no warp.
+        samples: for the features of a model that samples (`Sampling`), on the CPU; None: without those.
 
     Raises:
         TypeError: the model has no features.
@@ -40,6 +54,8 @@ def features(
         result = model.features(pixels)
         if not result:
             raise TypeError(f"no features are defined for {type(model).__name__}")
+        if samples is not None and isinstance(model, Sampling):
+            result = result | model.sampled_features(result, samples)
         for name, value in result.items():
             collected.setdefault(name, []).append(value)
     return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}

@@ -35,6 +35,8 @@ AFFINE = "affine"
 """The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
 OFFICIAL = "affnist"
 """The name of the test on affNIST's own images, with the probe of the affine test."""
+_SAMPLES = 200
+"""Added to the seed of the warps for the samples of the first part of the data."""
 
 
 def _tests(
@@ -76,19 +78,26 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
 @dataclass(frozen=True)
 class _Subject:
-    """One trained model and the images it is probed on."""
+    """One trained model and the images it is probed on; `sampled`: samples of its posterior are features, too."""
 
     model: Model
     images: dict[str, NDArray[np.uint8]]
     labels: dict[str, NDArray[np.int64]]
     params: EvaluateParams
     device: torch.device
+    sampled: bool
 
     def features(self, warp_of: dict[str, Warp | None], versions: dict[str, int]) -> dict[str, Features]:
         """Features of each part of the data, with its images warped and repeated."""
         return {
-            part: features(self.model, np.concatenate([self.images[part]] * versions[part]), self.device, warp_of[part])
-            for part in PARTS
+            part: features(
+                self.model,
+                np.concatenate([self.images[part]] * versions[part]),
+                self.device,
+                warp_of[part],
+                torch.Generator().manual_seed(self.params.seed + _SAMPLES + i) if self.sampled else None,
+            )
+            for i, part in enumerate(PARTS)
         }
 
     def fit(self, parts: dict[str, Features], name: str) -> Probe:
@@ -97,11 +106,13 @@ class _Subject:
         return fit_probe(train, validation, self.params.probe_strengths)
 
 
-def _subject(model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device) -> _Subject:
+def _subject(
+    model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, sampled: bool = False
+) -> _Subject:
     images = {part: dataset.part(part)[0] for part in PARTS}
     labels = {part: dataset.part(part)[1] for part in PARTS}
     images["train"], labels["train"] = images["train"][: params.probe_images], labels["train"][: params.probe_images]
-    return _Subject(model, images, labels, params, device)
+    return _Subject(model, images, labels, params, device, sampled)
 
 
 def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Probe:
@@ -113,7 +124,7 @@ def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParam
 def probe_accuracies(
     model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: Dataset | None = None
 ) -> pd.DataFrame:
-    """Fit and test every probe of one trained model.
+    """Fit and test every probe of one trained model, also those on samples of its posterior.
 
     Args:
         official: affNIST's own test images, of the same size as the data set's.
@@ -121,10 +132,13 @@ def probe_accuracies(
     Returns:
         columns features, protocol ("refit" or "fixed"), test, strength, accuracy (share of test images, in [0, 1]).
     """
-    subject = _subject(model, dataset, params, device)
+    subject = _subject(model, dataset, params, device, sampled=True)
     clean = subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1))
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
-    official_features = features(model, official.part("test")[0], device) if official is not None else {}
+    samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
+    official_features = (
+        features(model, official.part("test")[0], device, samples=samples) if official is not None else {}
+    )
     rows: list[tuple[str, str, str, float, float]] = []
     for test, warp_of, versions in _tests(dataset, params, device):
         plain = all(warp is None for warp in warp_of.values())

@@ -17,6 +17,7 @@ from pipeline.probes.features import features
 from pipeline.systems import build_model
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.presences import logistic_noise
 
 CPU = torch.device("cpu")
 
@@ -114,3 +115,29 @@ def test_batches_change_nothing_and_warps_meet_their_own_images(
         pixels = warps.warp(torch.from_numpy(images), warps.rotations(angles))
         np.testing.assert_allclose(at_once["t0"], capsules.encode(pixels).object_logits.detach(), rtol=1e-4, atol=1e-5)
         assert not math.isclose(at_once["t0"][0, 0], features(capsules, images, CPU)["t0"][0, 0], rel_tol=1e-3)
+
+
+def test_samples_are_of_the_posterior_and_follow_their_seed_alone(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """t0 = sigmoid((log odds + logistic noise) / temperature), a sample for each image whatever the batches."""
+    images = dataset.images[:11]
+
+    def found(batch: int, seed: int) -> dict[str, np.ndarray]:
+        monkeypatch.setattr(module, "BATCH", batch)
+        return features(capsules, images, CPU, samples=torch.Generator().manual_seed(seed))
+
+    at_once, in_batches, other = found(100, 0), found(4, 0), found(100, 1)
+    assert at_once.keys() == {"t0", "t0_A0", "children", "t0_sampled"}
+    assert at_once["t0_sampled"].shape == (11, 3)
+    np.testing.assert_allclose(in_batches["t0_sampled"], at_once["t0_sampled"], rtol=1e-4, atol=1e-5)
+    assert np.array_equal(other["t0"], at_once["t0"])
+    noise = logistic_noise((11, 3), torch.Generator().manual_seed(0), CPU)
+    expected = ((torch.from_numpy(at_once["t0"]) + noise) / capsules.temperature).sigmoid()
+    np.testing.assert_allclose(at_once["t0_sampled"], expected, rtol=1e-5)
+    assert not np.allclose(other["t0_sampled"], at_once["t0_sampled"], atol=0.1)
+
+
+def test_a_model_that_does_not_sample_gives_its_features_alone() -> None:
+    model = build_model(small_run("vae"), SIZE)
+    assert features(model, squares().images, CPU, samples=torch.Generator()).keys() == {"mu_sigma"}

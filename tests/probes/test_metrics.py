@@ -25,7 +25,8 @@ def test_metrics_are_means_over_all_test_images(
     generator = torch.Generator().manual_seed(3)
     noise = torch.cat([capsules.draw_noise((count,), generator, CPU) for count in (10, 10, 5)])
     _, expected = capsules(images, noise, torch.tensor(1e9))
-    assert set(expected) - set(found.index) == {"most_children", "objects_in_use"} == capsules.batch_statistics
+    of_batches = {"most_children", "objects_in_use", "presence_information"}
+    assert set(expected) - set(found.index) == of_batches == capsules.batch_statistics
     for name, value in expected.items():
         if name in capsules.batch_statistics:
             continue

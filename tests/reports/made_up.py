@@ -87,6 +87,7 @@ ACCURACY = {
     "t0": [0.95, 0.79, 0.60, 0.47, 0.41, 0.86],
     "t0_A0": [0.97, 0.90, 0.82, 0.69, 0.65, 0.92],
     "children": [0.90, 0.70, 0.51, 0.42, 0.38, 0.80],
+    "t0_sampled": [0.91, 0.72, 0.55, 0.43, 0.38, 0.79],
     "mu_sigma": [0.94, 0.68, 0.45, 0.30, 0.34, 0.52],
     "prior": [0.93, 0.66, 0.43, 0.28, 0.32, 0.50],
     "posterior": [0.91, 0.64, 0.41, 0.26, 0.30, 0.48],
@@ -95,6 +96,14 @@ ACCURACY = {
 
 def spread(mean: float, sd: float = 0.01, n: int = 2) -> dict[str, Any]:
     return {"mean": mean, "sd": sd, "n": n}
+
+
+def presences(n: int = 2, information: float = 2.1) -> dict[str, Any]:
+    """What evaluation measures of the presences of a generative model."""
+    shares = {"presence_information": 1.0, "presence_information_by_object": 1.6, "presence_kl": 2.3}
+    nats = {name: spread(share * information, 0.03, n) for name, share in shares.items()}
+    sds = {"presence_logit_sd": spread(1.7, 0.04, n), "object_pose_sd": spread(0.21, 0.01, n)}
+    return nats | sds | {"routing_entropy": spread(0.62, 0.02, n), "mean_routing_entropy": spread(1.31, 0.02, n)}
 
 
 def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
@@ -228,6 +237,8 @@ class Writer:
             for name in features
         }
         test = {"bound": spread(355.0, 3.0, n), "pixel_error": spread(13.2, 0.2, n)}
+        if "t0_sampled" in features:
+            test |= presences(n)
         failures = {"equivariance": equivariance(n), "templates": copies(n)} if "t0" in features else {}
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
@@ -357,7 +368,7 @@ class Writer:
         """Every item of the made-up parameters."""
         self.train("capsules-digits")
         self.train("vae-digits", start=-300, settled=420)
-        self.evaluate("capsules-digits", ["t0", "t0_A0", "children"])
+        self.evaluate("capsules-digits", ["t0", "t0_A0", "children", "t0_sampled"])
         self.evaluate("vae-digits", ["mu_sigma"])
         self.pictures("capsules-digits")
         self.optimise("capsules-digits")

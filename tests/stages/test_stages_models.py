@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -233,16 +234,19 @@ def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
     assert len(table) == 4
     assert {"replica", "epoch", "train_bound", "validation_bound", "train_pixel_error"} <= set(table.columns)
     assert {"train_log_pixels", "train_log_parts", "train_log_objects", "train_entropy"} <= set(table.columns)
+    assert table["validation_presence_information"].between(-0.5, math.log(10)).all(), "batches of ten"
+    assert (table["validation_presence_kl"] >= 0).all()
     assert {path.name for path in (done / "models/vae").iterdir()} == {"weights.safetensors", "model.json"}
 
 
 def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
     results = done / "reports/small/results/evaluate"
     capsules, vae = read(results / "capsules.json"), read(results / "vae.json")
-    assert capsules["probe"].keys() == {"t0", "t0_A0", "children"}
+    assert capsules["probe"].keys() == {"t0", "t0_A0", "children", "t0_sampled"}
+    assert capsules["test"].keys() >= {"presence_information", "presence_kl", "routing_entropy", "mean_routing_entropy"}
     assert vae["probe"].keys() == {"mu_sigma"}
     for numbers in (capsules, vae):
-        assert numbers["kmeans"].keys() == numbers["probe"].keys()
+        assert numbers["kmeans"].keys() == numbers["probe"].keys() - {"t0_sampled"}
         assert all(each["n"] == 2 for each in numbers["kmeans"].values())
     for numbers in (capsules, vae):
         assert numbers["test"].keys() >= {"bound", "pixel_error"}

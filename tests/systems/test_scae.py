@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from small import SCAE_SIZE, SMALL_SCAE, STILL, squares, training
@@ -14,6 +15,7 @@ from torch import Tensor
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
 from pipeline.learning.gradient import Task, train
+from pipeline.systems.scae.evaluation.presences import bernoulli_information, presence_measures
 from pipeline.systems.scae.model.scae import (
     SCAE,
     Attention,
@@ -278,3 +280,20 @@ def test_it_learns_where_the_squares_are(attention: str) -> None:
 def test_generative_parameters_are_those_of_the_decoders(model: SCAE) -> None:
     templates, colours = 2 * PARTS * 25, 2 * 32 + 32 + 32 + 1
     assert model.generative_parameters() == templates + colours + 2 + OBJECTS * PARTS * 6
+
+
+def test_information_of_binary_presences_in_closed_form() -> None:
+    """Never depending on the image: nothing; on in one half of the images: log 2; in between: less."""
+    half = np.repeat([0.0, 1.0], 8)
+    found = bernoulli_information(np.stack([np.full(16, 0.3), half, 0.25 + 0.5 * half], axis=1))
+    between = math.log(2) + 0.25 * math.log(0.25) + 0.75 * math.log(0.75)
+    np.testing.assert_allclose(found, [0.0, math.log(2), between], atol=1e-12)
+
+
+def test_presences_of_a_model_are_measured_as_probabilities(model: SCAE) -> None:
+    pictures = squares(size=SCAE_SIZE).images[:7]
+    found = presence_measures(model.float(), pictures, torch.device("cpu"))
+    prior = model.features(torch.from_numpy(pictures).float() / 255)["prior"].detach().numpy()
+    expected = bernoulli_information(prior).sum()
+    assert found == {"presence_information_by_object": pytest.approx(expected, rel=1e-3)}
+    assert expected > 0

@@ -1,5 +1,7 @@
 """The probabilistic capsule model against an independent formulation, finite differences and its own theory."""
 
+import math
+
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -11,6 +13,7 @@ from benchmarks.enumerated import EnumeratedModel
 from pipeline.layers import poses
 from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.information import joint_information, presence_kl
 
 
 @pytest.fixture
@@ -294,3 +297,28 @@ def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decide
     pi = model.parts_given_objects(y0, torch.zeros(1, 3, 6, dtype=torch.float64)).log_pi.exp()
     torch.testing.assert_close(pi[0, :, 1], torch.full((4,), 1 / 1.05, dtype=torch.float64), rtol=1e-3, atol=0)
     assert trace_bound(model, images, noise).bound.isfinite().all()
+
+
+def test_evaluation_tells_the_information_of_presences_alone_and_stacked(small_params, images):
+    """Its noise is that of the presences of objects; in training, where it would cost time, it is not measured."""
+    pyro.enable_validation(False)  # its checks branch on values, which vmap cannot
+    model, now = changed(small_params), torch.tensor(3.0)
+    noise = model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
+    assert not {"presence_information", "presence_kl"} & set(model(images, noise, now)[1])
+    found = model.eval()(images, noise, now)[1]
+    logits = model.encode(images).object_logits
+    torch.testing.assert_close(found["presence_information"], joint_information(logits, noise[:, 4:7]))
+    torch.testing.assert_close(found["presence_kl"], presence_kl(logits, math.log(0.2 / 0.8)).sum(1).mean())
+    stacked = {name: torch.stack([value, value + 0.1]) for name, value in model.named_parameters()}
+    together = vmap(lambda parameters: functional_call(model, parameters, (images, noise, now))[1])(stacked)
+    assert together["presence_information"].shape == (2,)
+    for name in ("presence_information", "presence_kl"):
+        torch.testing.assert_close(together[name][0], found[name])
+
+
+def test_noise_in_the_parts_does_not_pass_for_information(small_params, images):
+    """The same image many times tells nothing, although the noise of its parts moves the objects."""
+    model = changed(small_params).eval()
+    alike = images[:1].expand(40, -1, -1, -1)
+    noise = model.draw_noise((40,), torch.Generator().manual_seed(2), "cpu").double()
+    assert abs(model(alike, noise, torch.tensor(3.0))[1]["presence_information"].item()) < 1e-9

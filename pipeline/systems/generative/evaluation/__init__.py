@@ -10,15 +10,22 @@ from pipeline.learning.evaluation import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
 from pipeline.probes.settings import EvaluateParams
-from pipeline.results.outcome import Outcome
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import spread
 from pipeline.systems.generative.evaluation.examples import evaluation_examples
 from pipeline.systems.generative.evaluation.failures import failure_analysis
+from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.studies.settings import FailureParams
 
+RULER = ("test.presence_information", "probe.t0_sampled.refit.rotated_0")
+"""The two numbers that tell whether presences carry information."""
+
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Probes as of every model; whether poses turn with the image; copies among templates; and pictures."""
+    """Probes as of every model; whether presences carry information; whether poses turn with the image; copies among
+    templates; and pictures.
+    """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
     evaluate_params, failure_params = inputs.sections["evaluate"], inputs.sections["failures"]
@@ -26,6 +33,10 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     assert isinstance(failure_params, FailureParams)
     failures, arrays = failure_analysis(models, inputs.dataset, failure_params, device)
     images, labels = inputs.dataset.part("test")
+    presences = [presence_measures(model, images, evaluate_params.seed, device) for model in models]
+    measured = {name: spread(each[name] for each in presences) for name in presences[0]}
+    numbers = {**outcome.numbers, "test": {**outcome.numbers["test"], **measured}, **failures}
+    headline = tuple(dict.fromkeys((*RULER, *outcome.headline)))[:MOST_HEADLINES]
     image = images[int(np.argmax(labels == 2))]
     examples = evaluation_examples(models[0], image, evaluate_params.seed, device) | arrays
-    return replace(outcome, numbers={**outcome.numbers, **failures}, arrays={**examples})
+    return replace(outcome, numbers=numbers, headline=headline, arrays={**examples})

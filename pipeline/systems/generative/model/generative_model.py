@@ -39,6 +39,7 @@ from pipeline.systems.generative.model.hierarchy import (
     scale_gradient,
     votes,
 )
+from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.model.pose_posteriors import GaussianPoses
 from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
 from pipeline.systems.generative.settings import GenerativeModelParams
@@ -101,7 +102,7 @@ class GenerativeModel(Model):
         image_size: side S of the square images, in pixels.
     """
 
-    batch_statistics = frozenset({"most_children", "objects_in_use"})
+    batch_statistics = frozenset({"most_children", "objects_in_use", "presence_information"})
 
     def __init__(self, params: GenerativeModelParams, image_size: int) -> None:
         super().__init__()
@@ -330,6 +331,16 @@ class GenerativeModel(Model):
         children = layer.expected_children(join(posterior.part_logits / temperature, posterior.part_poses))
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
+    def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
+        """t0_sampled, one sample of the relaxed presences `[B, O]` in [0, 1] from the log odds `t0` in `found`.
+
+        Args:
+            generator: on the CPU, so that every device sees the same noise.
+        """
+        t0 = found["t0"]
+        noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
+        return {"t0_sampled": RelaxedPresence(t0, self.temperature, noise).rsample().sigmoid()}
+
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
         """Noise `[*shape, noise_size]`: standard logistic for the presences of parts, then of objects; for Gaussian
         poses also standard normal for those of parts, then of objects.
@@ -356,11 +367,25 @@ class GenerativeModel(Model):
             epoch: scalar tensor: passes over the data so far, as a fraction.
 
         Returns:
-            the negative bound per image, in nats, and metrics: scalar tensors, means over the batch.
+            the negative bound per image, in nats, and metrics: scalar tensors, means over the batch. Two more in
+            evaluation mode: presence_information (of the whole batch, at most the log of its size) and presence_kl.
         """
         trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
+        if not self.training:
+            metrics |= self._presence_metrics(images, noise)
         return -trace.bound.mean(), metrics
+
+    def _presence_metrics(self, images: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """What t0 tells of the images, in nats, as in `evaluation.presences`: its information among those of the batch,
+        and its KL divergence from the prior. Parts are without noise, which would pass for information.
+        """
+        P, O, p = self.params.parts, self.params.objects, self.params.object_presence
+        logits = self.encode(images).object_logits
+        return {
+            "presence_information": joint_information(logits, noise[:, P : P + O]),
+            "presence_kl": presence_kl(logits, math.log(p) - math.log1p(-p)).sum(-1).mean(),
+        }
 
     def coupling(self, epoch: Tensor) -> Tensor:
         """The factor on the hierarchy's gradient with respect to the parts at `epoch` of training."""

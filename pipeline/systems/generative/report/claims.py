@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Record, Recorded, Results, dataset_label
-from pipeline.systems.generative.report import failure_claims
+from pipeline.systems.generative.report import failure_claims, presences
 from pipeline.systems.generative.report.runs import (
     Sweep,
     candidates,
@@ -30,8 +30,6 @@ AFFNIST_SIZE = 40
 MOST_PARAMETERS = 30_000
 WIDE = 90.0
 """Degrees: training ranges from here on count as wide in the comparison with the VAE."""
-CHANCE = 10.0
-"""Percent: ten classes."""
 
 VARIANT_OF_FEATURES = {"t0": "generative", "t0_A0": "generative", "mu_sigma": "vae", "posterior": "scae"}
 
@@ -73,7 +71,8 @@ def _probe(features: str, test: str, variant: str) -> Measure:
             if variant == "vae" and test != "rotated_0":
                 remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
             records = with_training(results, run, numbers)
-            return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
+            notes = presences.notes(numbers) if features == "t0" else []
+            return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks, notes=notes)
         return None
 
     return measure
@@ -151,7 +150,8 @@ def optimisation_gain(results: Results) -> Finding | None:
         fixed = values["accuracy_after"].minus(values["accuracy_before"]).scaled(100)
         remarks.append(f"probe fit on encoded images: {fixed.mean:+.1f} points")
     records = with_training(results, study.run, numbers)
-    return Finding(gain, dataset_label(numbers.records), records, remarks=remarks)
+    notes = presences.notes_of_run(results, study.run, numbers)
+    return Finding(gain, dataset_label(numbers.records), records, remarks=remarks, notes=notes)
 
 
 def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured]] | None:
@@ -239,7 +239,7 @@ def children_classify(results: Results) -> Finding | None:
             children,
             dataset_label(numbers.records),
             with_training(results, run, numbers),
-            holds=children.mean - CHANCE >= (t0.mean - CHANCE) / 2 > 0,
+            holds=children.mean - presences.CHANCE >= (t0.mean - presences.CHANCE) / 2 > 0,
             remarks=shortcomings(setting, seeds=children.n, images=setting.dataset.test),
         )
     return None

@@ -9,7 +9,7 @@ from pipeline.drawing.style import look
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Measured, Results, dataset_label
-from pipeline.systems.generative.report import failure_tables
+from pipeline.systems.generative.report import failure_tables, presences
 from pipeline.systems.generative.report.claims import PROBE_SDS
 from pipeline.systems.generative.report.comparison import (
     companions,
@@ -28,7 +28,7 @@ PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 def build(results: Results, written: Written) -> list[Table]:
     """Every table of this system that the results allow. Raises `ResultError` if a result file is corrupt."""
-    builders = (table_1, optimised, posterior, sweep, *failure_tables.BUILDERS)
+    builders = (table_1, presences.table, optimised, posterior, sweep, *failure_tables.BUILDERS)
     return [table for builder in builders for table in builder(results)]
 
 
@@ -56,7 +56,8 @@ def table_1(results: Results) -> list[Table]:
             f"Accuracy (%) of a linear probe on {dataset_label(records)}, with test images rotated within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
             "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean images "
-            f"only{other_images(settings, group)}."
+            f"only{other_images(settings, group)}. All features are standardised, those of t0 as log odds: this "
+            "enlarges traces that a sample of t0 does not show."
         )
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
         tables.append(Table(f"table1-{group[0]}", title, caption, data, _table_1_shown(data), records))

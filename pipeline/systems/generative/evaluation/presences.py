@@ -1,0 +1,80 @@
+"""Whether the presences of objects, t0, carry information about the image.
+
+All measures are of the posterior without noise in the parts, as features are (`GenerativeModel.encode`): noise that
+moves the objects is not taken for information about the image.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.information import (
+    information_by_object,
+    joint_information,
+    presence_kl,
+    routing_entropies,
+)
+from pipeline.systems.generative.model.presences import logistic_noise
+
+BATCH = 500
+MOST_IMAGES = 1000
+"""Images measured, the first ones. `presence_information` cannot exceed the log of their number."""
+SAMPLES = 4
+"""Samples of t0 per image for `presence_information`."""
+
+
+@torch.no_grad()
+def presence_measures(
+    model: GenerativeModel, images: NDArray[np.uint8], seed: int, device: torch.device
+) -> dict[str, float]:
+    """Measures of t0, routing and A0 on uint8 `images [N, 1, S, S]`; entropies and divergences in nats.
+
+    Returns:
+        by name:
+        presence_information: mutual information of t0 and the image: the mean over images of KL(q(t0 | x) || mean
+            posterior), by Monte Carlo (`joint_information`).
+        presence_information_by_object: the sum over objects of each presence's own information, an upper bound.
+        presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It is at least the sum by object:
+            it also counts how the mean posterior differs from the prior.
+        presence_logit_sd: sd over images of the log odds of t0, mean over objects; the noise has an sd of 1.8.
+        object_pose_sd: sd over images of A0, mean over objects and elements.
+        routing_entropy, mean_routing_entropy: entropy of a part's posterior over parents, mean over images, and that of
+            the mean posterior; means over parts.
+    """
+    logits, poses, routing = (torch.cat(each).double() for each in zip(*_batches(model, images, device), strict=True))
+    generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same noise
+    noise = [logistic_noise(tuple(logits.shape), generator, "cpu").to(logits) for _ in range(SAMPLES)]
+    given, of_mean = routing_entropies(routing)
+    prior = math.log(model.params.object_presence) - math.log1p(-model.params.object_presence)
+    found = {
+        "presence_information": torch.stack([joint_information(logits, each) for each in noise]).mean(),
+        "presence_information_by_object": information_by_object(logits).sum(),
+        "presence_kl": presence_kl(logits, prior).sum(-1).mean(),
+        "presence_logit_sd": logits.std(0).mean(),
+        "object_pose_sd": poses.std(0).mean(),
+        "routing_entropy": given.mean(),
+        "mean_routing_entropy": of_mean.mean(),
+    }
+    return {name: float(value) for name, value in found.items()}
+
+
+def _batches(
+    model: GenerativeModel, images: NDArray[np.uint8], device: torch.device
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Log odds of t0, A0 and posterior over parents, by batch."""
+    found = []
+    for start in range(0, min(len(images), MOST_IMAGES), BATCH):
+        stop = min(start + BATCH, MOST_IMAGES)
+        posterior = model.encode(torch.from_numpy(images[start:stop]).to(device).float() / 255)
+        # The states without noise, (log odds + noise) / temperature
+        layer = model.parts_given_objects(posterior.object_logits / model.temperature, posterior.object_poses)
+        states = join(posterior.part_logits / model.temperature, posterior.part_poses)
+        found.append((posterior.object_logits, posterior.object_poses, layer.parent_posterior(states)))
+    return found

@@ -1,0 +1,119 @@
+"""Whether the presences of a run carry information: notes for the scorecard, and a table.
+
+A probe on log odds does not show it: standardised, presences that hardly depend on the image are read as well as any.
+Results of older code lack these measurements; nothing is said of them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.results.reading import Measured, Numbers, Results
+from pipeline.systems.generative.report.runs import setting_of
+
+CLASSES = 10
+CHANCE = 100.0 / CLASSES
+"""Percent."""
+SILENT_NATS = 0.1
+"""Presences with less information than this are silent. To tell the classes apart takes log 10 = 2.3 nats."""
+NEAR_CHANCE = 10.0
+"""Points above chance up to which a probe on samples says next to nothing, ..."""
+READABLE = 30.0
+"""... where the probe on log odds is so many points or more above chance."""
+
+
+def silence(
+    information: float | None = None, sampled: float | None = None, log_odds: float | None = None
+) -> str | None:
+    """Why presences are silent, in words; None if they are not, or if too little was measured.
+
+    They are silent with less than `SILENT_NATS` of information, or if the probe on samples is within `NEAR_CHANCE`
+    points of chance although that on log odds is `READABLE` points or more above it.
+
+    Args:
+        information: mutual information of all presences and the image, in nats.
+        sampled, log_odds: accuracy of the probes, in percent.
+    """
+    if information is not None and information < SILENT_NATS:
+        return f"{_nats(information)} nats (to tell {CLASSES} classes apart takes {math.log(CLASSES):.1f})"
+    if sampled is None or log_odds is None:
+        return None
+    if sampled <= CHANCE + NEAR_CHANCE and log_odds >= CHANCE + READABLE:
+        return f"probe on samples {sampled:.1f} %, on standardised log odds {log_odds:.1f} %"
+    return None
+
+
+def notes(numbers: Numbers) -> list[str]:
+    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
+    sampled, information = _probe(numbers, "t0_sampled"), numbers.measured("test", "presence_information")
+    said = [f"probe on samples {sampled.mean:.1f} % (standardised, like the log odds)"] if sampled else []
+    if information:
+        said.append(f"I(t0; x) {_nats(information.mean)} nats")
+    found = [", ".join(said)] if said else []
+    why = _silence(numbers)
+    return [f"presences carry no information: {why}", *found] if why else found
+
+
+def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
+    """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
+    evaluated = results.numbers("evaluate", run)
+    if evaluated is None or setting_of(evaluated, run) != setting_of(numbers, run):
+        return []
+    return notes(evaluated)
+
+
+_HEADS = {
+    "sampled": ("probe: sample (%)", 1),
+    "log_odds": ("probe: log odds (%)", 1),
+    "presence_information": ("I(t0; x)", 2),
+    "presence_information_by_object": ("sum by object", 2),
+    "presence_kl": ("KL to the prior", 2),
+    "presence_logit_sd": ("sd of log odds", 3),
+    "object_pose_sd": ("sd of A0", 3),
+    "routing_entropy": ("routing entropy", 2),
+    "mean_routing_entropy": ("of its mean", 2),
+}
+
+
+def table(results: Results) -> list[Table]:
+    """What presences tell of the image, for each run that was measured."""
+    rows: list[Row] = []
+    for run, numbers in results.executed("evaluate"):
+        found = {name: numbers.measured("test", name) for name in _HEADS}
+        if not any(found.values()):
+            continue
+        found["sampled"] = _probe(numbers, "t0_sampled")
+        found["log_odds"] = _probe(numbers, "t0")
+        why = _silence(numbers)
+        verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
+        rows.append(([run, verdict], found, numbers))
+    caption = (
+        "Whether the presences of objects depend on the image (test images, entropies and divergences in nats). Probe: "
+        "accuracy of refit probes on one sample of t0 and on its log odds, both standardised; only a sample shows the "
+        "noise that the model lives with. I(t0; x): mutual information of t0 and the image, at most the log of the "
+        f"number of images; telling {CLASSES} classes apart takes {math.log(CLASSES):.1f}. Sum by object: the same for "
+        "each object alone, added up, an upper bound; for the stacked capsule autoencoder, which does not sample its "
+        "presences, of binary ones with these probabilities. Silent: less than "
+        f"{SILENT_NATS:g} nats, or a probe on samples within {NEAR_CHANCE:g} points of chance where that on log odds "
+        f"is {READABLE:g} or more above it. Sds are over images, means over objects. Routing entropy: of a part's "
+        "posterior over parents, mean over images, and of the mean posterior; where both are equal, the parent does "
+        "not depend on the image."
+    )
+    return measured_table("presences", "Do presences carry information?", caption, ["run", "t0"], _HEADS, rows)
+
+
+def _probe(numbers: Numbers, features: str) -> Measured | None:
+    """Accuracy (percent) of the refit probe on clean images."""
+    accuracy = numbers.measured("probe", features, "refit", "rotated_0")
+    return accuracy.scaled(100) if accuracy else None
+
+
+def _silence(numbers: Numbers) -> str | None:
+    information = numbers.measured("test", "presence_information")
+    sampled, log_odds = (_probe(numbers, features) for features in ("t0_sampled", "t0"))
+    return silence(*(each.mean if each else None for each in (information, sampled, log_odds)))
+
+
+def _nats(value: float) -> str:
+    return f"{max(value, 0.0):.2f}"  # an estimate around zero may be negative

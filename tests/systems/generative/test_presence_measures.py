@@ -1,0 +1,63 @@
+"""Measures of presences on a model: silent ones, informative ones, and what they are bounded by."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.data.datasets import Dataset
+from pipeline.systems.generative.evaluation import presences as module
+from pipeline.systems.generative.evaluation.presences import presence_measures
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+CPU = torch.device("cpu")
+
+
+def scaled(model: GenerativeModel, factor: float) -> GenerativeModel:
+    """The model with what its object encoder says, presences and poses, multiplied by a factor."""
+    with torch.no_grad():
+        for parameter in list(model.object_head.parameters())[-2:]:
+            parameter.mul_(factor)
+    return model
+
+
+def test_measures_agree_with_each_other(capsules: GenerativeModel, dataset: Dataset) -> None:
+    found = presence_measures(capsules, dataset.images, 0, CPU)
+    noise = 0.1  # of the Monte Carlo estimate
+    assert found["presence_information"] <= found["presence_information_by_object"] + noise
+    assert found["presence_information_by_object"] <= found["presence_kl"]
+    assert found["routing_entropy"] <= found["mean_routing_entropy"] <= math.log(4)
+    logits = capsules.encode(torch.from_numpy(dataset.images).float() / 255).object_logits
+    assert found["presence_logit_sd"] == pytest.approx(logits.std(0).mean().item(), rel=1e-4)
+
+
+def test_louder_presences_tell_more_and_silent_ones_nothing(capsules: GenerativeModel, dataset: Dataset) -> None:
+    own = presence_measures(capsules, dataset.images, 0, CPU)
+    louder = presence_measures(scaled(capsules, 30), dataset.images, 0, CPU)
+    silent = presence_measures(scaled(capsules, 1e-6), dataset.images, 0, CPU)
+    for name in ("presence_information", "presence_information_by_object", "presence_logit_sd", "object_pose_sd"):
+        assert silent[name] == pytest.approx(0, abs=1e-4)
+        assert louder[name] > max(own[name], 0.2), name
+    assert silent["presence_kl"] > 0.1, "the mean posterior is not the prior: no information"
+
+
+def test_batches_change_nothing_and_seeds_little(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once, other = (presence_measures(capsules, dataset.images, seed, CPU) for seed in (0, 1))
+    monkeypatch.setattr(module, "BATCH", 10)
+    assert presence_measures(capsules, dataset.images, 0, CPU) == pytest.approx(at_once, rel=1e-4)
+    differing = {name for name, value in other.items() if value != at_once[name]}
+    assert differing == {"presence_information"}
+
+
+def test_images_beyond_the_limit_are_left_out(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = presence_measures(capsules, dataset.images[:30], 0, CPU)
+    monkeypatch.setattr(module, "MOST_IMAGES", 30)
+    assert presence_measures(capsules, dataset.images, 0, CPU) == first
+    assert np.isfinite(list(first.values())).all()
