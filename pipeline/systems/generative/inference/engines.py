@@ -82,20 +82,24 @@ def climb(
     engine: Engine,
     watch: Watch | None = None,
     at: tuple[int, ...] = (),
+    *,
     kick_logit: float = 0.0,
+    settles: bool = True,
 ) -> Climbed:
     """Minimise the negative bound of each image from `states [N, V]`.
 
     Args:
         watch: called after each number of rounds in `at`, unless the climb has ended before.
-        kick_logit: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: it
-            moves t0 by more than images differ in it, and the bound hardly pulls it back.
+        kick_logit: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise
+            of sd 1 is more than images differ by in t0, and if objects do not settle, most of it stays.
+        settles: whether objects settle after each climb.
     """
     climbed = Climbed.start(states)
-    _climb_once(task, states, engine, climbed, watch, at)
+    _climb_once(task, states, engine, climbed, watch, at, settles)
     climbed.once = climbed.states.clone()
     for _ in range(0 if isinstance(engine, AdamEngine) else engine.restarts):
-        _climb_once(task, _kicked(climbed.states, task.generator, kick_logit), engine, climbed, watch, at)
+        kicked = _kicked(climbed.states, task.generator, kick_logit)
+        _climb_once(task, kicked, engine, climbed, watch, at, settles)
     return climbed
 
 
@@ -112,7 +116,13 @@ def _kicked(states: Tensor, generator: Generator, kick_logit: float) -> Tensor:
 
 
 def _climb_once(
-    task: Task, states: Tensor, engine: Engine, climbed: Climbed, watch: Watch | None, at: tuple[int, ...]
+    task: Task,
+    states: Tensor,
+    engine: Engine,
+    climbed: Climbed,
+    watch: Watch | None,
+    at: tuple[int, ...],
+    settles: bool,
 ) -> None:
     """One climb from `states`, recorded in `climbed`, until every image has converged or used all its steps.
 
@@ -134,6 +144,7 @@ def _climb_once(
             begun = time.perf_counter()
 
     found, values = minimise(task, states, method, engine.steps, engine.tolerance, record)
-    settled, rise = settle(task, found)
-    climbed.improve(torch.arange(len(states), device=states.device), settled, values - rise, method.noisy)
+    if settles:
+        settled, rise = settle(task, found)
+        climbed.improve(torch.arange(len(states), device=states.device), settled, values - rise, method.noisy)
     climbed.seconds += time.perf_counter() - begun

@@ -64,7 +64,9 @@ def optimise(
     engine: Engine,
     generator: Generator,
     start: Capsules | None = None,
+    *,
     kick_logit: float = 0.0,
+    settles: bool = True,
 ) -> Optimised:
     """Maximise the bound of each image over its own variational parameters.
 
@@ -75,7 +77,7 @@ def optimise(
         engine: the method and its settings.
         generator: for the presence samples and restarts.
         start: the posteriors to start from; by default, the encoder's output.
-        kick_logit: see `engines.climb`.
+        kick_logit, settles: see `engines.climb`.
 
     Raises:
         ValueError: the model has `slots: any` or Gaussian poses, for which there is no analytic bound.
@@ -99,7 +101,7 @@ def optimise(
 
         watch(Climbed.start(states))
         task = Task(model, images, generator)
-        climbed = climb(task, states, engine, watch, CURVE_POINTS, kick_logit)
+        climbed = climb(task, states, engine, watch, CURVE_POINTS, kick_logit=kick_logit, settles=settles)
         if points[-1]["round"] == climbed.rounds:  # measured before the objects settled
             points.pop()
         watch(climbed)

@@ -156,7 +156,9 @@ def optimisation_gain(results: Results) -> Finding | None:
     ]
     if {"bound_kicked", "bound_after"} <= set(values):
         better = values["bound_kicked"].minus(values["bound_after"]).mean
-        notes.append(f"kicked: restarts perturb log odds too, by sd {study.kick_logit:g}: bound {better:+.1f} nats")
+        notes.append(
+            f"kicked: log odds perturbed too (sd {study.kick_logit:g}), objects unsettled: bound {better:+.1f} nats"
+        )
     records = with_training(results, study.run, numbers)
     return Finding(gain, dataset_label(numbers.records), records, remarks=remarks, notes=notes)
 
