@@ -241,6 +241,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "refit_images": 12,
         "engines": ENGINES,
         "chosen": "gauss-newton",
+        "kick_logit": 1.0,
         "seed": 0,
     }
     return {

@@ -164,7 +164,26 @@ def test_the_gain_in_accuracy_is_read_upright_in_points(full: Writer, params: Pa
     row = scorecard(full, params)["000.freeform.acc"]
     assert row["ours"]["value"] == pytest.approx(0.5)  # type: ignore[index]
     assert row["verdict"] == "within"
-    assert "probe fit on encoded images: -12.0 points" in str(row["dataset"])
+    assert row["notes"] == [
+        "refit probe: encoder 90.0 %, optimised 90.5 %",
+        "fixed probe: encoder 92.0 %, optimised 80.0 %",
+    ]
+
+
+def test_the_kicks_effect_is_noted_and_changes_no_verdict(full: Writer, params: Params) -> None:
+    more = {
+        "accuracy_once": 0.91, "refit_accuracy_once": 0.93, "accuracy_kicked": 0.4, "refit_accuracy_kicked": 0.6,
+        "bound_kicked": 139.0, "refit_accuracy_after": 0.89,
+    }  # fmt: skip
+    full.numbers("optimise", "capsules-digits", {"engine": {"gauss-newton": {"0": optimised(**more)}}})
+    row = scorecard(full, params)["000.freeform.acc"]
+    assert row["ours"]["value"] == pytest.approx(-1)  # type: ignore[index]
+    assert row["verdict"] == "worse"
+    assert row["notes"] == [
+        "refit probe: encoder 90.0 %, without restarts 93.0 %, optimised 89.0 %, kicked 60.0 %",
+        "fixed probe: encoder 92.0 %, without restarts 91.0 %, optimised 80.0 %, kicked 40.0 %",
+        "kicked: log odds perturbed too (sd 1), objects unsettled: bound -1.0 nats",
+    ]
 
 
 def guides(**refined: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from small import ENGINES
 from torch import Tensor
 
-from pipeline.systems.generative.inference import curvature, l_bfgs, methods
+from pipeline.systems.generative.inference import curvature, engines, l_bfgs, methods
 from pipeline.systems.generative.inference.analytic_bound import analytic_bound, pack
 from pipeline.systems.generative.inference.curvature import Linearised
 from pipeline.systems.generative.inference.engines import Climbed, climb
@@ -67,7 +67,8 @@ class Bowl:
 
 
 def put_in_place(monkeypatch: pytest.MonkeyPatch, value: Callable[..., Any], linearise: Callable[..., Any]) -> None:
-    """`value` and `linearise` in place of the bound and its curvature."""
+    """`value` and `linearise` in place of the bound and its curvature; there are no objects to settle."""
+    monkeypatch.setattr(engines, "settle", lambda task, states: (states, torch.zeros_like(states[:, 0])))
     for module in (methods, l_bfgs):
         monkeypatch.setattr(module, "analytic_value", value)
     monkeypatch.setattr(curvature, "linearise", linearise)
@@ -173,7 +174,7 @@ def test_a_restart_keeps_the_better_of_two_climbs(model: GenerativeModel, images
 
 def test_empty_places_of_the_memory_change_no_direction() -> None:
     """The first direction is steepest descent in the scaled space; after one move with curvature it is BFGS's own."""
-    method = l_bfgs.LBFGSMethod(LBFGSEngine(method="l-bfgs", restarts=0, memory=4, steps=1, tolerance=0.1))
+    method = l_bfgs.LBFGSMethod(memory=4)
     generator = torch.Generator().manual_seed(3)
     method.gradient = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     method.moves = method.changes = torch.zeros(2, 4, 5, dtype=torch.float64)

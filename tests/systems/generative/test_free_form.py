@@ -9,6 +9,7 @@ import torch
 from small import ENGINES, SIZE, SMALL
 from torch import Tensor
 
+from pipeline.systems.generative.inference import free_form
 from pipeline.systems.generative.inference.free_form import CURVE_POINTS, EVALUATION_SAMPLES, optimise
 from pipeline.systems.generative.inference.sampled_bound import expected_bound
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
@@ -90,6 +91,37 @@ def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
     noise = torch.zeros(COUNT, model.noise_size, dtype=torch.float64)
     free = expected_bound(model, images, found.start, noise)
     torch.testing.assert_close(free.bound, trace_bound(model, images, noise).bound)
+
+
+def test_a_bound_that_falls_on_other_samples_is_shown(
+    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The samples of the bounds before and after choose nothing: otherwise no bound could end below its start."""
+    estimates = iter(range(100, 0, -1))
+
+    def falling(*arguments: object) -> tuple[Tensor, Tensor]:
+        value = torch.full((COUNT,), float(next(estimates)), dtype=torch.float64)
+        return value, -value
+
+    monkeypatch.setattr(free_form, "mean_bound", falling)
+    found = optimise(model, images, ALL[2], generator())
+    assert (found.bound_end < found.bound_start).all()
+    assert (found.error_end > found.error_start).all()
+    assert not torch.equal(found.end.part_poses, found.start.part_poses)
+
+
+def test_a_restart_goes_on_from_where_it_is_told(model: GenerativeModel, images: Tensor) -> None:
+    """`once` is what the engine finds without restarts, and can be the start of another optimisation."""
+    engine = GaussNewtonEngine.model_validate(ENGINES["gauss-newton"] | {"steps": 20, "restarts": 2})
+    found = optimise(model, images, engine, generator())
+    without = optimise(model, images, engine.model_copy(update={"restarts": 0}), generator())
+    for name in names():
+        assert torch.equal(getattr(found.once, name), getattr(without.end, name))
+        assert torch.equal(getattr(without.once, name), getattr(without.end, name))
+    assert (found.bound_end != without.bound_end).any()
+    further = optimise(model, images, engine, generator(), found.once)
+    assert torch.equal(further.start.part_poses, found.once.part_poses)
+    torch.testing.assert_close(further.bound_start, without.bound_end)
 
 
 def test_bounds_before_and_after_are_means_over_the_same_samples(

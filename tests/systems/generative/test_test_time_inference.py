@@ -8,7 +8,9 @@ from small import ENGINES, EVALUATE, SIZE, small_params
 from pipeline.data.datasets import Dataset
 from pipeline.probes.features import features
 from pipeline.probes.generalisation import clean_probe
+from pipeline.systems.generative.inference.free_form import optimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies import test_time_inference
 from pipeline.systems.generative.studies.settings import OptimiseParams
 from pipeline.systems.generative.studies.test_time_inference import EXAMPLE_ANGLES, example_gains, optimisation_gains
 
@@ -31,9 +33,12 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     # Every engine starts where the encoder ends.
     for _, of_angle in table.groupby(level="angle"):
         assert of_angle["bound_before"].nunique() == of_angle["accuracy_before"].nunique() == 1
-    refit = table["refit_accuracy_after"]
-    assert refit["gauss-newton"].between(0, 1).all()
-    assert refit[["l-bfgs", "adam"]].isna().all()
+    for column in ("refit_accuracy_before", "refit_accuracy_after", "refit_accuracy_once", "accuracy_once"):
+        assert table[column]["gauss-newton"].between(0, 1).all()
+        assert table[column][["l-bfgs", "adam"]].isna().all()
+    for column in ("refit_accuracy_kicked", "accuracy_kicked", "bound_kicked"):
+        measured = table[column].dropna()
+        assert measured.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"
     curve = gains.curve
     assert set(curve.columns) == {"engine", "angle", "round", "evaluations", "seconds", "bound", "pixel_error"}
     assert curve[(curve["engine"] == "adam") & (curve["angle"] == 180.0)]["round"].tolist() == [0, 1, 2, 3]
@@ -42,6 +47,36 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     probe = clean_probe(capsules, dataset, "t0", EVALUATE, CPU)
     expected = probe.accuracy(features(capsules, images[:10], CPU)["t0"], labels[:10])
     assert table["accuracy_before"][("adam", 0.0)] == pytest.approx(expected)
+
+
+def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: Dataset) -> None:
+    once = STUDY.engines["gauss-newton"].model_copy(update={"restarts": 0})
+    study = STUDY.model_copy(update={"engines": {"gauss-newton": once}, "angles": [0.0]})
+    columns = optimisation_gains(capsules, dataset, study, EVALUATE, CPU).by_angle.columns
+    assert "refit_accuracy_after" in columns
+    assert not [name for name in columns if name.endswith(("_once", "_kicked"))]
+
+
+def test_the_way_of_each_probe(capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the comparison kicks log odds and leaves objects unsettled; it starts from the first climb."""
+    seen: list[dict[str, object]] = []
+
+    def watching(*arguments: object, **named: object) -> object:
+        found = optimise(*arguments, **named)  # type: ignore[arg-type]
+        seen.append({"images": len(found.bound_end), "start": arguments[4:], "found": found, **named})
+        return found
+
+    monkeypatch.setattr(test_time_inference, "optimise", watching)
+    study = STUDY.model_copy(
+        update={"engines": {"gauss-newton": STUDY.engines["gauss-newton"]}, "angles": [0.0], "kick_logit": 0.7}
+    )
+    optimisation_gains(capsules, dataset, study, EVALUATE, CPU)
+    assert [each["images"] for each in seen] == [10, 10, 20, 20]
+    for plain, kicked in (seen[:2], seen[2:]):
+        assert plain["start"] == ()
+        assert "kick_logit" not in plain
+        assert kicked["start"] == (plain["found"].once,)  # type: ignore[attr-defined]
+        assert (kicked["kick_logit"], kicked["settles"]) == (0.7, False)
 
 
 def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:

@@ -159,6 +159,16 @@ def prior_and_entropy(model: GenerativeModel, found: Capsules) -> Tensor:
     return present + pose + count * (2 - math.log(model.temperature))
 
 
+def hierarchy_bound(model: GenerativeModel, found: Capsules, presence: Presences) -> tuple[Tensor, Tensor]:
+    """The bound without its pixels, `[N]` nats: the only terms with the objects. Also the routing, `[N, P, 1 + O]`.
+
+    Args:
+        presence: moments of the parts' presences.
+    """
+    parts, routing = expected_routing(model, found, presence)
+    return parts.sum(-1) + prior_and_entropy(model, found), routing
+
+
 def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Tensor:
     """The bound of each image, `[N]` nats.
 
@@ -171,5 +181,5 @@ def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Te
     drawn = warp_templates(model.templates, found.part_poses, model.image_size)
     colour, alpha = drawn.unbind(2)
     pixels = pixel_bound(model, images, *picture_moments(colour, alpha, presence.mean, presence.square))
-    parts, _ = expected_routing(model, found, presence)
-    return pixels + parts.sum(-1) + prior_and_entropy(model, found)
+    explained, _ = hierarchy_bound(model, found, presence)
+    return pixels + explained

@@ -28,14 +28,13 @@ from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import pixel_centres, sample_templates, sampling_points
 from pipeline.systems.generative.inference.analytic_bound import (
     STATE,
-    expected_routing,
+    hierarchy_bound,
     picture_moments,
     pixel_bound,
     presence_moments,
-    prior_and_entropy,
     unpack,
 )
-from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
 
 _CHUNK = 64
 """Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
@@ -58,9 +57,8 @@ class Linearised:
 
     def diagonal(self) -> Tensor:
         """The curvature's diagonal, `[N, 7 P + 7 O]`."""
-        rows = self.objects.diagonal(dim1=-2, dim2=-1)  # (N, O, 3)
-        objects = torch.cat([self.presences.unsqueeze(-1), rows, rows], dim=-1)
-        return torch.cat([self.parts.diagonal(dim1=-2, dim2=-1), objects.flatten(1)], dim=1)
+        objects = objects_diagonal(self.objects, self.presences)
+        return torch.cat([self.parts.diagonal(dim1=-2, dim2=-1), objects], dim=1)
 
 
 def where(mask: Tensor, first: Linearised, second: Linearised) -> Linearised:
@@ -98,8 +96,8 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         drawings = _draw(model, found.part_poses)
         colour, alpha = drawings.colour.requires_grad_(), drawings.alpha.requires_grad_()
         first, second = picture_moments(colour, alpha, presence.mean, presence.square)
-        explained, routing = expected_routing(model, found, presence)
-        bound = pixel_bound(model, images, first, second) + explained.sum(-1) + prior_and_entropy(model, found)
+        explained, routing = hierarchy_bound(model, found, presence)
+        bound = pixel_bound(model, images, first, second) + explained
         # Each log odds affects only its own presence, so the gradient of the sum has the derivative of each.
         (slope,) = torch.autograd.grad(presence.mean.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
@@ -198,28 +196,54 @@ def _assemble(
     """The curvature's blocks from the pixels' `parts [N, 7 P, 7 P]` and the routing `[N, P, 1 + O]`."""
     params = model.params
     found = unpack(states, params.parts)
-    weight = routing * t.unsqueeze(-1) / model.c**2  # (N, P, 1 + O), precision of each vote
-    M = F.pad(poses.to_matrix(model.M), (0, 0, 0, 1))  # (O, P, 3, 3), homogeneous
-    M[..., 2, 2] = 1
-
+    weight = _precision(model, routing, t)
+    M = _homogeneous(model)
     pose = weight.sum(-1) + (1 - t) / params.inactive_pose_sd**2
     odds = (model.gamma - found.part_logits.unsqueeze(-1)).sigmoid()
     logit = (routing * 2 * odds * (1 - odds)).sum(-1)
     own = torch.cat([logit.unsqueeze(-1), pose.unsqueeze(-1).expand(*pose.shape, POSE_SIZE)], dim=-1)
     parts.diagonal(dim1=1, dim2=2).add_(own.flatten(1))
 
-    voting = weight[..., 1:]
+    coupling = -torch.einsum("npo,oplk->npkol", weight[..., 1:], M).flatten(3, 4).flatten(1, 2)
+    return Linearised(value, gradient, parts, coupling, *object_curvature(model, found, routing, t))
+
+
+def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """The curvature of the objects' poses, `[N, O, 3, 3]` for each row, and of their log odds, `[N, O]`.
+
+    Args:
+        routing: the mean posterior over each part's parent, `[N, P, 1 + O]`.
+        t: mean presences of the parts, `[N, P]`.
+    """
+    M = _homogeneous(model)
     outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)
     eye = torch.eye(3, dtype=M.dtype, device=M.device)
-    objects = torch.einsum("npo,polm->nolm", voting, outer) + eye
-    coupling = -torch.einsum("npo,oplk->npkol", voting, M).flatten(3, 4).flatten(1, 2)
+    objects = torch.einsum("npo,polm->nolm", _precision(model, routing, t)[..., 1:], outer) + eye
 
     # An object's log odds: its prior, and the effect of its presence on the choice of parents.
-    prior = (torch.logit(torch.tensor(params.object_presence)) - found.object_logits).sigmoid()
+    prior = (torch.logit(torch.tensor(model.params.object_presence)) - found.object_logits).sigmoid()
     pi = routing[..., 1:]
     on = found.object_logits.div(model.temperature).sigmoid()
     presences = 2 * prior * (1 - prior) + (pi * (1 - pi)).sum(1) * ((1 - on) / model.temperature) ** 2
-    return Linearised(value, gradient, parts, coupling, objects, presences)
+    return objects, presences
+
+
+def objects_diagonal(objects: Tensor, presences: Tensor) -> Tensor:
+    """The diagonal `[N, 7 O]` of the curvature of the objects' states, from `object_curvature`."""
+    rows = objects.diagonal(dim1=-2, dim2=-1)  # (N, O, 3)
+    return torch.cat([presences.unsqueeze(-1), rows, rows], dim=-1).flatten(1)
+
+
+def _precision(model: GenerativeModel, routing: Tensor, t: Tensor) -> Tensor:
+    """The precision of each vote, `[N, P, 1 + O]`."""
+    return routing * t.unsqueeze(-1) / model.c**2
+
+
+def _homogeneous(model: GenerativeModel) -> Tensor:
+    """The matrices M_ij with a third row, `[O, P, 3, 3]`."""
+    M = F.pad(poses.to_matrix(model.M), (0, 0, 0, 1))
+    M[..., 2, 2] = 1
+    return M
 
 
 def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:

@@ -4,9 +4,12 @@
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All share one loop, `climb`. In every round the method proposes a trial state for each active image, evaluates value and
-gradient once, and accepts or rejects it for each image separately; no image waits for another's line search. An image
-whose best value has improved by less than a tolerance over a few rounds has converged and leaves the batch.
+All share one loop, `minimise`. In every round the method proposes a trial state for each active image, evaluates value
+and gradient once, and accepts or rejects it for each image separately; no image waits for another's line search. An
+image whose best value has improved by less than a tolerance over a few rounds has converged and leaves the batch.
+
+After each climb the objects settle (`object_layer`). A restart climbs again from the best state with its poses
+perturbed, and counts if the bound then is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -24,7 +27,8 @@ from torch import Generator, Tensor
 from pipeline.systems.generative.inference.analytic_bound import STATE
 from pipeline.systems.generative.inference.gauss_newton import GaussNewtonMethod
 from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
-from pipeline.systems.generative.inference.methods import AdamMethod, Method, Task
+from pipeline.systems.generative.inference.methods import AdamMethod, Method, Task, minimise
+from pipeline.systems.generative.inference.object_layer import settle
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, LBFGSEngine
 
 
@@ -32,7 +36,7 @@ def method_of(engine: Engine) -> Method:
     """The method for an engine's settings."""
     if isinstance(engine, AdamEngine):
         return AdamMethod(engine)
-    return LBFGSMethod(engine) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod(engine)
+    return LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod(engine)
 
 
 @dataclass
@@ -45,6 +49,7 @@ class Climbed:
         evaluations: gradient evaluations of each image, `[N]`.
         rounds: rounds of all climbs so far; each has one evaluation of every active image.
         seconds: wall-clock time of the whole batch, without that of `watch`.
+        once: the states `[N, V]` after the first climb, without restarts.
     """
 
     states: Tensor
@@ -52,76 +57,94 @@ class Climbed:
     evaluations: Tensor
     rounds: int
     seconds: float
+    once: Tensor
 
     @staticmethod
     def start(states: Tensor) -> Climbed:
         """The progress before the first round."""
         counts = torch.zeros(len(states), dtype=torch.long, device=states.device)
-        return Climbed(states.clone(), torch.full_like(states[:, 0], math.inf), counts, 0, 0.0)
+        return Climbed(states.clone(), torch.full_like(states[:, 0], math.inf), counts, 0, 0.0, states)
+
+    def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
+        """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
+        better = torch.ones_like(active, dtype=torch.bool) if noisy else values < self.values[active]
+        self.values[active] = torch.where(better, values, self.values[active])
+        self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
 
 
 Watch = Callable[[Climbed], None]
 """Called with the progress so far."""
 
 
-def climb(task: Task, states: Tensor, engine: Engine, watch: Watch | None = None, at: tuple[int, ...] = ()) -> Climbed:
+def climb(
+    task: Task,
+    states: Tensor,
+    engine: Engine,
+    watch: Watch | None = None,
+    at: tuple[int, ...] = (),
+    *,
+    kick_logit: float = 0.0,
+    settles: bool = True,
+) -> Climbed:
     """Minimise the negative bound of each image from `states [N, V]`.
 
     Args:
         watch: called after each number of rounds in `at`, unless the climb has ended before.
+        kick_logit: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise
+            of sd 1 is more than images differ by in t0, and if objects do not settle, most of it stays.
+        settles: whether objects settle after each climb.
     """
     climbed = Climbed.start(states)
-    _ascend(task, states, engine, climbed, watch, at)
+    _climb_once(task, states, engine, climbed, watch, at, settles)
+    climbed.once = climbed.states.clone()
     for _ in range(0 if isinstance(engine, AdamEngine) else engine.restarts):
-        _ascend(task, _kicked(climbed.states, task.generator), engine, climbed, watch, at)
+        kicked = _kicked(climbed.states, task.generator, kick_logit)
+        _climb_once(task, kicked, engine, climbed, watch, at, settles)
     return climbed
 
 
-KICK_POSE, KICK_LOGIT = 0.03, 1.0
-"""Sds of the perturbation of a converged state, so that it can leave a poor local optimum."""
+KICK_POSE = 0.03
+"""Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
 
 
-def _kicked(states: Tensor, generator: Generator) -> Tensor:
-    """The states with a small random perturbation."""
+def _kicked(states: Tensor, generator: Generator, kick_logit: float) -> Tensor:
+    """The states with small random perturbations of the poses, and of the log odds with sd `kick_logit`."""
     sd = torch.full_like(states, KICK_POSE).unflatten(1, (-1, STATE))
-    sd[..., 0] = KICK_LOGIT
+    sd[..., 0] = kick_logit
     noise = torch.randn(states.shape, generator=generator, device=states.device).to(states.dtype)
     return states + sd.flatten(1) * noise
 
 
-def _ascend(
-    task: Task, states: Tensor, engine: Engine, climbed: Climbed, watch: Watch | None, at: tuple[int, ...]
+def _climb_once(
+    task: Task,
+    states: Tensor,
+    engine: Engine,
+    climbed: Climbed,
+    watch: Watch | None,
+    at: tuple[int, ...],
+    settles: bool,
 ) -> None:
-    """One climb from `states`, recorded in `climbed`, until every image has converged or used all its steps."""
+    """One climb from `states`, recorded in `climbed`, until every image has converged or used all its steps.
+
+    Then the objects settle, and the result counts if it is the best so far.
+    """
     begun = time.perf_counter()
     method = method_of(engine)
-    noisy = isinstance(method, AdamMethod) and method.noisy
-    active = torch.arange(len(states), device=states.device)
-    best = method.begin(task, states)
-    if best.isfinite().any():  # the initial values took one evaluation
+    if not isinstance(method, AdamMethod):  # the initial values take one evaluation
         climbed.evaluations += 1
-    anchor, waited = best.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
-    for _ in range(engine.steps):
-        state, value = method.step(task)
+
+    def record(active: Tensor, state: Tensor, value: Tensor) -> None:
+        nonlocal begun
         climbed.evaluations[active] += 1
         climbed.rounds += 1
-        best = torch.minimum(best, value)
-        better = torch.ones_like(active, dtype=torch.bool) if noisy else value < climbed.values[active]
-        climbed.values[active] = torch.where(better, value, climbed.values[active])
-        climbed.states[active] = torch.where(better.unsqueeze(-1), state, climbed.states[active])
-        if not noisy:
-            risen = best < anchor - engine.tolerance
-            anchor = torch.where(risen, best, anchor)
-            waited = torch.where(risen, 0, waited + 1)
-            working = waited < method.patience
-            if not working.all():
-                method.keep(working)
-                task, active = task.rows(working), active[working]
-                best, anchor, waited = best[working], anchor[working], waited[working]
+        climbed.improve(active, state, value, method.noisy)
         if watch and climbed.rounds in at:
             climbed.seconds += time.perf_counter() - begun
             watch(climbed)
             begun = time.perf_counter()
-        if not len(active):
-            break
+
+    found, values = minimise(task, states, method, engine.steps, engine.tolerance, record)
+    if settles:
+        settled, rise = settle(task, found)
+        climbed.improve(torch.arange(len(states), device=states.device), settled, values - rise, method.noisy)
     climbed.seconds += time.perf_counter() - begun

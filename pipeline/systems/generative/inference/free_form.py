@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import pack, unpack
 from pipeline.systems.generative.inference.engines import Climbed, climb
-from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.methods import Task, analytic_value
 from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.inference.settings import Engine
 from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
@@ -36,8 +36,9 @@ class Optimised:
     """The result of free-form inference of N images.
 
     Attributes:
-        start, end: the posteriors before and after.
-        bound_start, bound_end: bounds `[N]`, in nats, averaged over the same presence samples.
+        start, once, end: the posteriors before, after the first climb (without restarts), and after the last one.
+        bound_start, bound_end: bounds `[N]`, in nats, averaged over the same presence samples. No step and no choice
+            used these samples, so that a bound can end below its start.
         error_start, error_end: squared pixel errors `[N]`, summed over the pixels, averaged in the same way.
         evaluations: gradient evaluations of each image, `[N]`.
         seconds: wall-clock time of the climb.
@@ -46,6 +47,7 @@ class Optimised:
     """
 
     start: Capsules
+    once: Capsules
     end: Capsules
     bound_start: Tensor
     bound_end: Tensor
@@ -56,15 +58,26 @@ class Optimised:
     curve: pd.DataFrame
 
 
-def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: Generator) -> Optimised:
-    """Maximise the bound of each image over its own variational parameters, from the encoder's output.
+def optimise(
+    model: GenerativeModel,
+    images: Tensor,
+    engine: Engine,
+    generator: Generator,
+    start: Capsules | None = None,
+    *,
+    kick_logit: float = 0.0,
+    settles: bool = True,
+) -> Optimised:
+    """Maximise the bound of each image over its own variational parameters.
 
-    An image whose bound ends below its start keeps its start.
+    An image whose analytic bound ends below its start keeps its start.
 
     Args:
         images: `[N, 1, S, S]` in [0, 1], on the model's device.
         engine: the method and its settings.
-        generator: for the presence samples.
+        generator: for the presence samples and restarts.
+        start: the posteriors to start from; by default, the encoder's output.
+        kick_logit, settles: see `engines.climb`.
 
     Raises:
         ValueError: the model has `slots: any` or Gaussian poses, for which there is no analytic bound.
@@ -72,8 +85,9 @@ def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: 
     if model.params.slots != "own" or model.gaussian:
         raise ValueError("free-form inference needs slots: own and pose_posterior: delta")
     with _frozen(model):
-        with torch.no_grad():
-            start = model.encode(images)
+        if start is None:
+            with torch.no_grad():
+                start = model.encode(images)
         states = pack(start)
         noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
         points: list[dict[str, float]] = []
@@ -86,20 +100,25 @@ def optimise(model: GenerativeModel, images: Tensor, engine: Engine, generator: 
             points.append(work | took)
 
         watch(Climbed.start(states))
-        climbed = climb(Task(model, images, generator), states, engine, watch, CURVE_POINTS)
-        if points[-1]["round"] < climbed.rounds:
-            watch(climbed)
+        task = Task(model, images, generator)
+        climbed = climb(task, states, engine, watch, CURVE_POINTS, kick_logit=kick_logit, settles=settles)
+        if points[-1]["round"] == climbed.rounds:  # measured before the objects settled
+            points.pop()
+        watch(climbed)
+        better = (analytic_value(task, climbed.states)[0] < analytic_value(task, states)[0]).unsqueeze(-1)
+        once, end = (
+            unpack(torch.where(better, found, states), model.params.parts) for found in (climbed.once, climbed.states)
+        )
         bound_start, error_start = mean_bound(model, images, start, noise)
-        end = unpack(climbed.states, model.params.parts)
         bound_end, error_end = mean_bound(model, images, end, noise)
-    better = bound_end > bound_start
     return Optimised(
         start,
-        unpack(torch.where(better.unsqueeze(-1), climbed.states, states), model.params.parts),
+        once,
+        end,
         bound_start,
-        torch.where(better, bound_end, bound_start),
+        bound_end,
         error_start,
-        torch.where(better, error_end, error_start),
+        error_end,
         climbed.evaluations,
         climbed.seconds,
         pd.DataFrame(points),

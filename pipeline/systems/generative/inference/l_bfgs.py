@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from pipeline.systems.generative.inference import curvature
-from pipeline.systems.generative.inference.methods import Method, Task, analytic_value
-from pipeline.systems.generative.inference.settings import LBFGSEngine
+from pipeline.systems.generative.inference.methods import Method, Task, Value, analytic_value
 
 
 class LBFGSMethod(Method):
@@ -21,15 +20,24 @@ class LBFGSMethod(Method):
     patience = 8
     enough = 1e-4
 
-    def __init__(self, settings: LBFGSEngine) -> None:
-        self.settings = settings
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+
+    def evaluate(self, task: Task, states: Tensor) -> Value:
+        """The values `[n]` and their gradients `[n, V]`."""
+        return analytic_value(task, states)
+
+    def first(self, task: Task, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The values `[n]`, their gradients and the diagonal of their curvature, `[n, V]`, at the initial states."""
+        found = curvature.linearise(task.model, task.images, states)
+        return found.value, found.gradient, found.diagonal()
 
     def begin(self, task: Task, states: Tensor) -> Tensor:
         n = len(states)
-        found = curvature.linearise(task.model, task.images, states)
-        self.scale = found.diagonal().clamp_min(1.0).rsqrt()
-        self.state, self.value, self.gradient = states, found.value, found.gradient * self.scale
-        shape = (n, self.settings.memory, states.shape[1])
+        value, gradient, diagonal = self.first(task, states)
+        self.scale = diagonal.clamp_min(1.0).rsqrt()
+        self.state, self.value, self.gradient = states, value, gradient * self.scale
+        shape = (n, self.memory, states.shape[1])
         self.moves, self.changes = states.new_zeros(shape), states.new_zeros(shape)
         self.length = states.new_ones(n)
         self.direction = self._direction()
@@ -37,7 +45,7 @@ class LBFGSMethod(Method):
 
     def step(self, task: Task) -> tuple[Tensor, Tensor]:
         trial = self.state + self.length.unsqueeze(-1) * self.direction * self.scale
-        value, gradient = analytic_value(task, trial)
+        value, gradient = self.evaluate(task, trial)
         gradient = gradient * self.scale
         slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
         taken = value <= self.value + self.enough * self.length * slope  # False for NaN
@@ -65,13 +73,13 @@ class LBFGSMethod(Method):
         product = (self.moves * self.changes).sum(-1)  # (n, memory)
         inverse = torch.where(product > 0, 1 / product.clamp_min(1e-30), torch.zeros_like(product))
         shares = []
-        for i in range(self.settings.memory):  # the newest first
+        for i in range(self.memory):  # the newest first
             share = inverse[:, i] * (self.moves[:, i] * q).sum(-1)
             q = q - share.unsqueeze(-1) * self.changes[:, i]
             shares.append(share)
         newest = self.changes[:, 0].square().sum(-1)
         q = q * torch.where(newest > 0, product[:, 0] / newest.clamp_min(1e-30), torch.ones_like(newest)).unsqueeze(-1)
-        for i in reversed(range(self.settings.memory)):
+        for i in reversed(range(self.memory)):
             back = inverse[:, i] * (self.changes[:, i] * q).sum(-1)
             q = q + (shares[i] - back).unsqueeze(-1) * self.moves[:, i]
         return -q

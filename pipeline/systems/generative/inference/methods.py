@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Generator, Tensor
@@ -31,8 +32,9 @@ class Task:
     images: Tensor
     generator: Generator
 
-    def rows(self, chosen: Tensor) -> Task:
-        return Task(self.model, self.images[chosen], self.generator)
+    def rows(self, chosen: Tensor) -> Self:
+        """The task of some of the images."""
+        return replace(self, images=self.images[chosen])
 
 
 Value = tuple[Tensor, Tensor]
@@ -76,6 +78,9 @@ class Method(ABC):
     patience: int
     """Rounds without an improvement by the tolerance after which an image has converged."""
 
+    noisy = False
+    """Whether values are estimated with samples. Then no best state is kept, and all steps are used."""
+
     state: Tensor
     """The last accepted states `[n, V]`."""
 
@@ -92,10 +97,50 @@ class Method(ABC):
         """Keep only some of the images."""
 
 
+Watch = Callable[[Tensor, Tensor, Tensor], None]
+"""Called after each round with the active images, an index `[n]`, their states and their values."""
+
+
+def minimise(
+    task: Task, states: Tensor, method: Method, steps: int, tolerance: float, watch: Watch | None = None
+) -> tuple[Tensor, Tensor]:
+    """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
+
+    An image has converged, and leaves the batch, when its best value has not fallen by more than `tolerance` over the
+    rounds of the method's patience.
+
+    Returns:
+        the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
+    """
+    active = torch.arange(len(states), device=states.device)
+    values = method.begin(task, states).clone()
+    found = states.clone()
+    anchor, waited = values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
+    for _ in range(steps):
+        state, value = method.step(task)
+        better = torch.ones_like(active, dtype=torch.bool) if method.noisy else value < values[active]
+        values[active] = torch.where(better, value, values[active])
+        found[active] = torch.where(better.unsqueeze(-1), state, found[active])
+        if watch:
+            watch(active, state, value)
+        if method.noisy:
+            continue
+        fallen = values[active] < anchor - tolerance
+        anchor = torch.where(fallen, values[active], anchor)
+        waited = torch.where(fallen, 0, waited + 1)
+        working = waited < method.patience
+        if not working.all():
+            method.keep(working)
+            task, active, anchor, waited = task.rows(working), active[working], anchor[working], waited[working]
+        if not len(active):
+            break
+    return found, values
+
+
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    On the sampled bound values are noisy: every step is accepted, no best state is kept, and all steps are used.
+    On the sampled bound every step is accepted.
     """
 
     patience = 50

@@ -146,12 +146,28 @@ def optimisation_gain(results: Results) -> Finding | None:
     if angle != 0:
         remarks.append(f"turned within ±{angle:g}° (paper: upright)")
     remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
-    if {"accuracy_before", "accuracy_after"} <= set(values):
-        fixed = values["accuracy_after"].minus(values["accuracy_before"]).scaled(100)
-        remarks.append(f"probe fit on encoded images: {fixed.mean:+.1f} points")
+    if "kick_logit" not in study:
+        remarks.append("restarts perturbed the log odds of presence too")
+    notes = [
+        f"{name} probe: {_accuracies(values, key)}"
+        for name, key in (("refit", "refit_accuracy"), ("fixed", "accuracy"))
+        if {f"{key}_before", f"{key}_after"} <= set(values)
+    ]
+    if {"bound_kicked", "bound_after"} <= set(values):
+        better = values["bound_kicked"].minus(values["bound_after"]).mean
+        notes.append(
+            f"kicked: log odds perturbed too (sd {study.kick_logit:g}), objects unsettled: bound {better:+.1f} nats"
+        )
     records = with_training(results, study.run, numbers)
-    notes = presences.notes_of_run(results, study.run, numbers)
+    notes += presences.notes_of_run(results, study.run, numbers)
     return Finding(gain, dataset_label(numbers.records), records, remarks=remarks, notes=notes)
+
+
+def _accuracies(values: dict[str, Measured], key: str) -> str:
+    """A probe's accuracies in percent, of which those without restarts and with kicked log odds may be missing."""
+    names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "kicked"}
+    found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
+    return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
 
 
 def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured]] | None:

@@ -53,7 +53,13 @@ class OptimiseParams(Section):
     )
     engines: dict[Name, Engine] = Field(min_length=1, description="engines compared")
     chosen: Name = Field(description="a key of `engines`; figures and the refit probe use its posteriors")
-    seed: int = Field(ge=0, description="seed of the rotations and of the presence noise")
+    kick_logit: float = Field(
+        gt=0,
+        le=10,
+        description="to measure its effect: sd of noise on the log odds of presence in restarts of the chosen engine "
+        "after which objects do not settle; otherwise restarts perturb poses only",
+    )
+    seed: int = Field(ge=0, description="seed of the rotations, of the presence noise and of restarts")
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimiseParams:

@@ -1,7 +1,13 @@
 """The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
 
 Two probes on t0 measure the effect on classification: `fixed` is fit on the encoder's output for clean training images;
-`refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded).
+`refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded). With
+the chosen engine both are also measured
+
+- `once`: after its first climb, without restarts;
+- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without letting the objects settle.
+  The bound hardly depends on which objects are present, so that t0 keeps the noise: its accuracy measures this, not
+  what a better bound does.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
-from pipeline.systems.generative.inference.settings import Engine
+from pipeline.systems.generative.inference.settings import AdamEngine, Engine
 from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
 from pipeline.systems.generative.studies.settings import OptimiseParams
 
@@ -46,7 +52,8 @@ class Gains:
     Attributes:
         by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
             refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
-            batch), images. The refit probe is fit for the chosen engine only; elsewhere its accuracies are NaN.
+            batch), images. For the chosen engine also both accuracies `_once`, if it has restarts, and, at the
+            smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN.
         curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
     """
 
@@ -66,7 +73,6 @@ def optimisation_gains(
         pixels = _turn(images, angle, study.seed, device)
         for name, engine in study.engines.items():
             found = _optimise(model, pixels, engine, study.seed)
-            before, after = _t0(model, found.start), _t0(model, found.end)
             row = {
                 "engine": name,
                 "angle": angle,
@@ -74,17 +80,21 @@ def optimisation_gains(
                 "bound_after": float(found.bound_end.mean()),
                 "pixel_error_before": float(found.error_start.mean()),
                 "pixel_error_after": float(found.error_end.mean()),
-                "accuracy_before": clean.accuracy(before, labels),
-                "accuracy_after": clean.accuracy(after, labels),
                 "evaluations": float(found.evaluations.float().mean()),
                 "seconds": found.seconds,
                 "images": len(images),
             }
+            t0 = {"before": _t0(model, found.start), "after": _t0(model, found.end)}
             if name == study.chosen:
-                encoded, optimised = _refit_probes(model, dataset, angle, engine, study, evaluate, device)
-                row["refit_accuracy_before"] = encoded.accuracy(before, labels)
-                row["refit_accuracy_after"] = optimised.accuracy(after, labels)
-            rows.append(row)
+                if _restarts(engine):
+                    t0["once"] = _t0(model, found.once)
+                if _kicks(study, angle):
+                    kicked = _kicked(model, pixels, found, study)
+                    t0["kicked"] = _t0(model, kicked.end)
+                    row["bound_kicked"] = float(kicked.bound_end.mean())
+                for when, probe in _refit_probes(model, dataset, angle, study, evaluate, device).items():
+                    row[f"refit_accuracy_{when}"] = probe.accuracy(t0[when], labels)
+            rows.append(row | {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()})
             curves.append(found.curve.assign(engine=name, angle=angle))
     return Gains(pd.DataFrame(rows), pd.concat(curves, ignore_index=True))
 
@@ -93,23 +103,42 @@ def _refit_probes(
     model: GenerativeModel,
     dataset: Dataset,
     angle: float,
-    engine: Engine,
     study: OptimiseParams,
     evaluate: EvaluateParams,
     device: torch.device,
-) -> tuple[Probe, Probe]:
-    """Probes on t0 of turned training images as encoded and as optimised; the last fifth chooses the strength."""
+) -> dict[str, Probe]:
+    """Probes on t0 of turned training images, treated by the chosen engine in each way that the test images are.
+
+    The last fifth of the images chooses the strength.
+    """
     images, labels = dataset.part("train")
     images, labels = images[: study.refit_images], labels[: study.refit_images]
-    pixels = _turn(images, angle, study.seed + 1, device)
-    found = [_optimise(model, batch, engine, study.seed) for batch in pixels.split(BATCH)]
+    engine = study.engines[study.chosen]
+    t0: dict[str, list[Array]] = {}
+    for batch in _turn(images, angle, study.seed + 1, device).split(BATCH):
+        found = _optimise(model, batch, engine, study.seed)
+        posteriors = {"before": found.start, "after": found.end}
+        if _restarts(engine):
+            posteriors["once"] = found.once
+        if _kicks(study, angle):
+            posteriors["kicked"] = _kicked(model, batch, found, study).end
+        for when, posterior in posteriors.items():
+            t0.setdefault(when, []).append(_t0(model, posterior))
     kept = len(images) - len(images) // 5
 
-    def fit(posteriors: list[Capsules]) -> Probe:
-        t0 = np.concatenate([_t0(model, posterior) for posterior in posteriors])
-        return fit_probe((t0[:kept], labels[:kept]), (t0[kept:], labels[kept:]), evaluate.probe_strengths)
+    def fit(features: Array) -> Probe:
+        return fit_probe((features[:kept], labels[:kept]), (features[kept:], labels[kept:]), evaluate.probe_strengths)
 
-    return fit([each.start for each in found]), fit([each.end for each in found])
+    return {when: fit(np.concatenate(batches)) for when, batches in t0.items()}
+
+
+def _restarts(engine: Engine) -> bool:
+    return not isinstance(engine, AdamEngine) and engine.restarts > 0
+
+
+def _kicks(study: OptimiseParams, angle: float) -> bool:
+    """Whether to measure the effect of noise on log odds: at the smallest angle, which is enough."""
+    return _restarts(study.engines[study.chosen]) and angle == min(study.angles)
 
 
 def example_gains(
@@ -150,6 +179,13 @@ def _optimise(model: GenerativeModel, images: Tensor, engine: Engine, seed: int)
     return optimise(model, images, engine, torch.Generator(images.device).manual_seed(seed))
 
 
+def _kicked(model: GenerativeModel, images: Tensor, found: Optimised, study: OptimiseParams) -> Optimised:
+    """The chosen engine's restarts from the first climb of `found`, with noise on the log odds that nothing removes."""
+    generator = torch.Generator(images.device).manual_seed(study.seed)
+    engine = study.engines[study.chosen]
+    return optimise(model, images, engine, generator, found.once, kick_logit=study.kick_logit, settles=False)
+
+
 def outcome(
     models: Sequence[GenerativeModel],
     dataset: Dataset,
@@ -173,8 +209,12 @@ def outcome(
     measured = stack_replicas([gain.by_angle for gain in gains])
     measured["angle"] = measured["angle"].map("{:g}".format)
     long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric")
-    # Only the chosen engine has a probe of its own.
-    long = long[(long["engine"] == settings.chosen) | ~long["metric"].str.startswith("refit_")]
+    # What is measured for the chosen engine only, and of this at the smallest angle only.
+    at_smallest = long["metric"].str.endswith("_kicked")
+    of_chosen = at_smallest | long["metric"].str.startswith("refit_") | long["metric"].str.endswith("_once")
+    applies = (long["engine"] == settings.chosen) | ~of_chosen
+    applies &= (long["angle"] == f"{min(settings.angles):g}") | ~at_smallest
+    long = long[applies]
     if long["value"].isna().any():
         raise DivergedError(f"{title}: not finite: {', '.join(long[long['value'].isna()]['metric'].unique())}")
     numbers = {

@@ -1,0 +1,147 @@
+"""Objects settle at an optimum of the bound given the parts, and what optimisation does to t0 follows from it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small import ENGINES, SMALL
+from torch import Tensor
+
+from pipeline.systems.generative.inference.analytic_bound import STATE, analytic_bound, pack, unpack
+from pipeline.systems.generative.inference.engines import climb
+from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.object_layer import settle
+from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+PARTS = int(SMALL["parts"])
+FLAT = 0.02
+"""Nats per unit: the gradient where the bound rises by 1e-4 nats no more."""
+CLOSE = 0.01
+"""Log odds of t0 that differ by less are the same; between images they differ by a tenth to a quarter."""
+
+
+@pytest.fixture
+def task(model: GenerativeModel, images: Tensor) -> Task:
+    return Task(model.requires_grad_(False), images, torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def start(task: Task) -> Tensor:
+    return pack(task.model.encode(task.images))
+
+
+def bound(task: Task, states: Tensor) -> Tensor:
+    return analytic_bound(task.model, task.images, states)
+
+
+def slope(task: Task, states: Tensor) -> Tensor:
+    """The largest derivative of the whole bound by a number of an object, of each image."""
+    x = states.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(bound(task, x).sum(), x)
+    return gradient[:, STATE * PARTS :].abs().amax(1)
+
+
+def t0(states: Tensor) -> Tensor:
+    return unpack(states, PARTS).object_logits
+
+
+def engine(name: str, **changed: object) -> Engine:
+    form = {"adam": AdamEngine, "l-bfgs": LBFGSEngine, "gauss-newton": GaussNewtonEngine}[name]
+    return form.model_validate({**ENGINES[name], **changed})
+
+
+def test_settled_objects_are_an_optimum_for_their_parts(task: Task, start: Tensor) -> None:
+    settled, rise = settle(task, start)
+    assert (slope(task, start) > 5 * FLAT).all()
+    assert (slope(task, settled) < FLAT).all()
+    assert (rise > 0).all()
+    torch.testing.assert_close(bound(task, settled) - bound(task, start), rise, rtol=1e-9, atol=1e-9)
+    assert torch.equal(settled[:, : STATE * PARTS], start[:, : STATE * PARTS])
+    # Another optimiser, on the whole bound, finds nothing better close by.
+    objects = settled[:, STATE * PARTS :].clone().requires_grad_()
+    optimiser = torch.optim.LBFGS([objects], max_iter=200, tolerance_change=1e-12, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        value = -bound(task, torch.cat([start[:, : STATE * PARTS], objects], dim=1)).sum()
+        value.backward()
+        return value
+
+    optimiser.step(loss)  # type: ignore[arg-type]
+    best = torch.cat([start[:, : STATE * PARTS], objects.detach()], dim=1)
+    assert (bound(task, best) - bound(task, settled)).max() < 1e-3
+    assert (t0(best) - t0(settled)).abs().max() < CLOSE
+
+
+def test_objects_that_have_settled_stay(task: Task, start: Tensor) -> None:
+    settled, _ = settle(task, start)
+    again, rise = settle(task, settled)
+    assert (rise >= 0).all()
+    assert rise.max() < 1e-3
+    assert (t0(again) - t0(settled)).abs().max() < CLOSE
+
+
+def test_the_bound_never_falls(task: Task, start: Tensor) -> None:
+    """From objects anywhere."""
+    away = start.clone()
+    away[:, STATE * PARTS :] += torch.randn_like(away[:, STATE * PARTS :]) * 2
+    settled, rise = settle(task, away)
+    assert (rise > 0).all()
+    torch.testing.assert_close(bound(task, settled) - bound(task, away), rise, rtol=1e-9, atol=1e-9)
+
+
+def test_the_objects_of_an_image_settle_as_they_do_alone(task: Task, start: Tensor) -> None:
+    together, rise = settle(task, start)
+    for image in range(len(start)):
+        row = torch.tensor([image])
+        alone, rise_alone = settle(task.rows(row), start[row])
+        torch.testing.assert_close(alone, together[row], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(rise_alone, rise[row], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_after_every_engine_objects_have_settled(task: Task, start: Tensor, name: str) -> None:
+    found = climb(task, start, engine(name))
+    assert (slope(task, found.once) < FLAT).all()
+    assert (slope(task, found.states) < FLAT).all()
+    unsettled = climb(task, start, engine(name), settles=False)
+    assert (slope(task, unsettled.states) > FLAT).any()
+
+
+def test_t0_stays_at_an_optimum(task: Task, start: Tensor) -> None:
+    """A climb that starts where another ended moves t0 by much less than images differ in it."""
+    settings = engine("gauss-newton", restarts=0, steps=100, tolerance=1e-3)
+    found = climb(task, start, settings)
+    again = climb(task, found.states, settings)
+    assert (again.values <= found.values).all()
+    moved = (t0(again.states) - t0(found.states)).abs().mean()
+    assert moved < 0.05 * t0(found.states).std(0).mean()
+
+
+@pytest.mark.parametrize(("name", "more"), [("gauss-newton", {"steps": 40}), ("l-bfgs", {"steps": 100, "memory": 10})])
+def test_noise_on_log_odds_stays_in_t0_unless_objects_settle(
+    task: Task, start: Tensor, name: str, more: dict[str, int]
+) -> None:
+    """Restarts with several seeds from one optimum: how much t0 then differs between the seeds."""
+    settings = engine(name, restarts=1, **more)
+    optimum = climb(task, start, settings.model_copy(update={"restarts": 0})).states
+
+    def scatter(kick_logit: float, settles: bool) -> float:
+        found = [
+            climb(
+                Task(task.model, task.images, torch.Generator().manual_seed(seed)),
+                optimum,
+                settings,
+                kick_logit=kick_logit,
+                settles=settles,
+            )
+            for seed in range(5)
+        ]
+        return torch.stack([t0(each.states) for each in found]).std(0).mean().item()
+
+    kicked, between_images = scatter(1.0, settles=False), t0(optimum).std(0).mean().item()
+    assert kicked > 0.5 * between_images
+    assert scatter(0.0, settles=False) < kicked / 3, "poses only"
+    for kick_logit in (0.0, 1.0):
+        assert scatter(kick_logit, settles=True) < min(kicked / 3, between_images / 3)
