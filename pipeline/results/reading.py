@@ -260,6 +260,19 @@ class Results:
             raise ResultError(f"{path} is corrupt: {error}") from None
 
 
+def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
+    """The provenance of the trainings of the runs that a result rests on, then its own.
+
+    A training is left out if it was repeated later with other settings.
+    """
+    trainings: list[Record] = []
+    for run in runs:
+        trained = results.numbers("train", run)
+        if trained and (trained.run(run), trained.dataset_of(run)) == (numbers.run(run), numbers.dataset_of(run)):
+            trainings += trained.records
+    return [*trainings, *numbers.records]
+
+
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
     """The rows of one study in the table of a set, as its own table would hold them: without the columns of others,
     and read by themselves, for a column of whole numbers may be one of fractions or words in another study.

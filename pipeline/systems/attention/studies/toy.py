@@ -7,8 +7,8 @@ Input and output are clamped; the hidden activities h start at the forward pass 
 
 with a weight times the penalty |h|_1, |h|^2 (half of it for two-sided) or none. The document adds the penalty to the
 energy and gives no weight: as written it is 1. By hand: with all errors, L1 gives h = x + e - w sign h, e = t - sum h,
-and a single active unit for 5/3 <= w < 7, so not at 1. With the output's error alone, every h >= 0 with sum t - w/2 is a
-minimum, and the result depends on the start.
+and a single active unit for 5/3 <= w < 7, so not at 1. With the output's error alone, every h >= 0 with sum t - w/2 is
+a minimum, and the result depends on the start.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Record, Recorded, Results, dataset_label
+from pipeline.results.reading import Measured, Numbers, Record, Recorded, Results, dataset_label, with_training
 from pipeline.systems.generative.report import failure_claims
 from pipeline.systems.generative.report.runs import (
     Sweep,
@@ -22,7 +22,6 @@ from pipeline.systems.generative.report.runs import (
     sweeps,
     swept,
     swept_shortcomings,
-    with_training,
 )
 
 AFFNIST_SIZE = 40
@@ -72,7 +71,7 @@ def _probe(features: str, test: str, variant: str) -> Measure:
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             if variant == "vae" and test != "rotated_0":
                 remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
-            records = with_training(results, run, numbers)
+            records = with_training(results, numbers, run)
             return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
         return None
 
@@ -122,7 +121,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
     return Finding(
         min(gains, key=lambda gain: gain.mean),
         dataset_label(numbers.records),
-        with_training(results, study.run, numbers),
+        with_training(results, numbers, study.run),
         holds=all(repaired) and all(gain.mean > 0 for gain in gains),
         # The paper shows one digit, and gives no number of seeds or test images to compare with.
         remarks=shortcomings(setting_of(numbers, study.run)),
@@ -150,7 +149,7 @@ def optimisation_gain(results: Results) -> Finding | None:
     if {"accuracy_before", "accuracy_after"} <= set(values):
         fixed = values["accuracy_after"].minus(values["accuracy_before"]).scaled(100)
         remarks.append(f"probe fit on encoded images: {fixed.mean:+.1f} points")
-    records = with_training(results, study.run, numbers)
+    records = with_training(results, numbers, study.run)
     return Finding(gain, dataset_label(numbers.records), records, remarks=remarks)
 
 
@@ -238,7 +237,7 @@ def children_classify(results: Results) -> Finding | None:
         return Finding(
             children,
             dataset_label(numbers.records),
-            with_training(results, run, numbers),
+            with_training(results, numbers, run),
             holds=children.mean - CHANCE >= (t0.mean - CHANCE) / 2 > 0,
             remarks=shortcomings(setting, seeds=children.n, images=setting.dataset.test),
         )
@@ -250,7 +249,7 @@ def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str]] | No
     for study, numbers in studies(results, "posterior"):
         # The paper does not say on how many seeds and images it checked this.
         remarks = shortcomings(setting_of(numbers, study.run))
-        return numbers, with_training(results, study.run, numbers), remarks
+        return numbers, with_training(results, numbers, study.run), remarks
     return None
 
 

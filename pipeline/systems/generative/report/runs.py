@@ -202,13 +202,3 @@ def fewer_steps(items: Iterable[Numbers]) -> list[str]:
             steps.append(epochs * (setting.dataset.train // setting.run.training.batch_size))
     few = bool(steps) and min(steps) < PAPER_SCAE_STEPS
     return [f"SCAE: {min(steps):,.0f} steps (paper: {PAPER_SCAE_STEPS:,})"] if few else []
-
-
-def with_training(results: Results, run: str, numbers: Numbers) -> list[Record]:
-    """The provenance of the run's training, then that of `numbers`.
-
-    The training is left out if it was repeated later with other settings.
-    """
-    trained = results.numbers("train", run)
-    same = trained is not None and setting_of(trained, run) == setting_of(numbers, run)
-    return [*(trained.records if trained and same else []), *numbers.records]
