@@ -141,13 +141,20 @@ def optimised(**changed: float) -> dict[str, Any]:
     values = {
         "bound_before": 100.0, "bound_after": 140.0, "pixel_error_before": 40.0, "pixel_error_after": 20.0,
         "accuracy_before": 0.92, "accuracy_after": 0.80, "refit_accuracy_before": 0.90, "refit_accuracy_after": 0.905,
+        "bound_rise_error": 3.0, "pixel_fall_error": 1.0, "bound_fell": 0.1,
     }  # fmt: skip
     return {name: spread(value, 0.0) for name, value in (values | changed).items()}
 
 
 @pytest.mark.parametrize(
     ("turned", "verdict"),
-    [({}, "holds"), ({"bound_after": 99.0}, "fails"), ({"pixel_error_after": 41.0}, "fails")],
+    [
+        ({}, "holds"),
+        ({"bound_after": 99.0}, "fails"),
+        ({"bound_after": 105.0}, "fails"),
+        ({"pixel_error_after": 41.0}, "fails"),
+        ({"pixel_error_after": 38.5}, "fails"),
+    ],
 )
 def test_optimisation_must_improve_both_at_every_angle(
     full: Writer, params: Params, turned: dict[str, float], verdict: str
@@ -155,7 +162,19 @@ def test_optimisation_must_improve_both_at_every_angle(
     better = {"0": optimised(bound_after=150.0), "180": optimised(bound_after=150.0)}
     first = {"0": optimised(), "180": optimised(**turned)}
     full.numbers("optimise", "capsules-digits", {"engine": {"adam": better, "gauss-newton": first}})
-    assert scorecard(full, params)["000.fig3"]["verdict"] == verdict
+    row = scorecard(full, params)["000.fig3"]
+    assert row["verdict"] == verdict
+    assert "± 3.0 nats" in row["notes"][1]
+    assert "falls in 10 % of the images" in row["notes"][1]
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(20.0, "holds"), (41.0, "fails")])
+def test_a_bound_that_could_not_fall_decides_nothing(full: Writer, params: Params, error: float, verdict: str) -> None:
+    old = {name: value for name, value in optimised(pixel_error_after=error).items() if name != "bound_fell"}
+    full.numbers("optimise", "capsules-digits", {"engine": {"gauss-newton": {"0": old}}})
+    row = scorecard(full, params)["000.fig3"]
+    assert row["verdict"] == verdict
+    assert "could not fall" in row["notes"][0]
 
 
 def test_the_gain_in_accuracy_is_read_upright_in_points(full: Writer, params: Params) -> None:

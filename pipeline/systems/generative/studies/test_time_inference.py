@@ -6,6 +6,7 @@ Two probes on t0 measure the effect on classification: `fixed` is fit on the enc
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class Gains:
     Attributes:
         by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
             refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
-            batch), images. The refit probe is fit for the chosen engine only; elsewhere its accuracies are NaN.
+            batch), images. The refit probe is fit for the chosen engine only; elsewhere its accuracies are NaN. See
+            `_paired` for bound_rise_error, pixel_fall_error and bound_fell.
         curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
     """
 
@@ -79,6 +81,7 @@ def optimisation_gains(
                 "evaluations": float(found.evaluations.float().mean()),
                 "seconds": found.seconds,
                 "images": len(images),
+                **_paired(found),
             }
             if name == study.chosen:
                 encoded, optimised = _refit_probes(model, dataset, angle, engine, study, evaluate, device)
@@ -139,6 +142,18 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
     angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     batch = torch.from_numpy(images).to(device)
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
+
+
+def _paired(found: Optimised) -> dict[str, float]:
+    """Standard errors over the images of the rise of the bound and of the fall of the squared error, and the share of
+    images whose bound fell. Both ends are estimated with the same samples.
+    """
+    rise, fall = found.bound_end - found.bound_start, found.error_start - found.error_end
+    errors = {
+        name: float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        for name, each in (("bound_rise_error", rise), ("pixel_fall_error", fall))
+    }
+    return errors | {"bound_fell": float((rise < 0).double().mean())}
 
 
 def _t0(model: GenerativeModel, posterior: Capsules) -> Array:
