@@ -57,10 +57,27 @@ def test_other_data_and_fewer_seeds_are_marked_in_the_row(full: Writer, params: 
     rows = scorecard(full, params)
     label, remarks = dataset_and_remarks(rows["000.t1.t0.0"])
     assert label == DATASET
-    assert remarks == ["not the paper's data (MNIST)", "2 seeds (paper: 5)"]
+    assert remarks == ["not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "2 seeds (paper: 5)"]
     counts = count_verdicts(list(rows.values()))
     assert sum(counts["at the paper's settings"].values()) == counts["at the paper's settings"]["not run"]
     assert sum(sum(row.values()) for row in counts.values()) == len(rows)
+
+
+def test_the_fixed_probe_is_judged_beside_the_refit_one(full: Writer, params: Params) -> None:
+    probe = {
+        "t0": {
+            protocol: {"rotated_0": spread(0.95), "rotated_45": spread(share)}
+            for protocol, share in (("refit", 0.79), ("fixed", 0.62))
+        }
+    }
+    full.numbers("evaluate", "capsules-digits", {"probe": probe})
+    rows = scorecard(full, params)
+    assert rows["000.t1.t0.45"]["verdict"] == "within"
+    assert rows["000.t1.t0.45"]["notes"] == [
+        "probe refit on equally warped training images",
+        "probe fit on clean images: 62.0 %, worse",
+    ]
+    assert rows["000.t1.t0.0"]["notes"] == [], "both are the same probe there"
 
 
 def on_mnist(values: dict[str, Any], **dataset: Any) -> Params:
@@ -254,7 +271,8 @@ def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, An
     assert rows["000.fig4.scae"]["ours"]["value"] == pytest.approx(49)  # type: ignore[index]
     steps = 40 * (1200 // 10)  # epochs as the made-up records have them, in batches of the small run
     assert dataset_and_remarks(rows["000.fig4.scae"])[1] == [
-        "not the paper's data (MNIST)", "objects 3 (paper: 24)", "parts 4 (paper: 24)", "1 seed (paper: 5)",
+        "not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "objects 3 (paper: 24)",
+        "parts 4 (paper: 24)", "1 seed (paper: 5)",
         f"SCAE: {steps:,} steps (paper: 300,000)",
     ]  # fmt: skip
     remarks = dataset_and_remarks(rows["000.fig4.vae"])[1]

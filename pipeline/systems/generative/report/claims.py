@@ -22,6 +22,7 @@ from pipeline.systems.generative.report.runs import (
     sweeps,
     swept,
     swept_shortcomings,
+    tested_on,
 )
 
 AFFNIST_SIZE = 40
@@ -73,8 +74,18 @@ def _probe(features: str, test: str, variant: str) -> Measure:
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             if variant == "vae" and test != "rotated_0":
                 remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
-            records = with_training(results, numbers, run)
-            return Finding(accuracy.scaled(100), dataset_label(numbers.records), records, remarks=remarks)
+            others = {}
+            fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
+            if fixed and test != "rotated_0":
+                others["probe fit on clean images"] = fixed.scaled(100)
+            return Finding(
+                accuracy.scaled(100),
+                dataset_label(numbers.records),
+                with_training(results, numbers, run),
+                remarks=remarks,
+                notes=[] if test == "rotated_0" else ["probe refit on equally warped training images"],
+                others=others,
+            )
         return None
 
     return measure
@@ -126,8 +137,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
     falls_by = {angle: each["pixel_error_before"].minus(each["pixel_error_after"]) for angle, each in angles.items()}
     least = min(rises, key=lambda angle: rises[angle].mean)
-    setting = setting_of(numbers, study.run)
-    images = f"{min(study.images, setting.dataset.test):,} images per range"
+    images = f"{tested_on(numbers, study.run, study.images)} per range"
     if all({"bound_rise_error", "pixel_fall_error", "bound_fell"} <= set(each) for each in angles.values()):
         holds = all(
             rises[angle].mean > CERTAIN * each["bound_rise_error"].mean
@@ -136,21 +146,21 @@ def optimisation_repairs(results: Results) -> Finding | None:
         )
         at = angles[least]
         notes = [
-            f"bound and squared error from samples that no step used, standard errors over {images}",
+            f"bound and squared error from samples that no step used, standard errors {images}",
             f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
             f"squared error {-falls_by[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
             f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
         ]
     else:
         holds = all(fall.mean > 0 for fall in falls_by.values()) and rises[least].mean > 0
-        notes = [f"the bound could not fall as it was measured, judged by the squared error; {images}"]
+        notes = [f"the bound could not fall as it was measured, judged by the squared error, {images}"]
     return Finding(
         rises[least],
         dataset_label(numbers.records),
         with_training(results, numbers, study.run),
         holds=holds,
         # The paper shows one digit, and gives no number of seeds or test images to compare with.
-        remarks=shortcomings(setting),
+        remarks=shortcomings(setting_of(numbers, study.run)),
         notes=notes,
     )
 
@@ -271,12 +281,13 @@ def children_classify(results: Results) -> Finding | None:
     return None
 
 
-def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str]] | None:
-    """The first posterior study: its numbers, their provenance and remarks."""
+def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str], list[str]] | None:
+    """The first posterior study: its numbers, their provenance, remarks and notes."""
     for study, numbers in studies(results, "posterior"):
         # The paper does not say on how many seeds and images it checked this.
         remarks = shortcomings(setting_of(numbers, study.run))
-        return numbers, with_training(results, numbers, study.run), remarks
+        notes = [f"bounds {tested_on(numbers, study.run, study.images)}"]
+        return numbers, with_training(results, numbers, study.run), remarks, notes
     return None
 
 
@@ -285,12 +296,13 @@ def full_posterior_bound(results: Results) -> Finding | None:
     found = _posterior(results)
     if found is None:
         return None
-    numbers, records, remarks = found
+    numbers, records, remarks, notes = found
     refined, scratch = (numbers.measured("guide", guide, "elbo") for guide in ("refined", "scratch"))
     if refined is None or scratch is None:
         return None
     lead = refined.minus(scratch)
-    return Finding(lead, dataset_label(numbers.records), records, holds=lead.mean > 0, remarks=remarks)
+    label = dataset_label(numbers.records)
+    return Finding(lead, label, records, holds=lead.mean > 0, remarks=remarks, notes=notes)
 
 
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
@@ -306,7 +318,7 @@ def full_posterior_probes(results: Results) -> Finding | None:
     found = _posterior(results)
     if found is None:
         return None
-    numbers, records, remarks = found
+    numbers, records, remarks, notes = found
     moves = []
     for features, sd in PROBE_SDS.items():
         before, after = (numbers.measured("guide", guide, features) for guide in ("delta", "refined"))
@@ -315,7 +327,8 @@ def full_posterior_probes(results: Results) -> Finding | None:
         before, after = before.scaled(100), after.scaled(100)
         moves.append((abs(after.mean - before.mean) / max(sd, before.sd), after.minus(before)))
     in_sds, move = max(moves, key=lambda each: each[0])
-    return Finding(move, dataset_label(numbers.records), records, holds=in_sds <= 2, remarks=remarks)
+    label = dataset_label(numbers.records)
+    return Finding(move, label, records, holds=in_sds <= 2, remarks=remarks, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

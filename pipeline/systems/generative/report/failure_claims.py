@@ -16,6 +16,7 @@ from pipeline.systems.generative.report.runs import (
     shortcomings,
     swept,
     swept_setting,
+    tested_on,
 )
 
 MANY = 0.5
@@ -59,6 +60,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
             holds=deviation[-1].mean > setting.run.model.pose_sd_floor and grows(deviation),
             # The paper shows one digit, and gives no number of seeds or test images to compare with.
             remarks=shortcomings(setting),
+            notes=[tested_on(numbers, run, numbers.settings.failures.images)],
         )
     return None
 
@@ -80,6 +82,7 @@ def templates_are_copies(results: Results) -> Finding | None:
             with_training(results, numbers, run),
             holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
             remarks=shortcomings(setting_of(numbers, run)),
+            notes=[tested_on(numbers, run, numbers.settings.failures.images)],
         )
     return None
 
