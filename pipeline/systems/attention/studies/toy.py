@@ -59,7 +59,7 @@ def least_weight(rate: float, steps: int) -> float | None:
     """
 
     def active(weight: float) -> int:
-        return np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)[-1])
+        return int(np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)[-1]))
 
     low, high = 0.0, LARGEST_WEIGHT
     for _ in range(HALVINGS):
