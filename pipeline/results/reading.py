@@ -268,9 +268,16 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
     trainings: list[Record] = []
     for run in runs:
         trained = results.numbers("train", run)
-        if trained and (trained.run(run), trained.dataset_of(run)) == (numbers.run(run), numbers.dataset_of(run)):
+        if trained and _training_of(trained, run) == _training_of(numbers, run):
             trainings += trained.records
     return [*trainings, *numbers.records]
+
+
+def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
+    """What a run's weights depend on: its settings and its data's. A patience of all epochs or more has no effect."""
+    settings, dataset = numbers.run(run), numbers.dataset_of(run)
+    training = settings.training
+    return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset
 
 
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:

@@ -130,3 +130,19 @@ def test_how_many_images_are_behind_a_verdict(full: Writer, values: dict[str, An
     accuracy = MEASURES["000.t1.t0.45"](results)
     assert accuracy is not None
     assert "tested on 360 images (paper: 10,000)" in accuracy.remarks
+
+
+@pytest.mark.parametrize(("patience", "stages"), [(60, ["train", "evaluate"]), (5, ["evaluate"])])
+def test_a_patience_that_never_ends_a_training_does_not_matter(
+    full: Writer, values: dict[str, Any], patience: int, stages: list[str]
+) -> None:
+    run = values["runs"]["capsules-digits"]
+    run["training"] = run["training"] | {"epochs": 40, "patience": patience}
+    evaluated = recorded(full.results, parse_params(values)).numbers("evaluate", "capsules-digits")
+    assert evaluated is not None
+    run["training"] = run["training"] | {"patience": 40}
+    recorded(full.results, parse_params(values))
+    dump_record(evaluated.path, evaluated.values)
+    finding = MEASURES["000.t1.t0.0"](full.results)
+    assert finding is not None
+    assert [each["stage"] for each in finding.records] == stages
