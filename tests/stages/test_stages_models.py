@@ -281,6 +281,9 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
         names = {"bound", "pixel_error", "accuracy"} | ({"refit_accuracy"} if engine == "gauss-newton" else set())
         for each in angles.values():
             assert each.keys() == {f"{name}_{when}" for name in names for when in ("before", "after")} | {
+                "bound_rise_error",
+                "pixel_fall_error",
+                "bound_fell",
                 "evaluations",
                 "seconds",
             }
