@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal, TypedDict
 
@@ -96,6 +97,15 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     return "better" if (above > 0) == (claim.better == "higher") else "worse"
 
 
+def _notes(claim: Claim, finding: Finding) -> list[str]:
+    """A finding's notes, then its numbers by other protocols, each with the verdict that it would get."""
+    others = [
+        f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
+        for protocol, each in finding.others.items()
+    ]
+    return [*finding.notes, *others]
+
+
 def build_scorecard(
     claims: Sequence[Claim],
     results: Results,
@@ -132,7 +142,7 @@ def build_scorecard(
                 ours={"value": ours.mean, "sd": ours.sd, "n": ours.n} if ours else None,
                 verdict=judge(claim, finding),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
-                notes=finding.notes if finding else [],
+                notes=_notes(claim, finding) if finding else [],
                 profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
                 provenance=provenance,
                 other_settings=[item for item in provenance["items"] if item in others],

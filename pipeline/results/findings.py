@@ -22,6 +22,7 @@ class Finding:
         records: provenance of every item that it uses.
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
+        others: our numbers by another protocol, by its name. The scorecard adds them to the notes with their verdicts.
     """
 
     ours: Measured | None
@@ -30,6 +31,7 @@ class Finding:
     holds: bool | None = None
     remarks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    others: dict[str, Measured] = field(default_factory=dict)
 
 
 Measure = Callable[[Results], Finding | None]

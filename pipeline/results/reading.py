@@ -260,6 +260,26 @@ class Results:
             raise ResultError(f"{path} is corrupt: {error}") from None
 
 
+def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
+    """The provenance of the trainings of the runs that a result rests on, then its own.
+
+    A training is left out if it was repeated later with other settings.
+    """
+    trainings: list[Record] = []
+    for run in runs:
+        trained = results.numbers("train", run)
+        if trained and _training_of(trained, run) == _training_of(numbers, run):
+            trainings += trained.records
+    return [*trainings, *numbers.records]
+
+
+def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
+    """What a run's weights depend on: its settings and its data's. A patience of all epochs or more has no effect."""
+    settings, dataset = numbers.run(run), numbers.dataset_of(run)
+    training = settings.training
+    return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset
+
+
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
     """The rows of one study in the table of a set, as its own table would hold them: without the columns of others,
     and read by themselves, for a column of whole numbers may be one of fractions or words in another study.

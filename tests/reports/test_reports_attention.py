@@ -125,10 +125,19 @@ def test_without_results_there_is_nothing(writer: Writer) -> None:
 def test_claims(studied: Writer, values: dict[str, Any]) -> None:
     results = results_of(studied, values)
     found = {claim: finding(results, claim) for claim in ("001.toy", "001.vmf", "001.vmf.infer")}
-    assert all(each.holds for each in found.values())
+    assert {claim: each.holds for claim, each in found.items()} == {
+        "001.toy": False,
+        "001.vmf": True,
+        "001.vmf.infer": True,
+    }
     assert all(each.dataset == "planted scenes" for each in found.values())
     assert all(each.remarks == [] for each in found.values()), "a note is no difference from the paper's setting"
-    assert found["001.toy"].notes[1] == "all errors counted: single winner at weight 2"
+    assert found["001.toy"].ours is not None
+    assert found["001.toy"].ours.mean > 1.5, "at weight 1, not at the weight with the fewest"
+    assert found["001.toy"].notes == [
+        "all errors counted: fails at weight 1, holds from 5/3 (1.667) on",
+        "the output's error alone: single winner at weight 1 and 2",
+    ]
     assert "integrates to" in found["001.vmf"].notes[0]
     numbers = results.numbers("attention", "parsing")
     assert numbers is not None
@@ -162,8 +171,8 @@ def test_the_study_of_most_scenes_answers(
 @pytest.mark.parametrize(
     ("claim", "path", "value", "holds"),
     [
-        ("001.toy", "end/two-sided/2/L1/effective_number/mean", 1.4, False),
-        ("001.toy", "end/two-sided/2/L2/effective_number/mean", 1.0, False),
+        ("001.toy", "end/two-sided/2/L1/effective_number/mean", 1.0, False),
+        ("001.toy", "end/two-sided/1/L1/effective_number/mean", 1.0, True),
         ("001.attn", "last/1/entropy/mean", 0.01, True),
         ("001.attn", "last/1/entropy/mean", 0.9, False),
         ("001.vmf", "largest_z/mean", 9.0, False),
@@ -189,3 +198,14 @@ def test_a_claim_can_turn(
     at[last] = value
     studied.numbers("attention", name, numbers, dataset="planted scenes")
     assert finding(results_of(studied, values), claim).holds is holds
+
+
+@pytest.mark.parametrize("penalty", ["none", "L2"])
+def test_a_winner_without_l1_too_refutes_the_toy(
+    studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome], penalty: str
+) -> None:
+    numbers = copy.deepcopy(outcomes["toy"].numbers)
+    for each in ("L1", penalty):
+        numbers["end"]["two-sided"]["1"][each]["effective_number"]["mean"] = 1.0
+    studied.numbers("attention", "toy", numbers, dataset="the toy network")
+    assert finding(results_of(studied, values), "001.toy").holds is False

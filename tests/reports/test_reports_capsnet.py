@@ -44,6 +44,11 @@ def layer(hoyer: float, right: float = 1.0, falls: float = 1.0) -> dict[str, Any
     return {name: spread(value, 0.0, 1) for name, value in values.items()}
 
 
+def middle_layer(hoyer: float, saturated: float) -> dict[str, Any]:
+    of_forward = {"saturated": saturated, "length_sd": 0.15, "hoyer_inputs": 0.18}
+    return layer(hoyer) | {name: spread(value, 0.0, 1) for name, value in of_forward.items()}
+
+
 INFERRED: dict[str, dict[str, Any]] = {
     "routed": {"forward": {"class": layer(0.80)}, "start": {"class": layer(0.8)}},
     "unrouted": {
@@ -52,7 +57,7 @@ INFERRED: dict[str, dict[str, Any]] = {
         "predicted-clamped-none": {"class": layer(0.4)},
         "predicted-clamped-L1-1": {"class": layer(0.95)},
     },
-    "middle": {"forward": {"middle": layer(0.2), "class": layer(0.75)}},
+    "middle": {"forward": {"middle": middle_layer(0.2, saturated=0.1), "class": layer(0.75)}},
 }
 
 
@@ -190,7 +195,21 @@ def test_claims(studied: Writer, params: Params) -> None:
         assert answers[f"001.{name}"].holds, name
         assert any("not the paper's data" in remark for remark in answers[f"001.{name}"].remarks)
     stages = [(record["stage"], record["item"]) for record in answers["001.mid"].records]
-    assert stages == [("infer", "middle"), ("evaluate", "middle"), ("evaluate", "unrouted")]
+    assert stages == [
+        ("train", "middle"),
+        ("infer", "middle"),
+        ("evaluate", "middle"),
+        ("train", "unrouted"),
+        ("evaluate", "unrouted"),
+    ]
+    assert "10 % of the middle capsules are saturated" in answers["001.mid"].notes[1]
+    note = answers["001.fig1.l1"].notes[0]
+    assert note.startswith("index 0.950 ± 0.010 with L1, 0.400 ± 0.010 without")
+    assert "over 6 images" in note
+    trained = {name: [each["item"] for each in answers[name].records if each["stage"] == "train"] for name in answers}
+    assert trained["001.acc.r3"] == ["routed"]
+    assert trained["001.fig1.sparse"] == ["routed", "unrouted"]
+    assert trained["001.fig1.l1"] == ["unrouted"]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +221,7 @@ def test_claims(studied: Writer, params: Params) -> None:
         ("001.fig1.l1", "unrouted", ("predicted-clamped-none", "class", "right"), 0.9),
         ("001.fig1.l1", "unrouted", ("predicted-clamped-L1-1", "class", "falls"), 0.9),
         ("001.mid", "middle", ("forward", "middle", "hoyer"), 0.55),
+        ("001.mid", "middle", ("forward", "middle", "saturated"), 0.5),
     ],
 )
 def test_a_claim_can_turn(
@@ -227,6 +247,36 @@ def test_losses_that_start_lower_or_end_elsewhere_refute_figure_2(
 def test_a_middle_layer_that_costs_accuracy_refutes_its_claim(studied: Writer, params: Params) -> None:
     studied.numbers("evaluate", "middle", {"test": {"accuracy": spread(0.97, 0.0, 1)}})
     assert finding(studied, params, "001.mid").holds is False
+
+
+def test_a_layer_of_unknown_saturation_confirms_nothing(studied: Writer, params: Params) -> None:
+    old = {"forward": {"middle": layer(0.2), "class": layer(0.75)}}
+    studied.numbers("infer", "middle", {"condition": old, "images": 6})
+    answer = finding(studied, params, "001.mid")
+    assert answer.holds is False
+    assert "not measured" in answer.notes[1]
+
+
+def test_a_network_that_averages_votes_stands_in_for_a_saturated_one(studied: Writer, params: Params) -> None:
+    saturated = {"forward": {"middle": middle_layer(0.0, saturated=1.0), "class": layer(0.75)}}
+    studied.numbers("infer", "middle", {"condition": saturated, "images": 6})
+    assert finding(studied, params, "001.mid").holds is False
+    run = params.runs["middle"]
+    averaging = run.model.model_copy(update={"iterations": 1, "counting": "sums"})
+    more = params.model_copy(
+        update={
+            "runs": params.runs | {"averaged": run.model_copy(update={"model": averaging})},
+            "infer": params.infer | {"averaged": params.infer["middle"].model_copy(update={"run": "averaged"})},
+        }
+    )
+    studied.numbers("infer", "averaged", {"condition": INFERRED["middle"], "images": 6})
+    studied.numbers("evaluate", "averaged", {"test": {"accuracy": spread(ACCURACIES["middle"], 0.001, 3)}})
+    answer = finding(studied, more, "001.mid")
+    assert answer.holds
+    assert answer.notes[0] == "averaged: votes are averaged, not summed"
+    assert any(note.startswith("middle: 100 % of the middle capsules are saturated") for note in answer.notes)
+    assert "iterations" not in " ".join(answer.remarks)
+    assert [each["item"] for each in answer.records if each["stage"] == "infer"] == ["averaged", "middle"]
 
 
 def test_a_study_whose_energies_rise_gives_way_to_one_whose_fall(studied: Writer, params: Params) -> None:

@@ -82,7 +82,7 @@ def test_a_condition_without_many_crops_gives_way_to_a_run(studied: Writer, valu
     crops = verdicts(studied, values)["004.crops"]
     assert crops["ours"]["value"] == pytest.approx(15)
     assert crops["notes"][0] == "from the middle alone 17.0 %"
-    assert crops["provenance"]["items"] == ["evaluate/matrix-toys"]
+    assert crops["provenance"]["items"] == ["train/matrix-toys", "evaluate/matrix-toys"]
 
 
 def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[str, Any]) -> None:
@@ -279,6 +279,7 @@ def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -
         "median size of the others: 2e-05 in capsules, 0.001 in the CNN, 50 times as large",
     ]
     assert remarks(found["004.floor"])[-1] == "1,500 of 1,600 test images attacked"
+    assert found["004.floor"]["provenance"]["items"] == ["train/matrix-toys", "train/cnn-toys", "attack/toys"]
     # 49.9 % of 1,500 images have a standard error of 1.3 points, of either network, and replicas one of 1 point each.
     assert "standard error of the difference 2.3 points (1,500 images)" in found["004.blackbox"]["notes"]
 
@@ -394,7 +395,10 @@ def test_curves_cross_where_the_lead_changes() -> None:
 
 def test_a_condition_without_an_error_gives_way_to_the_next(studied: Writer, values: dict[str, Any]) -> None:
     studied.numbers("ablation", "toys", {"condition": {"iterations-3": {"test": {"crops": spread(0.1)}}}})
-    assert verdicts(studied, values)["004.t1.r3"]["provenance"]["items"] == ["evaluate/matrix-toys"]
+    assert verdicts(studied, values)["004.t1.r3"]["provenance"]["items"] == [
+        "train/matrix-toys",
+        "evaluate/matrix-toys",
+    ]
 
 
 def test_a_result_is_described_by_its_own_settings_not_by_those_of_another(

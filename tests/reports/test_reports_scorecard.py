@@ -57,10 +57,27 @@ def test_other_data_and_fewer_seeds_are_marked_in_the_row(full: Writer, params: 
     rows = scorecard(full, params)
     label, remarks = dataset_and_remarks(rows["000.t1.t0.0"])
     assert label == DATASET
-    assert remarks == ["not the paper's data (MNIST)", "2 seeds (paper: 5)"]
+    assert remarks == ["not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "2 seeds (paper: 5)"]
     counts = count_verdicts(list(rows.values()))
     assert sum(counts["at the paper's settings"].values()) == counts["at the paper's settings"]["not run"]
     assert sum(sum(row.values()) for row in counts.values()) == len(rows)
+
+
+def test_the_fixed_probe_is_judged_beside_the_refit_one(full: Writer, params: Params) -> None:
+    probe = {
+        "t0": {
+            protocol: {"rotated_0": spread(0.95), "rotated_45": spread(share)}
+            for protocol, share in (("refit", 0.79), ("fixed", 0.62))
+        }
+    }
+    full.numbers("evaluate", "capsules-digits", {"probe": probe})
+    rows = scorecard(full, params)
+    assert rows["000.t1.t0.45"]["verdict"] == "within"
+    assert rows["000.t1.t0.45"]["notes"] == [
+        "probe refit on equally warped training images",
+        "probe fit on clean images: 62.0 %, worse",
+    ]
+    assert rows["000.t1.t0.0"]["notes"] == [], "both are the same probe there"
 
 
 def on_mnist(values: dict[str, Any], **dataset: Any) -> Params:
@@ -141,13 +158,20 @@ def optimised(**changed: float) -> dict[str, Any]:
     values = {
         "bound_before": 100.0, "bound_after": 140.0, "pixel_error_before": 40.0, "pixel_error_after": 20.0,
         "accuracy_before": 0.92, "accuracy_after": 0.80, "refit_accuracy_before": 0.90, "refit_accuracy_after": 0.905,
+        "bound_rise_error": 3.0, "pixel_fall_error": 1.0, "bound_fell": 0.1,
     }  # fmt: skip
     return {name: spread(value, 0.0) for name, value in (values | changed).items()}
 
 
 @pytest.mark.parametrize(
     ("turned", "verdict"),
-    [({}, "holds"), ({"bound_after": 99.0}, "fails"), ({"pixel_error_after": 41.0}, "fails")],
+    [
+        ({}, "holds"),
+        ({"bound_after": 99.0}, "fails"),
+        ({"bound_after": 105.0}, "fails"),
+        ({"pixel_error_after": 41.0}, "fails"),
+        ({"pixel_error_after": 38.5}, "fails"),
+    ],
 )
 def test_optimisation_must_improve_both_at_every_angle(
     full: Writer, params: Params, turned: dict[str, float], verdict: str
@@ -155,7 +179,19 @@ def test_optimisation_must_improve_both_at_every_angle(
     better = {"0": optimised(bound_after=150.0), "180": optimised(bound_after=150.0)}
     first = {"0": optimised(), "180": optimised(**turned)}
     full.numbers("optimise", "capsules-digits", {"engine": {"adam": better, "gauss-newton": first}})
-    assert scorecard(full, params)["000.fig3"]["verdict"] == verdict
+    row = scorecard(full, params)["000.fig3"]
+    assert row["verdict"] == verdict
+    assert "± 3.0 nats" in row["notes"][1]
+    assert "falls in 10 % of the images" in row["notes"][1]
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(20.0, "holds"), (41.0, "fails")])
+def test_a_bound_that_could_not_fall_decides_nothing(full: Writer, params: Params, error: float, verdict: str) -> None:
+    old = {name: value for name, value in optimised(pixel_error_after=error).items() if name != "bound_fell"}
+    full.numbers("optimise", "capsules-digits", {"engine": {"gauss-newton": {"0": old}}})
+    row = scorecard(full, params)["000.fig3"]
+    assert row["verdict"] == verdict
+    assert "could not fall" in row["notes"][0]
 
 
 def test_the_gain_in_accuracy_is_read_upright_in_points(full: Writer, params: Params) -> None:
@@ -254,7 +290,8 @@ def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, An
     assert rows["000.fig4.scae"]["ours"]["value"] == pytest.approx(49)  # type: ignore[index]
     steps = 40 * (1200 // 10)  # epochs as the made-up records have them, in batches of the small run
     assert dataset_and_remarks(rows["000.fig4.scae"])[1] == [
-        "not the paper's data (MNIST)", "objects 3 (paper: 24)", "parts 4 (paper: 24)", "1 seed (paper: 5)",
+        "not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "objects 3 (paper: 24)",
+        "parts 4 (paper: 24)", "1 seed (paper: 5)",
         f"SCAE: {steps:,} steps (paper: 300,000)",
     ]  # fmt: skip
     remarks = dataset_and_remarks(rows["000.fig4.vae"])[1]

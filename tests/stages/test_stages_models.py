@@ -284,11 +284,12 @@ def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
         assert angles.keys() == {"0", "90"}
         chosen = engine == "gauss-newton"
         names = {"bound", "pixel_error", "accuracy"} | ({"refit_accuracy"} if chosen else set())
+        paired = {"bound_rise_error", "pixel_fall_error", "bound_fell"}
         for angle, each in angles.items():
             once = {"accuracy_once", "refit_accuracy_once"} if chosen else set()
             kicked = {"accuracy_kicked", "refit_accuracy_kicked", "bound_kicked"} if chosen and angle == "0" else set()
             before_after = {f"{name}_{when}" for name in names for when in ("before", "after")}
-            assert each.keys() == before_after | once | kicked | {"evaluations", "seconds"}
+            assert each.keys() == before_after | once | kicked | paired | {"evaluations", "seconds"}
             assert each["bound_after"]["mean"] >= each["bound_before"]["mean"]
     curves = pd.read_csv(done / "reports/small/results/optimise/capsules.csv")
     assert set(curves.columns) == {

@@ -95,7 +95,7 @@ class OnlineStudy(_RegressionStudy):
     size: CapsuleSize = Field(description="numbers d of a capsule")
     batches: int = Field(ge=2, le=10_000, description="batches in one pass over the training images")
     passes: int = Field(ge=1, le=100_000, description="passes over the training images, for every method")
-    momentum: float = Field(gt=0, lt=1, description="gamma of the batch method with momentum")
+    momentum: float = Field(gt=0, lt=1, description="gamma of the methods with momentum")
     rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are (t + 2)^-alpha")
     seed: int = Field(ge=0, description="seed of the batches")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.systems.attention.settings import ToyStudy
-from pipeline.systems.attention.studies.toy import INPUT, TARGET, infer, run
+from pipeline.systems.attention.studies.toy import INPUT, TARGET, infer, least_weight, run
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,9 @@ def test_the_energy_never_rises(reading: str, penalty: str) -> None:
 
 def test_the_study_tells_a_single_winner() -> None:
     study = ToyStudy(study="toy", weights=[1.0, 1.6, 1.7, 6.9], rate=0.005, steps=8000)
-    numbers = run(study, "toy").numbers["end"]
+    found = run(study, "toy").numbers
+    assert found["single_winner_from"] == pytest.approx(5 / 3, abs=1e-5)
+    numbers = found["end"]
     assert numbers["output"]["1"]["L1"]["effective_number"]["mean"] == pytest.approx(1, abs=0.05)
     assert numbers["output"]["1"]["L2"]["effective_number"]["mean"] == pytest.approx(3, abs=0.01)
     # With all errors from 5/3 on, until at 7 nothing is left.
@@ -47,3 +49,9 @@ def test_the_study_tells_a_single_winner() -> None:
     assert units["1"] > 1.5
     assert units["1.6"] > 1.05
     assert units["1.7"] == units["6.9"] == 1
+
+
+def test_without_a_weight_that_leaves_one_unit_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal inputs become silent together."""
+    monkeypatch.setattr("pipeline.systems.attention.studies.toy.INPUT", (2.0, 2.0, 2.0))
+    assert least_weight(0.01, 2000) is None

@@ -11,11 +11,12 @@ import torch
 from small import INFER, SIZE, SMALL_CAPSNET
 
 from pipeline.data.datasets import Dataset
+from pipeline.layers.dynamic_routing import squash, unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetModelParams
-from pipeline.systems.capsnet.studies.iterative_inference import sparsity_of_inference
+from pipeline.systems.capsnet.studies.iterative_inference import _saturation, sparsity_of_inference
 from pipeline.systems.capsnet.studies.settings import InferParams
 
 CPU = torch.device("cpu")
@@ -64,6 +65,29 @@ def test_rows(found: Outcome, dataset: Dataset) -> None:
     energies = table[(table["condition"] == "free-free-L2-1") & (table["layer"] == "class")]["energy"]
     assert told["mean"] == pytest.approx(energies.mean())
     assert told["n"] == 2
+
+
+def test_saturation_of_forward_passes(found: Outcome, dataset: Dataset) -> None:
+    rows = found.table[found.table["replica"] == 0].set_index(["condition", "layer"])
+    assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
+    net, (images, _) = network(0), dataset.part("test")
+    maps = net.feature_maps(torch.from_numpy(images).float() / 255)
+    assert net.middle is not None
+    inputs = unweighted_sum(net.primary_capsules(maps), net.middle.transformations).norm(dim=-1).detach().double()
+    row = rows.loc["forward", "middle"]
+    assert row["hoyer_inputs"] == pytest.approx(float(hoyer(inputs.numpy()).mean()), abs=1e-4)
+    assert row["saturated"] == pytest.approx(float((inputs > 3).double().mean())), "n^2 / (1 + n^2) > 0.9"
+    assert row["length_sd"] == pytest.approx(float((inputs**2 / (1 + inputs**2)).std(1, correction=0).mean()), rel=1e-4)
+
+
+def test_a_saturated_layer_looks_dense_only_after_the_squash() -> None:
+    """Ten times as long vectors: even lengths of as uneven inputs."""
+    random = torch.randn(20, 16, 4, generator=torch.Generator().manual_seed(0))
+    of = {scale: _saturation(squash(random * scale)) for scale in (0.3, 30.0)}
+    assert of[0.3]["hoyer_inputs"] == pytest.approx(of[30.0]["hoyer_inputs"], abs=0.01)
+    assert of[0.3]["saturated"] == 0
+    assert of[30.0]["saturated"] > 0.99
+    assert of[30.0]["length_sd"] < 0.01 < of[0.3]["length_sd"]
 
 
 @pytest.mark.parametrize("output", ["predicted", "free"])

@@ -1,5 +1,7 @@
 """What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,12 @@ from pipeline.systems.generative.inference.free_form import optimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.studies import test_time_inference
 from pipeline.systems.generative.studies.settings import OptimiseParams
-from pipeline.systems.generative.studies.test_time_inference import EXAMPLE_ANGLES, example_gains, optimisation_gains
+from pipeline.systems.generative.studies.test_time_inference import (
+    EXAMPLE_ANGLES,
+    _paired,
+    example_gains,
+    optimisation_gains,
+)
 
 CPU = torch.device("cpu")
 STUDY = OptimiseParams.model_validate(
@@ -27,6 +34,8 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     assert table.index.tolist() == [(engine, angle) for angle in (0.0, 180.0) for engine in ENGINES]
     assert (table["bound_after"] >= table["bound_before"]).all()
     assert (table["images"] == 10).all()
+    assert (table[["bound_rise_error", "pixel_fall_error"]] > 0).all(axis=None)
+    assert table["bound_fell"].between(0, 1).all()
     assert (table["evaluations"] > 0).all()
     accuracies = table[["accuracy_before", "accuracy_after"]]
     assert accuracies.apply(lambda column: column.between(0, 1)).all(axis=None)
@@ -112,3 +121,16 @@ def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeMod
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
     error = {name: np.square(found["images"] - found[name]).sum() for name in ("before", "after")}
     assert error["after"] < error["before"]
+
+
+def test_errors_are_those_of_paired_images(capsules: GenerativeModel, images: torch.Tensor) -> None:
+    engine = STUDY.engines["adam"]
+    found = optimise(capsules, images.float(), engine, torch.Generator().manual_seed(0))
+    count = len(images)
+    made = replace(found, bound_start=torch.zeros(count), bound_end=torch.arange(count) - 1.0)
+    paired = _paired(made)
+    expected = np.arange(count).std(ddof=1) / np.sqrt(count)
+    assert paired["bound_rise_error"] == pytest.approx(expected)
+    assert paired["bound_fell"] == pytest.approx(1 / count)
+    one = {name: getattr(made, name)[:1] for name in ("bound_start", "bound_end", "error_start", "error_end")}
+    assert _paired(replace(made, **one))["bound_rise_error"] == 0

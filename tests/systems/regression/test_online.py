@@ -70,6 +70,18 @@ def test_incremental_em_gets_as_far_with_fewer_passes(decision: Any) -> None:
     assert plain < ours < far + 1e-6
 
 
+def test_momentum_adds_the_last_change_of_the_weights() -> None:
+    """With a single batch, incremental EM with momentum is equation 27."""
+    problems, W, _, _ = start("multiclass")
+    incremental = Incremental.start(problems, split(problems.examples, 1, torch.Generator().manual_seed(0)), W)
+    ours, previous = W, W
+    for _ in range(4):
+        incremental.visit(0, 0.7)
+        ours, previous = em(problems, ours, 1) + 0.7 * (ours - previous), ours
+        torch.testing.assert_close(incremental.W, ours)
+    assert (ours - em(problems, W, 4)).abs().max() > 1e-2
+
+
 def test_online_em_stays_at_a_fixed_point_in_the_mean() -> None:
     """Where the means are EM's own, the steps of all batches of the data together cancel."""
     problems, W, _, (X, y) = start("multiclass")

@@ -237,10 +237,11 @@ def test_online_methods_by_passes(inputs: Inputs) -> None:
     )
     found = online.run(inputs, study, Extras())
     losses = found.table.pivot_table(index="passes", columns="method", values="log_loss")
-    assert losses.shape == (12, 4)
+    assert losses.shape == (12, 5)
     assert losses["batch"].is_monotonic_decreasing
     assert losses["incremental"].iloc[0] == pytest.approx(losses["batch"].iloc[0]), "its first pass is batch EM's"
     assert losses["incremental"].iloc[-1] < losses["batch"].iloc[-1]
+    assert losses["incremental, momentum"].iloc[-1] < losses["incremental"].iloc[-1]
     reached = found.numbers["reached"]
     assert reached["batch"]["log_loss"]["mean"] == 12
     expected = (losses["incremental"] <= losses["batch"].iloc[-1]).idxmax()

@@ -6,6 +6,7 @@ Of several studies of a kind the first of `candidates` that has all the numbers 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 from scipy.stats import norm
 
@@ -13,6 +14,8 @@ from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label
 from pipeline.systems.attention.report.studies import candidates
 
+AS_WRITTEN = "1"
+"""The weight of a penalty that is added to the energy as the document writes it."""
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 NEAR_ZERO = 0.1
@@ -37,30 +40,44 @@ def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, l
 
 
 def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
-    """Figure 3, with the text's objective: effective hidden units with L1, at the weight with the fewest.
+    """Figure 3, with the text's objective: effective hidden units with L1, all prediction errors counted, weight 1.
 
-    The claim holds if at some weight (the document gives none) there is a single winner with L1, but not with L2 or
-    without a penalty.
+    The claim holds if there is a single winner with L1, but not with L2 or without a penalty. The document adds the
+    penalties to the energy without a weight.
     """
-    fewest: Measured | None = None
-    single: dict[str, list[str]] = {}
-    for reading in numbers.names("end"):
+    single: dict[str, list[str]] = {"two-sided": [], "output": []}
+    for reading, weights in single.items():
         for weight in numbers.names("end", reading):
-            plain, second = (
-                numbers.number("end", reading, weight, penalty, "effective_number", "mean")
-                for penalty in ("none", "L2")
-            )
-            first = numbers.measured("end", reading, weight, "L1", "effective_number")
-            if plain is None or second is None or first is None:
+            units = _units(numbers, reading, weight)
+            if units is None:
                 return None
-            if first.mean < SINGLE < min(plain, second):
-                single.setdefault(reading, []).append(weight)
-            if reading == "two-sided" and (fewest is None or first.mean < fewest.mean):
-                fewest = first
-    words = {"two-sided": "all errors counted", "output": "the output's error alone"}
-    at = {reading: " and ".join(single.get(reading, ["none"])) for reading in words}
-    notes = [f"{words[reading]}: single winner at weight {at[reading]}" for reading in numbers.names("end")]
-    return fewest, "two-sided" in single, notes
+            if units["L1"].mean < SINGLE < min(units["none"].mean, units["L2"].mean):
+                weights.append(weight)
+    ours = _units(numbers, "two-sided", AS_WRITTEN)
+    if ours is None:
+        return None
+    holds = AS_WRITTEN in single["two-sided"]
+    least = numbers.number("single_winner_from")
+    notes = [f"all errors counted: {'holds' if holds else 'fails'} at weight {AS_WRITTEN}"]
+    if least is not None:
+        notes[0] += f", holds from {_fraction(least)} ({least:.3f}) on"
+    notes.append(f"the output's error alone: single winner at weight {' and '.join(single['output']) or 'none'}")
+    return ours["L1"], holds, notes
+
+
+def _units(numbers: Numbers, reading: str, weight: str) -> dict[str, Measured] | None:
+    """Effective numbers of hidden units by penalty, or None if one is missing."""
+    found = {
+        penalty: numbers.measured("end", reading, weight, penalty, "effective_number")
+        for penalty in ("none", "L1", "L2")
+    }
+    known = {penalty: units for penalty, units in found.items() if units is not None}
+    return known if len(known) == len(found) else None
+
+
+def _fraction(value: float) -> str:
+    """The nearest fraction of small whole numbers, such as "5/3"."""
+    return str(Fraction(value).limit_denominator(9))
 
 
 def one_parent(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:

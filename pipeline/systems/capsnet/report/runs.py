@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
-from pipeline.results.reading import Numbers, Recorded, Results, natural, unique
+from pipeline.results.reading import Numbers, Record, Recorded, Results, natural, unique, with_training
 
 PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
 PAPER_TRAIN_IMAGES = 60_000
@@ -64,11 +64,40 @@ class Network:
     inference: Recorded | None = None
 
     @property
+    def name(self) -> str:
+        """The run that it is about."""
+        return str(self.inference.run) if self.inference else self.item
+
+    @property
+    def evenly_weighted(self) -> bool:
+        """Whether votes are averaged over the capsules above and never weighted by agreement: a single sum."""
+        return bool(self.run.model.iterations == 1 and self.run.model.counting == "sums")
+
+    @property
     def condition(self) -> Condition | None:
         """The network's condition; None if it has another number of iterations than the paper's."""
         if self.run.model.iterations not in (0, PAPER_ITERATIONS):
             return None
         return Condition(self.run.model.iterations > 0, self.run.model.reconstruction != "none")
+
+
+def unrouted_with_middle(found: Sequence[Network]) -> list[Network]:
+    """Results with a middle layer and reconstruction, and without routing: sums of votes, then averages of them."""
+    summed = candidates(found, Condition(routed=False, reconstructed=True), middle=True)
+    averaged = (
+        each
+        for each in found
+        if each.evenly_weighted and each.run.model.middle and each.run.model.reconstruction != "none"
+    )
+    return sorted([*summed, *averaged], key=_rank)
+
+
+def without_middle(found: Sequence[Network], network: Network) -> list[Network]:
+    """Results for the same network without its middle layer; for one that averages votes, those that sum them too."""
+    same = like(found, network, middle=0)
+    if network.evenly_weighted:
+        same += like(found, network, middle=0, iterations=0, counting=PAPER_MODEL["counting"])
+    return same
 
 
 def networks(results: Results, stage: str) -> list[Network]:
@@ -133,6 +162,11 @@ def pairs(found: Sequence[Network], *, reconstructed: bool) -> Iterator[tuple[Ne
     for routed in candidates(found, Condition(routed=True, reconstructed=reconstructed)):
         for unrouted in like(found, routed, iterations=0):
             yield routed, unrouted
+
+
+def records_of(results: Results, *found: Network) -> list[Record]:
+    """The provenance of results, each after that of its network's training."""
+    return [record for each in found for record in with_training(results, each.numbers, each.name)]
 
 
 def rises(numbers: Numbers) -> bool:

@@ -23,6 +23,9 @@ _SPARSITY = {
     "entropy": ("entropy (nats)", 3),
     "effective_number": ("effective capsules", 2),
     "silent": ("silent (%)", 1),
+    "saturated": ("saturated (%)", 1),
+    "length_sd": ("sd of lengths", 3),
+    "hoyer_inputs": ("index before squash", 3),
     "right": ("correct (%)", 1),
     "length_right": ("length, own class", 3),
     "length_others": ("length, others", 3),
@@ -30,7 +33,7 @@ _SPARSITY = {
     "falls": ("falls (%)", 1),
     "last_drop": ("last drop (%)", 1),
 }
-_IN_PERCENT = ("silent", "right", "falls", "last_drop")
+_IN_PERCENT = ("silent", "saturated", "right", "falls", "last_drop")
 
 
 def build(results: Results, written: Written) -> list[Table]:
@@ -64,7 +67,9 @@ def _sparsity(results: Results) -> list[Table]:
         rows.setdefault(study.run.dataset, []).extend(_conditions(study.item, study.numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, as means over images. Hoyer's index is 1 if a single capsule "
-        "is active and 0 if all have the same length; silent: share of images without an active capsule. Conditions: "
+        "is active and 0 if all have the same length; silent: share of images without an active capsule; after forward "
+        "passes also the share of saturated capsules (longer than 0.9, where the squash makes lengths alike), the sd "
+        "of an image's lengths, and the index of the lengths before the squash. Conditions: "
         "the forward pass of all test images (forward), of those used for inference (start), and after inference, "
         "named by class capsules (predicted from the layer below, or free), label, penalty and its weight. Correct: "
         "share of images whose longest class capsule is that of their class. Falls: share of images whose energy never "

@@ -30,6 +30,10 @@ EXAMPLES = 6
 BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
+_SATURATED = 0.9
+"""Longer capsules count as saturated: a length L changes by 2 (1 - L) of the relative change of what is squashed to it,
+so from here on by less than a fifth.
+"""
 
 Bar = Callable[[range], Sequence[int] | range]
 
@@ -50,12 +54,13 @@ def sparsity_of_inference(
     Returns:
         numbers by condition, layer and measure, and the number of images for inference. The table's columns: replica,
         condition, layer ("middle", "class"), images; hoyer with its standard error over images, entropy and
-        effective_number, over images with an active capsule, and silent, the share of images without one; for class
-        capsules, right (share of images whose longest capsule is that of their class), length_right and length_others
-        (mean lengths); after inference, energy (per image), falls (share of images whose energy never rose) and
-        last_drop (relative fall of the energy over the last tenth of the steps). Arrays of the first replica: `images`,
-        `labels`, `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means
-        over images.
+        effective_number, over images with an active capsule, and silent, the share of images without one; after the
+        forward pass, saturated (share of capsules), length_sd (of the capsules of an image, mean over images) and
+        hoyer_inputs (Hoyer's index of what is squashed to these capsules); for class capsules, right (share of images
+        whose longest capsule is that of their class), length_right and length_others (mean lengths); after inference,
+        energy (per image), falls (share of images whose energy never rose) and last_drop (relative fall of the energy
+        over the last tenth of the steps). Arrays of the first replica: `images`, `labels`,
+        `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means over images.
 
     Raises:
         ValueError: inference diverged.
@@ -116,6 +121,8 @@ def _rows(
     rows: list[dict[str, Any]] = []
     for layer, each in zip([*below, "class"], capsules, strict=True):
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(each)})
+        if descent is None:
+            rows[-1] |= _saturation(each)
     rows[-1] |= _lengths(capsules[-1], classes[: len(capsules[-1])]) | (descent or {})
     return rows
 
@@ -134,6 +141,19 @@ def _indices(capsules: Tensor) -> dict[str, float]:
         "entropy": float(entropy_of_shares(active).mean()),
         "effective_number": float(effective_number(active).mean()),
         **silent,
+    }
+
+
+def _saturation(capsules: Tensor) -> dict[str, float]:
+    """How near the capsules of a forward pass are to the limit of their squash, where even unequal inputs get equal
+    lengths, and the sparsity of these inputs.
+    """
+    lengths = capsules.norm(dim=-1).double().cpu().numpy()
+    inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))  # a length is n^2 / (1 + n^2)
+    return {
+        "saturated": float((lengths > _SATURATED).mean()),
+        "length_sd": float(lengths.std(axis=1).mean()),
+        "hoyer_inputs": float(hoyer(inputs).mean()),
     }
 
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label, unique
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label, unique, with_training
 from pipeline.systems.generative.report.runs import (
     candidates,
     setting_of,
     shortcomings,
     swept,
     swept_setting,
-    with_training,
+    tested_on,
 )
 
 MANY = 0.5
@@ -56,10 +56,11 @@ def parts_do_not_turn(results: Results) -> Finding | None:
         return Finding(
             missed[-1].scaled(100),
             dataset_label(numbers.records),
-            with_training(results, run, numbers),
+            with_training(results, numbers, run),
             holds=deviation[-1].mean > setting.run.model.pose_sd_floor and grows(deviation),
             # The paper shows one digit, and gives no number of seeds or test images to compare with.
             remarks=shortcomings(setting),
+            notes=[tested_on(numbers, run, numbers.settings.failures.images)],
         )
     return None
 
@@ -78,9 +79,10 @@ def templates_are_copies(results: Results) -> Finding | None:
         return Finding(
             pairs.scaled(100),
             dataset_label(numbers.records),
-            with_training(results, run, numbers),
+            with_training(results, numbers, run),
             holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
             remarks=shortcomings(setting_of(numbers, run)),
+            notes=[tested_on(numbers, run, numbers.settings.failures.images)],
         )
     return None
 

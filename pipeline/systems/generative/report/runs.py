@@ -31,6 +31,11 @@ PAPER_SIZES = {
     "scae": {"objects": 24, "parts": 24},
 }
 PAPER_SCAE_STEPS = 300_000
+PAPER_SETTINGS = {
+    "pixel_sd": 0.2, "pose_sd_floor": 0.1, "temperature": 1.0, "final_temperature": 1.0,
+    "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4, "code": 32,
+}  # fmt: skip
+"""Appendix B, of the capsule model. The least pose sd is in the paper's units, which are not known."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,36 @@ def beyond_paper(setting: Setting) -> list[str]:
     return words
 
 
+def departures(setting: Setting) -> list[str]:
+    """How the capsule model and its training depart from the paper's other than in size; empty for other models."""
+    run = setting.run
+    if run.variant != "generative":
+        return []
+    model = run.model
+    words = []
+    if model.affinities != "learned":
+        words.append(f"rho {model.affinities} (paper: learned)")
+    if model.inactive_pose != "zero":
+        words.append(
+            f"absent parts around their {model.inactive_pose} pose, sd {model.inactive_pose_sd:g} (paper: around 0)"
+        )
+    if model.early_coupling < 1 and model.early_epochs + model.ramp_epochs > 0:
+        words.append(
+            f"objects' gradient into the parts times {model.early_coupling:g} for {model.early_epochs} epochs, whole "
+            f"after {model.ramp_epochs} more (paper: whole)"
+        )
+    if model.seeding_epoch < run.training.epochs:
+        words.append(f"M set from part poses at epoch {model.seeding_epoch} (paper: learned from the start)")
+    other = [
+        f"{name.replace('_', ' ')} {model[name]:g} / {theirs:g}"
+        for name, theirs in PAPER_SETTINGS.items()
+        if model[name] != theirs
+    ]
+    if other:
+        words.append(f"{', '.join(other)} (ours / the paper's)")
+    return words
+
+
 def shortcomings(setting: Setting, *, seeds: int | None = None, images: int | None = None) -> list[str]:
     """How a setting falls short of the paper's, as remarks.
 
@@ -170,17 +205,17 @@ def shortcomings(setting: Setting, *, seeds: int | None = None, images: int | No
     remarks = []
     if not setting.on_papers_data:
         remarks.append(f"{NOT_THE_PAPERS_DATA} ({PAPER_DATASET})")
-    else:
-        if dataset.train < PAPER_TRAIN_IMAGES:
-            remarks.append(f"trained on {dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,} or more)")
-        if images is not None and images < PAPER_TEST_IMAGES:
-            remarks.append(f"tested on {images:,} images (paper: {PAPER_TEST_IMAGES:,})")
+    elif dataset.train < PAPER_TRAIN_IMAGES:
+        remarks.append(f"trained on {dataset.train:,} images (paper: {PAPER_TRAIN_IMAGES:,} or more)")
+    if images is not None and images < PAPER_TEST_IMAGES:
+        remarks.append(f"tested on {images:,} images (paper: {PAPER_TEST_IMAGES:,})")
     remarks += beyond_paper(setting)
     remarks += [
         f"{name.replace('_', ' ')} {run.model[name]} (paper: {size})"
         for name, size in PAPER_SIZES.get(run.variant, {}).items()
         if run.model[name] != size
     ]
+    remarks += departures(setting)
     if seeds is not None and seeds < PAPER_SEEDS:
         remarks.append(f"{seeds} seed{'s' * (seeds != 1)} (paper: {PAPER_SEEDS})")
     return remarks
@@ -190,6 +225,11 @@ def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) ->
     """How the runs that a sweep trained fall short of the paper's; they are tested on all test images."""
     settings = [swept_setting(numbers) for numbers in items]
     return unique(remark for each in settings for remark in shortcomings(each, seeds=seeds, images=each.dataset.test))
+
+
+def tested_on(numbers: Numbers, run: str, images: int) -> str:
+    """How many test images are behind a verdict where the paper does not say how many it used, as a note."""
+    return f"on {min(images, setting_of(numbers, run).dataset.test):,} test images"
 
 
 def fewer_steps(items: Iterable[Numbers]) -> list[str]:
@@ -202,13 +242,3 @@ def fewer_steps(items: Iterable[Numbers]) -> list[str]:
             steps.append(epochs * (setting.dataset.train // setting.run.training.batch_size))
     few = bool(steps) and min(steps) < PAPER_SCAE_STEPS
     return [f"SCAE: {min(steps):,.0f} steps (paper: {PAPER_SCAE_STEPS:,})"] if few else []
-
-
-def with_training(results: Results, run: str, numbers: Numbers) -> list[Record]:
-    """The provenance of the run's training, then that of `numbers`.
-
-    The training is left out if it was repeated later with other settings.
-    """
-    trained = results.numbers("train", run)
-    same = trained is not None and setting_of(trained, run) == setting_of(numbers, run)
-    return [*(trained.records if trained and same else []), *numbers.records]

@@ -12,6 +12,7 @@ the chosen engine both are also measured
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Gains:
         by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
             refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
             batch), images. For the chosen engine also both accuracies `_once`, if it has restarts, and, at the
-            smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN.
+            smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN. See
+            `_paired` for bound_rise_error, pixel_fall_error and bound_fell.
         curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
     """
 
@@ -83,6 +85,7 @@ def optimisation_gains(
                 "evaluations": float(found.evaluations.float().mean()),
                 "seconds": found.seconds,
                 "images": len(images),
+                **_paired(found),
             }
             t0 = {"before": _t0(model, found.start), "after": _t0(model, found.end)}
             if name == study.chosen:
@@ -168,6 +171,18 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
     angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     batch = torch.from_numpy(images).to(device)
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
+
+
+def _paired(found: Optimised) -> dict[str, float]:
+    """Standard errors over the images of the rise of the bound and of the fall of the squared error, and the share of
+    images whose bound fell. Both ends are estimated with the same samples.
+    """
+    rise, fall = found.bound_end - found.bound_start, found.error_start - found.error_end
+    errors = {
+        name: float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        for name, each in (("bound_rise_error", rise), ("pixel_fall_error", fall))
+    }
+    return errors | {"bound_fell": float((rise < 0).double().mean())}
 
 
 def _t0(model: GenerativeModel, posterior: Capsules) -> Array:

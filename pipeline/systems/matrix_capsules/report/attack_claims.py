@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Results, dataset_label
+from pipeline.results.reading import Measured, Results, dataset_label, with_training
 from pipeline.systems.matrix_capsules.report.paper import remarks_on_capsules, remarks_on_cnn, remarks_on_data
 from pipeline.systems.matrix_capsules.report.runs import Compared, attack_studies, attacked_images
 
@@ -98,8 +98,9 @@ def _measure(check: _Check) -> Measure:
         if found is None or answer is None:
             return None
         ours, holds, notes = answer
-        records = found.study.numbers.records
-        remarks = remarks_on_attack(found.study)
+        study = found.study
+        records = with_training(results, study.numbers, study.settings.capsules, study.settings.cnn)
+        remarks = remarks_on_attack(study)
         return Finding(ours, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
 
     return measure

@@ -27,6 +27,7 @@ from pipeline.systems.matrix_capsules.report.runs import (
     ablations,
     by_preference,
     first_tested,
+    records_of,
     runs,
     stands_for,
     trials,
@@ -136,7 +137,9 @@ def _answer(results: Results, trial: Trial, sizes: Mapping[str, object], crops: 
     if beside and (of_beside := beside.numbers.measured("test", "centre")):
         notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}")
     remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(trial.run, trial.dataset, sizes)
-    return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=remarks, notes=notes)
+    return Finding(
+        error.scaled(100), dataset_label(numbers.records), records_of(results, trial), remarks=remarks, notes=notes
+    )
 
 
 def _elsewhere(sources: Sequence[str], label: str, sizes: Mapping[str, object], crop: int | None) -> Measure:
@@ -147,7 +150,7 @@ def _elsewhere(sources: Sequence[str], label: str, sizes: Mapping[str, object], 
         error = trial.numbers.measured("test", "centre") if trial else None
         if trial is None or error is None:
             return None
-        voted, records = trial.numbers.measured("test", "crops"), trial.numbers.records
+        voted, records = trial.numbers.measured("test", "crops"), records_of(results, trial)
         remarks = remarks_on_data(trial.dataset, sources[0], label)
         remarks += remarks_on_capsules(trial.run, trial.dataset, sizes, crop)
         notes = [f"by several crops {in_percent(voted)}"] if voted else []
@@ -162,7 +165,7 @@ def error_of_cnn(results: Results) -> Finding | None:
     error = trial.numbers.measured("test", "centre") if trial else None
     if trial is None or error is None:
         return None
-    voted, records = trial.numbers.measured("test", "crops"), trial.numbers.records
+    voted, records = trial.numbers.measured("test", "crops"), records_of(results, trial)
     notes = [f"{trial.run.training.epochs} epochs", *([f"by several crops {in_percent(voted)}"] if voted else [])]
     remarks = remarks_on_data(trial.dataset) + remarks_on_cnn(trial.run)
     return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes)
@@ -237,10 +240,8 @@ def votes_concentrate(results: Results) -> Finding | None:
         remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(run, trial.dataset)
         if run.model.iterations != 3:
             remarks.append(f"{run.model.iterations} iterations (paper: 3)")
-        return Finding(
-            near[-1].minus(near[0]).scaled(100), dataset_label(numbers.records), numbers.records, holds=holds,
-            remarks=remarks, notes=notes,
-        )  # fmt: skip
+        records, gain = records_of(results, trial), near[-1].minus(near[0]).scaled(100)
+        return Finding(gain, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
     return None
 
 

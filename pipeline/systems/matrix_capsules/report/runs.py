@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from pipeline.results.reading import Numbers, Recorded, Results, natural
+from pipeline.results.reading import Numbers, Record, Recorded, Results, natural, with_training
 from pipeline.systems.matrix_capsules.report.paper import (
     PAPER_CONDITION,
     PAPER_SIZES,
@@ -83,6 +83,12 @@ def ablations(results: Results) -> Iterator[Trial]:
         for name in sorted(whole.names("condition"), key=natural):
             numbers, run, changes = whole.part("condition", name), trained[name], study.conditions[name]
             yield Trial("ablation", item, name, numbers, run, settings.datasets[run.dataset], study.run, changes)
+
+
+def records_of(results: Results, trial: Trial) -> list[Record]:
+    """The provenance of a trial: a run's training and evaluation, or the ablation that trained and measured it."""
+    of_run = [trial.name] if trial.stage == "evaluate" else []
+    return with_training(results, trial.numbers, *of_run)
 
 
 def viewpoint_studies(results: Results) -> list[Compared]:

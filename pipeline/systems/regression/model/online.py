@@ -29,23 +29,34 @@ class Incremental:
     Attributes:
         W: current weights, `[K, C, d, r]`, whitened like `problems`.
         kept: moments of each batch, `[B, K, C, d, r]`.
+        previous: weights before the last update.
     """
 
     problems: Problems
     batches: list[Examples]
     W: Tensor
     kept: Tensor
+    previous: Tensor
 
     @staticmethod
     def start(problems: Problems, batches: list[Examples], W: Tensor) -> Incremental:
         """One E-step on every batch: the first update equals that of EM."""
         moments = torch.stack([_moments(problems, W, batch) for batch in batches])
-        return Incremental(problems, batches, W, moments)
+        return Incremental(problems, batches, W, moments, W)
 
-    def visit(self, batch: int) -> None:
-        """Update the moments of one batch with the current weights, then the weights."""
+    def visit(self, batch: int, momentum: float = 0.0) -> None:
+        """Update the moments of one batch with the current weights, then the weights.
+
+        Args:
+            momentum: gamma of equation 27, whose term is added to the update as it is to that of batch EM.
+        """
         self.kept[batch] = _moments(self.problems, self.W, self.batches[batch])
-        self.W = self.problems.update(self.kept.sum(0), _all(self.problems))
+        self.update(momentum)
+
+    def update(self, momentum: float = 0.0) -> None:
+        """Update the weights with the moments as they are."""
+        term = momentum * (self.W - self.previous)
+        self.previous, self.W = self.W, self.problems.update(self.kept.sum(0), _all(self.problems)) + term
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:

@@ -43,8 +43,12 @@ Check = Callable[[Study], tuple[Measured, bool] | None]
 """Checks one study: returns our number and whether the claim holds, or None if a number is missing."""
 
 
-def _all_agree(kind: str, check: Check) -> Measure:
-    """A claim about every data set: our number is the first study's, and the claim holds if it holds for all."""
+def _all_agree(kind: str, check: Check, notes: Callable[[Study], list[str]] = lambda study: []) -> Measure:
+    """A claim about every data set: our number is the first study's, and the claim holds if it holds for all.
+
+    Args:
+        notes: on each study that is used.
+    """
 
     def measure(results: Results) -> Finding | None:
         answers: list[tuple[Measured, bool]] = []
@@ -62,7 +66,8 @@ def _all_agree(kind: str, check: Check) -> Measure:
         records = [record for study in used for record in study.numbers.records]
         remarks = unique(remark for study in used for remark in study.remarks) + _missing_sets(used)
         holds = all(holds for _, holds in answers)
-        return Finding(answers[0][0], dataset_label(records), records, holds=holds, remarks=remarks)
+        told = [note for study in used for note in notes(study)]
+        return Finding(answers[0][0], dataset_label(records), records, holds=holds, remarks=remarks, notes=told)
 
     return measure
 
@@ -224,17 +229,53 @@ def likelihood_never_falls(study: Study) -> tuple[Measured, bool] | None:
     return (rise, rise.mean <= TABLE_ERROR) if rise else None
 
 
+MOMENTUM = ", momentum"
+"""Suffix of a method's name with the document's own update, that with momentum (equation 27)."""
+
+
+def _passes(study: Study, method: str) -> dict[str, Measured]:
+    """Passes over the data until batch EM's final log-loss, by variant of a method: without momentum, with it."""
+    found = {name: study.numbers.measured("reached", name, "log_loss") for name in (method, method + MOMENTUM)}
+    return {name: passes for name, passes in found.items() if passes is not None}
+
+
 def fewer_passes(study: Study) -> tuple[Measured, bool] | None:
-    """Section 4: incremental EM reaches batch EM's final log-loss in fewer passes over the data, and its final test
-    error is not higher by more than noise. Our number is its passes as a share (percent) of batch EM's.
+    """Section 4: incremental EM reaches batch EM's final log-loss in fewer passes over the data than batch EM, both
+    without momentum and with the document's own update, and its final test error is not higher by more than noise than
+    that of either. Of incremental EM with and without momentum the faster counts.
+
+    Our number is its passes as a share (percent) of those of the faster batch method.
     """
-    reached, passes = study.numbers.measured("reached", "incremental", "log_loss"), study.numbers.number("passes")
-    ours, batch = (study.numbers.measured("last", method, "test") for method in ("incremental", "batch"))
-    if reached is None or not passes or ours is None or batch is None:
+    ours, batch = _passes(study, "incremental"), _passes(study, "batch")
+    if not ours or len(batch) < 2:
         return None
-    worse = 100 * (ours.mean - batch.mean)
-    holds = reached.mean < passes and worse <= study.noise(100 * ours.mean, 100 * batch.mean)
-    return reached.scaled(100 / passes), holds
+    method, passes = min(ours.items(), key=lambda each: each[1].mean)
+    fewest = min(each.mean for each in batch.values())
+    error, *theirs = (study.numbers.measured("last", name, "test") for name in (method, *batch))
+    known = [each for each in theirs if each]
+    if error is None or len(known) < len(theirs) or not fewest:
+        return None
+    as_good = all(100 * (error.mean - each.mean) <= study.noise(100 * error.mean, 100 * each.mean) for each in known)
+    return passes.scaled(100 / fewest), passes.mean < fewest and as_good
+
+
+def passes_of_each(study: Study) -> list[str]:
+    """How many passes each method needs: incremental EM holds against plain batch EM and may not against the document's
+    own update.
+    """
+    most = study.numbers.number("passes") or 0
+    words = {
+        "incremental": "incremental EM",
+        f"incremental{MOMENTUM}": "incremental EM with momentum",
+        "batch": "plain batch EM",
+        f"batch{MOMENTUM}": "batch EM with momentum (equation 27)",
+    }
+    found = {**_passes(study, "incremental"), **_passes(study, "batch")}
+    told = [
+        f"{words[name]} {f'more than {most:.0f}' if passes.mean > most else f'{passes.mean:.0f}'}"
+        for name, passes in found.items()
+    ]
+    return [f"{dataset_label(study.numbers.records)}, passes to plain batch EM's final log-loss: {', '.join(told)}"]
 
 
 def penalty_helps(study: Study) -> tuple[Measured, bool] | None:
@@ -276,7 +317,7 @@ MEASURES: dict[str, Measure] = {
     "002.fig8": _all_agree("starts", subspace_is_best),
     "002.exact": _with_calibration(_all_agree("exactness", closed_forms_are_exact)),
     "002.monotone": _all_agree("convergence", likelihood_never_falls),
-    "002.online": _all_agree("online", fewer_passes),
+    "002.online": _all_agree("online", fewer_passes, passes_of_each),
     "002.ridge": _all_agree("ridge", penalty_helps),
 }
 """The measure of each claim of this document."""

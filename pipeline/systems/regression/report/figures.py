@@ -50,6 +50,7 @@ METHODS = {
     "batch": ("batch", INK, "-"),
     "batch, momentum": ("batch, momentum", BLUE, "--"),
     "incremental": ("incremental", VERMILLION, "-."),
+    "incremental, momentum": ("incremental, momentum", ORANGE, "--"),
     "online": ("online", GREEN, ":"),
 }
 FEWEST = 5
@@ -176,6 +177,8 @@ def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], 
     for each, (column, factor, words) in zip(axes, measured, strict=True):
         for value, (name, colour, dashes) in looks.items():
             rows = table[table[key] == value]
+            if rows.empty:
+                continue
             each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
         each.set(xlabel=x[1], ylabel=words)
@@ -332,7 +335,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     study, ("method", "passes", "log_loss", "test"), over_passes,
                     "Incremental and online EM",
                     "Log-loss and test error of each method after each pass over the training images",
-                    "Log-loss and test error over passes, four lines.",
+                    "Log-loss and test error over passes, one line per method.",
                 )  # fmt: skip
             case "ridge":
                 yield from _lines(
