@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from pipeline.layers import compiled_attention
+
 
 class PerElement(nn.Module):
     """A separate linear map for each of `count` elements: `[..., count, inputs] -> [..., count, outputs]`."""
@@ -72,6 +74,13 @@ class MultiheadAttentionBlock(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # (B, heads, n, d / heads)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """By the compiled kernel where it can be used, else by `plain_forward`."""
+        if compiled_attention.unsupported(self, x, y) is None:
+            return compiled_attention.attend(self, x, y)
+        return self.plain_forward(x, y)
+
+    def plain_forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The block in PyTorch's operators."""
         query = self._split(self.query(self.norm_query(x)))
         key, value = (self._split(half) for half in self.key_value(self.norm_key(y)).chunk(2, dim=-1))
         scores = query @ key.transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)
