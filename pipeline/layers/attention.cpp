@@ -27,6 +27,10 @@ constexpr int64_t ROWS = 128;  // of a chunk, about
 constexpr int64_t GROUPS = 16; // of chunks, at most: each has its own sums
 
 template <int L> struct Vec;
+template <> struct Vec<4> {
+    typedef float F __attribute__((vector_size(16)));
+    typedef int32_t I __attribute__((vector_size(16)));
+};
 template <> struct Vec<8> {
     typedef float F __attribute__((vector_size(32)));
     typedef int32_t I __attribute__((vector_size(32)));
@@ -49,19 +53,30 @@ template <int L> INLINE void store(float *to, F<L> v) { std::memcpy(to, &v, size
 template <int L> INLINE F<L> select(I32<L> mask, F<L> yes, F<L> no) {
     return (F<L>)((mask & (I32<L>)yes) | (~mask & (I32<L>)no));
 }
+template <int L> INLINE F<L> larger(F<L> a, F<L> b) { return select<L>(a > b, a, b); }
+
+// The lower and the upper half of the lanes.
+template <int L> INLINE F<L / 2> lower(F<L> v) {
+    F<L / 2> half;
+    std::memcpy(&half, &v, sizeof half);
+    return half;
+}
+template <int L> INLINE F<L / 2> upper(F<L> v) {
+    F<L / 2> half;
+    std::memcpy(&half, (const char *)&v + sizeof half, sizeof half);
+    return half;
+}
 template <int L> INLINE float sum(F<L> v) {
-    float part[L];
-    std::memcpy(part, &v, sizeof v);
-    for (int half = L / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) part[i] += part[i + half];
-    return part[0];
+    if constexpr (L == 4)
+        return (v[0] + v[2]) + (v[1] + v[3]);
+    else
+        return sum<L / 2>(lower<L>(v) + upper<L>(v));
 }
 template <int L> INLINE float largest(F<L> v) {
-    float part[L];
-    std::memcpy(part, &v, sizeof v);
-    for (int half = L / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
-    return part[0];
+    if constexpr (L == 4)
+        return std::max(std::max(v[0], v[2]), std::max(v[1], v[3]));
+    else
+        return largest<L / 2>(larger<L / 2>(lower<L>(v), upper<L>(v)));
 }
 
 // exp of x <= 0 to about 1 ulp; 0 below -86. Adding 1.5 2^23 rounds to a whole number.
@@ -280,12 +295,13 @@ template <int L> struct Attention {
 
     INLINE void softmax(float *row) const {
         const float scale = 1.0f / std::sqrt((float)e);
-        float most = row[0];
-        for (int64_t j = 1; j < m; j++) most = std::max(most, row[j]);
+        for (int64_t j = m; j < padded; j++) row[j] = -INFINITY;
+        F<L> found = load<L>(row);
+        for (int64_t j = L; j < padded; j += L) found = larger<L>(found, load<L>(row + j));
+        const float most = largest<L>(found);
         F<L> total = {};
         for (int64_t j = 0; j < padded; j += L) {
-            F<L> share = exp<L>((load<L>(row + j) - most) * scale);
-            for (int64_t lane = m - j; lane < L; lane++) share[lane] = 0;
+            const F<L> share = exp<L>((load<L>(row + j) - most) * scale);
             store<L>(row + j, share);
             total += share;
         }
