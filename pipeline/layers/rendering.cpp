@@ -32,6 +32,8 @@ namespace {
 
 constexpr int64_t GROUPS = 16; // of images, at most: each has its own sums
 
+typedef float Four __attribute__((vector_size(16)));
+
 // A row of a layer, and where its pixels lie in the template with its border.
 struct Row {
     const float *inverse; // (2, 3)
@@ -122,9 +124,9 @@ struct Drawing {
         }
     }
 
-    int64_t memory() const { return (3 * P + 2) * S * S + 13 * S; }
+    int64_t memory() const { return (3 * P + 2) * S * S + 10 * S; }
 
-    // Gradients of one image; `to_templates` has the shape of `templates` here, and is added to.
+    // Gradients of one image; `to_templates [P, h + 2, w + 2, 2]` is added to.
     void backward(int64_t image, const float *gradient, float *own, float *to_templates, float *to_inverse,
                   float *to_presence) const {
         const int64_t pixels = S * S;
@@ -164,7 +166,7 @@ struct Drawing {
         }
     }
 
-    // The gradients of one row of a layer: `g` becomes that of what is below; `columns [13, S]` are sums by column, over
+    // The gradients of one row of a layer: `g` becomes that of what is below; `columns [10, S]` are sums by column, over
     // rows, of the gradients along u, along u times y, along v, along v times y, and of presence; then work space.
     void back(const Row &row, int64_t part, float presence, const float *__restrict colours,
               const float *__restrict opacities, const float *__restrict below, float *__restrict g,
@@ -173,8 +175,9 @@ struct Drawing {
         const float *__restrict xs = ticks.data();
         float *__restrict sum_u = columns, *__restrict sum_uy = sum_u + S, *__restrict sum_v = sum_uy + S,
                           *__restrict sum_vy = sum_v + S, *__restrict sum_p = sum_vy + S,
-                          *__restrict places = sum_p + S, *__restrict weights = places + S,
-                          *__restrict to_colour = weights + 4 * S, *__restrict to_opacity = to_colour + S;
+                          *__restrict places = sum_p + S, *__restrict right = places + S,
+                          *__restrict lower = right + S, *__restrict to_colour = lower + S,
+                          *__restrict to_opacity = to_colour + S;
         const float y = row.y;
         for (int64_t i = row.first; i < row.last; i++) {
             const float u = across(row, xs[i]), v = down(row, xs[i]);
@@ -195,24 +198,24 @@ struct Drawing {
             sum_vy[i] += along_v * y;
             sum_p[i] += of_alpha * opacities[i];
             ((int32_t *)places)[i] = at;
-            weights[i] = (1 - fu) * (1 - fv);
-            weights[S + i] = fu * (1 - fv);
-            weights[2 * S + i] = (1 - fu) * fv;
-            weights[3 * S + i] = fu * fv;
+            right[i] = fu;
+            lower[i] = fv;
             to_colour[i] = of_colour;
             to_opacity[i] = of_opacity;
         }
         // Neighbours share pixels of the template: one after another.
         for (int64_t i = row.first; i < row.last; i++) {
-            float *c = to_template + ((const int32_t *)places)[i], *a = c + area;
-            c[0] += weights[i] * to_colour[i];
-            c[1] += weights[S + i] * to_colour[i];
-            c[stride] += weights[2 * S + i] * to_colour[i];
-            c[stride + 1] += weights[3 * S + i] * to_colour[i];
-            a[0] += weights[i] * to_opacity[i];
-            a[1] += weights[S + i] * to_opacity[i];
-            a[stride] += weights[2 * S + i] * to_opacity[i];
-            a[stride + 1] += weights[3 * S + i] * to_opacity[i];
+            float *at = to_template + 2 * ((const int32_t *)places)[i];
+            const float u = right[i], v = lower[i];
+            const Four both = {to_colour[i], to_opacity[i], to_colour[i], to_opacity[i]};
+            const Four spread = both * Four{1 - u, 1 - u, u, u};
+            Four top, bottom;
+            std::memcpy(&top, at, sizeof top);
+            std::memcpy(&bottom, at + 2 * stride, sizeof bottom);
+            top += spread * (1 - v);
+            bottom += spread * v;
+            std::memcpy(at, &top, sizeof top);
+            std::memcpy(at + 2 * stride, &bottom, sizeof bottom);
         }
     }
 };
@@ -261,8 +264,10 @@ bool backward_all(const Scene &s, const float *gradient, float *to_templates, fl
         for (int64_t i = 0; i < all; i++) total[i] += sums[group][i];
     for (int64_t each = 0; each < 2 * s.parts; each++)
         for (int64_t row = 0; row < s.height; row++)
-            std::memcpy(to_templates + (each * s.height + row) * s.width,
-                        total + each * drawing.area + (row + 1) * drawing.stride + 1, s.width * sizeof(float));
+            for (int64_t column = 0; column < s.width; column++) {
+                const int64_t place = each / 2 * drawing.area + (row + 1) * drawing.stride + column + 1;
+                to_templates[(each * s.height + row) * s.width + column] = total[2 * place + each % 2];
+            }
     return true;
 }
 
