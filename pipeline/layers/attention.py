@@ -49,9 +49,14 @@ class AttentionPooling(nn.Module):
         self.project = nn.Conv2d(channels, parts * (features + 1), kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.project(x).flatten(2).unflatten(1, (self.parts, -1))  # (B, parts, features + 1, H * W)
-        weight = x[:, :, -1:].softmax(dim=-1)
-        return (x[:, :, :-1] * weight).sum(dim=-1)
+        x = x.flatten(2)  # (B, channels, H * W)
+        weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
+        bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
+        # The sum comes before the linear map of the features, which is then of one position for each part, not of all:
+        # a part's shares sum to one. Its score's bias is the same everywhere and changes no share.
+        shares = (weight[:, -1] @ x).softmax(dim=-1)  # (B, parts, H * W)
+        pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
+        return (pooled @ weight[:, :-1].transpose(-1, -2)).transpose(0, 1) + bias[:, :-1]
 
 
 class MultiheadAttentionBlock(nn.Module):
