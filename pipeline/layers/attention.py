@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pipeline.layers import compiled_attention
@@ -49,12 +50,12 @@ class AttentionPooling(nn.Module):
         self.project = nn.Conv2d(channels, parts * (features + 1), kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.flatten(2)  # (B, channels, H * W)
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
         # The sum comes before the linear map of the features, which is then of one position for each part, not of all:
         # a part's shares sum to one. Its score's bias is the same everywhere and changes no share.
-        shares = (weight[:, -1] @ x).softmax(dim=-1)  # (B, parts, H * W)
+        scores = F.conv2d(x, weight[:, -1, :, None, None])
+        shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
         return (pooled @ weight[:, :-1].transpose(-1, -2)).transpose(0, 1) + bias[:, :-1]
 

@@ -43,9 +43,7 @@ def unsupported(templates: Tensor, A: Tensor, presence: Tensor) -> str | None:
     return None
 
 
-def render(
-    templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
-) -> Tensor:
+def render(templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None) -> Tensor:
     """`rendering.plain_render(templates, A, presence, size)`, `[B, size, size]`.
 
     Args:
