@@ -9,7 +9,7 @@
 // multiple of the L lanes of a vector; weights [outputs, inputs] as in torch.nn.Linear. Rows of m shares are filled up
 // with zeros to a multiple of L.
 //
-// Threads process chunks of images. Sums over images are kept for at most 16 groups of chunks and added in order, so
+// Threads process chunks of images. Sums over images are kept for at most 8 groups of chunks and added in order, so
 // that the result has the same bits for any number of threads.
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace {
 
 constexpr int64_t ROWS = 128;  // of a chunk, about
-constexpr int64_t GROUPS = 16; // of chunks, at most: each has its own sums
+constexpr int64_t GROUPS = 8;  // of chunks, at most: each has its own sums
 
 template <int L> struct Vec;
 template <> struct Vec<4> {
@@ -186,25 +186,28 @@ template <int L> struct Attention {
     const int64_t B, n, m, d, h, e, padded; // padded: m filled up
     const int64_t wide, wider;              // rows of d and 2 d numbers; not powers of two, which share few cache lines
     const Places places;
-    float *const q, *const kv, *const p, *const residual, *const fed; // kept for the way back
+    // Kept for the way back: queries, keys and values, shares, H and relu(LN(H) Wf), and the moments of the three norms.
+    float *const q, *const kv, *const p, *const residual, *const fed;
+    struct Moments {
+        float mean, scale;
+    };
+    Moments *const of_x, *const of_y, *const of_residual;
 
     Attention(const Block &block, float *kept)
         : b(block), B(b.images), n(b.queries), m(b.keys), d(b.width), h(b.heads), e(d / h), padded((m + L - 1) / L * L),
           wide(d + L), wider(2 * d + L), places(d), q(kept), kv(q + (b.shared ? 1 : B) * n * d), p(kv + B * m * 2 * d),
-          residual(p + B * h * n * padded), fed(residual + B * n * d) {}
+          residual(p + B * h * n * padded), fed(residual + B * n * d), of_x((Moments *)(fed + B * n * d)),
+          of_y(of_x + (b.shared ? 1 : B) * n), of_residual(of_y + B * m) {}
 
     static int64_t kept_floats(const Block &b) {
         const Attention all(b, nullptr);
-        return (b.shared ? 1 : b.images) * all.n * all.d +
-               b.images * (all.m * 2 * all.d + all.h * all.n * all.padded + 2 * all.n * all.d);
+        return (b.shared ? 1 : b.images) * all.n * (all.d + 2) +
+               b.images * (all.m * 2 * all.d + all.h * all.n * all.padded + 2 * all.n * all.d + 2 * all.m + 2 * all.n);
     }
 
     int64_t chunk() const { return std::max<int64_t>(1, std::min(B, ROWS / std::max(n, m))); }
     int64_t chunks() const { return (B + chunk() - 1) / chunk(); }
 
-    struct Moments {
-        float mean, scale;
-    };
     INLINE Moments moments(const float *row) const {
         F<L> total = {};
         for (int64_t i = 0; i < d; i += L) total += load<L>(row + i);
@@ -217,10 +220,12 @@ template <int L> struct Attention {
         return {mean, 1.0f / std::sqrt(sum<L>(squares) / d + (float)b.eps)};
     }
 
-    // LayerNorm of `rows` rows [d], to rows [wide].
-    void normalise(int64_t rows, const float *from, const Linear &norm, float *to) const {
+    // LayerNorm of `rows` rows [d], to rows [wide]; their moments are found and kept, or were.
+    template <bool FIND>
+    void normalise(int64_t rows, const float *from, const Linear &norm, Moments *kept, float *to) const {
         for (int64_t r = 0; r < rows; r++) {
-            const Moments s = moments(from + r * d);
+            if (FIND) kept[r] = moments(from + r * d);
+            const Moments s = kept[r];
             for (int64_t i = 0; i < d; i += L)
                 store<L>(to + r * wide + i,
                          (load<L>(from + r * d + i) - s.mean) * s.scale * load<L>(norm.weight + i) +
@@ -230,11 +235,11 @@ template <int L> struct Attention {
 
     // Its gradients, given those of the result `[rows, wide]`; `to [rows, d]` is added to or written.
     template <bool ADD>
-    void normalise_back(int64_t rows, const float *from, const Linear &norm, const float *gradient, float *to,
-                        float *weights) const {
+    void normalise_back(int64_t rows, const float *from, const Linear &norm, const Moments *kept, const float *gradient,
+                        float *to, float *weights) const {
         float *biases = weights + d;
         for (int64_t r = 0; r < rows; r++) {
-            const Moments s = moments(from + r * d);
+            const Moments s = kept[r];
             F<L> first = {}, second = {};
             for (int64_t i = 0; i < d; i += L) {
                 const F<L> g = load<L>(gradient + r * wide + i), x = (load<L>(from + r * d + i) - s.mean) * s.scale;
@@ -309,8 +314,8 @@ template <int L> struct Attention {
         for (int64_t j = 0; j < padded; j += L) store<L>(row + j, load<L>(row + j) * all);
     }
 
-    void queries(int64_t rows, const float *x, const Weights &w, float *normed, float *to) const {
-        normalise(rows, x, b.norm_query, normed);
+    void queries(int64_t rows, const float *x, const Weights &w, Moments *kept, float *normed, float *to) const {
+        normalise<true>(rows, x, b.norm_query, kept, normed);
         linear(rows, d, normed, w.query.data(), wide, b.query.bias, to);
     }
 
@@ -318,9 +323,9 @@ template <int L> struct Attention {
         memory.resize(count * std::max(n, m) * wide + d * padded);
         float *normed = memory.data(), *turned = normed + count * std::max(n, m) * wide;
         float *keys = kv + first * m * 2 * d, *sums = residual + first * n * d, *relu = fed + first * n * d;
-        normalise(count * m, b.y + first * m * d, b.norm_key, normed);
+        normalise<true>(count * m, b.y + first * m * d, b.norm_key, of_y + first * m, normed);
         linear(count * m, 2 * d, normed, w.key_value.data(), wider, b.key_value.bias, keys);
-        if (!b.shared) queries(count * n, b.x + first * n * d, w, normed, q + first * n * d);
+        if (!b.shared) queries(count * n, b.x + first * n * d, w, of_x + first * n, normed, q + first * n * d);
         for (int64_t i = 0; i < count; i++) {
             const float *own = b.shared ? q : q + (first + i) * n * d, *key = keys + i * m * 2 * d;
             float *sum = sums + i * n * d;
@@ -334,7 +339,7 @@ template <int L> struct Attention {
                 product<L, true>(n, e, m, share, padded, 1, key + d + head * e, 2 * d, sum + head * e, d);
             }
         }
-        normalise(count * n, sums, b.norm_feed, normed);
+        normalise<true>(count * n, sums, b.norm_feed, of_residual + first * n, normed);
         linear(count * n, d, normed, w.feed.data(), wide, b.feed.bias, relu);
         for (int64_t at = 0; at < count * n * d; at += L) {
             const F<L> f = load<L>(relu + at), kept = select<L>(f <= 0.0f, F<L>{}, f); // NaN stays
@@ -361,9 +366,9 @@ template <int L> struct Attention {
                 store<L>(fed_back + r * wide + i, select<L>(f > 0.0f, g, F<L>{}));
                 store<L>(to_sum + r * d + i, g);
             }
-        normalise(rows, residuals, b.norm_feed, normed);
+        normalise<false>(rows, residuals, b.norm_feed, of_residual + first * n, normed);
         linear_back(rows, d, normed, w.feed.data(), fed_back, wide, passed, sums + places.feed);
-        normalise_back<true>(rows, residuals, b.norm_feed, passed, to_sum, sums + places.norm_feed);
+        normalise_back<true>(rows, residuals, b.norm_feed, of_residual + first * n, passed, to_sum, sums + places.norm_feed);
 
         for (int64_t i = 0; i < count; i++) {
             const float *own = b.shared ? q : q + (first + i) * n * d, *key = keys + i * m * 2 * d;
@@ -391,25 +396,25 @@ template <int L> struct Attention {
                 product<L, false>(m, e, n, to_share, 1, padded, own + at, d, back + at, wider);
             }
         }
-        normalise(below, b.y + first * m * d, b.norm_key, normed);
+        normalise<false>(below, b.y + first * m * d, b.norm_key, of_y + first * m, normed);
         linear_back(below, 2 * d, normed, w.key_value.data(), to_kv, wider, passed, sums + places.key_value);
-        normalise_back<false>(below, b.y + first * m * d, b.norm_key, passed, to_y + first * m * d,
-                              sums + places.norm_key);
+        normalise_back<false>(below, b.y + first * m * d, b.norm_key, of_y + first * m, passed,
+                              to_y + first * m * d, sums + places.norm_key);
         if (b.shared) {
             for (int64_t i = 0; i < count; i++)
                 for (int64_t at = 0; at < n * d; at += L)
                     store<L>(shared_x + at, load<L>(shared_x + at) + load<L>(to_sum + i * n * d + at));
         } else {
             std::memcpy(to_x + first * n * d, to_sum, rows * d * sizeof(float));
-            queries_back(rows, b.x + first * n * d, w, normed, passed, to_q, to_x + first * n * d, sums);
+            queries_back(rows, b.x + first * n * d, w, of_x + first * n, normed, passed, to_q, to_x + first * n * d, sums);
         }
     }
 
-    void queries_back(int64_t rows, const float *x, const Weights &w, float *normed, float *passed, const float *to_q,
-                      float *to_x, float *sums) const {
-        normalise(rows, x, b.norm_query, normed);
+    void queries_back(int64_t rows, const float *x, const Weights &w, Moments *kept, float *normed, float *passed,
+                      const float *to_q, float *to_x, float *sums) const {
+        normalise<false>(rows, x, b.norm_query, kept, normed);
         linear_back(rows, d, normed, w.query.data(), to_q, wide, passed, sums + places.query);
-        normalise_back<true>(rows, x, b.norm_query, passed, to_x, sums + places.norm_query);
+        normalise_back<true>(rows, x, b.norm_query, kept, passed, to_x, sums + places.norm_query);
     }
 };
 
@@ -437,7 +442,7 @@ template <int L> bool forward_all(const Block &b, float *kept, float *out) {
     const auto weights = block.transposed();
     if (b.shared) {
         std::vector<float> normed(block.n * block.wide);
-        block.queries(block.n, b.x, weights, normed.data(), block.q);
+        block.queries(block.n, b.x, weights, block.of_x, normed.data(), block.q);
     }
     const int64_t size = block.chunk();
     return each_task(b.threads, block.chunks(), [&](int64_t task, std::vector<float> &memory) {
@@ -467,8 +472,8 @@ bool backward_all(const Block &b, float *kept, const float *out, float *to_x, fl
     if (b.shared) {
         std::vector<float> memory(2 * block.n * block.wide);
         std::memcpy(to_x, total + all + of_q, of_x * sizeof(float));
-        block.queries_back(block.n, b.x, weights, memory.data(), memory.data() + block.n * block.wide, total + all,
-                           to_x, total);
+        block.queries_back(block.n, b.x, weights, block.of_x, memory.data(), memory.data() + block.n * block.wide,
+                           total + all, to_x, total);
     }
     std::memcpy(parameters, total, all * sizeof(float));
     return true;
