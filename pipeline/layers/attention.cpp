@@ -23,8 +23,8 @@
 
 namespace {
 
-constexpr int64_t ROWS = 128;  // of a chunk, about
-constexpr int64_t GROUPS = 8;  // of chunks, at most: each has its own sums
+constexpr int64_t ROWS = 128; // of a chunk, about
+constexpr int64_t GROUPS = 8; // of chunks, at most: each has its own sums
 
 template <int L> struct Vec;
 template <> struct Vec<4> {
@@ -186,7 +186,8 @@ template <int L> struct Attention {
     const int64_t B, n, m, d, h, e, padded; // padded: m filled up
     const int64_t wide, wider;              // rows of d and 2 d numbers; not powers of two, which share few cache lines
     const Places places;
-    // Kept for the way back: queries, keys and values, shares, H and relu(LN(H) Wf), and the moments of the three norms.
+    // Kept for the way back: queries, keys and values, shares, H and relu(LN(H) Wf), and the moments of the three
+    // norms.
     float *const q, *const kv, *const p, *const residual, *const fed;
     struct Moments {
         float mean, scale;
@@ -227,9 +228,8 @@ template <int L> struct Attention {
             if (FIND) kept[r] = moments(from + r * d);
             const Moments s = kept[r];
             for (int64_t i = 0; i < d; i += L)
-                store<L>(to + r * wide + i,
-                         (load<L>(from + r * d + i) - s.mean) * s.scale * load<L>(norm.weight + i) +
-                             load<L>(norm.bias + i));
+                store<L>(to + r * wide + i, (load<L>(from + r * d + i) - s.mean) * s.scale * load<L>(norm.weight + i) +
+                                                load<L>(norm.bias + i));
         }
     }
 
@@ -368,7 +368,8 @@ template <int L> struct Attention {
             }
         normalise<false>(rows, residuals, b.norm_feed, of_residual + first * n, normed);
         linear_back(rows, d, normed, w.feed.data(), fed_back, wide, passed, sums + places.feed);
-        normalise_back<true>(rows, residuals, b.norm_feed, of_residual + first * n, passed, to_sum, sums + places.norm_feed);
+        normalise_back<true>(rows, residuals, b.norm_feed, of_residual + first * n, passed, to_sum,
+                             sums + places.norm_feed);
 
         for (int64_t i = 0; i < count; i++) {
             const float *own = b.shared ? q : q + (first + i) * n * d, *key = keys + i * m * 2 * d;
@@ -386,8 +387,8 @@ template <int L> struct Attention {
                         dot += load<L>(share + r * padded + j) * load<L>(to_share + r * padded + j);
                     const float mean = sum<L>(dot);
                     for (int64_t j = 0; j < padded; j += L)
-                        store<L>(to_share + r * padded + j, load<L>(share + r * padded + j) *
-                                                                (load<L>(to_share + r * padded + j) - mean) * scale);
+                        store<L>(to_share + r * padded + j,
+                                 load<L>(share + r * padded + j) * (load<L>(to_share + r * padded + j) - mean) * scale);
                 }
                 if (b.shared)
                     product<L, true>(n, e, m, to_share, padded, 1, key + at, 2 * d, shared_q + at, wide);
@@ -398,15 +399,16 @@ template <int L> struct Attention {
         }
         normalise<false>(below, b.y + first * m * d, b.norm_key, of_y + first * m, normed);
         linear_back(below, 2 * d, normed, w.key_value.data(), to_kv, wider, passed, sums + places.key_value);
-        normalise_back<false>(below, b.y + first * m * d, b.norm_key, of_y + first * m, passed,
-                              to_y + first * m * d, sums + places.norm_key);
+        normalise_back<false>(below, b.y + first * m * d, b.norm_key, of_y + first * m, passed, to_y + first * m * d,
+                              sums + places.norm_key);
         if (b.shared) {
             for (int64_t i = 0; i < count; i++)
                 for (int64_t at = 0; at < n * d; at += L)
                     store<L>(shared_x + at, load<L>(shared_x + at) + load<L>(to_sum + i * n * d + at));
         } else {
             std::memcpy(to_x + first * n * d, to_sum, rows * d * sizeof(float));
-            queries_back(rows, b.x + first * n * d, w, of_x + first * n, normed, passed, to_q, to_x + first * n * d, sums);
+            queries_back(rows, b.x + first * n * d, w, of_x + first * n, normed, passed, to_q, to_x + first * n * d,
+                         sums);
         }
     }
 
@@ -462,8 +464,8 @@ bool backward_all(const Block &b, float *kept, const float *out, float *to_x, fl
         sums[group].assign(all + of_q + of_x, 0.0f);
         float *own = sums[group].data();
         for (int64_t chunk = group * chunks / groups; chunk < (group + 1) * chunks / groups; chunk++)
-            block.backward(chunk * size, std::min(size, b.images - chunk * size), weights, memory, out, to_x, to_y,
-                           own, own + all, own + all + of_q);
+            block.backward(chunk * size, std::min(size, b.images - chunk * size), weights, memory, out, to_x, to_y, own,
+                           own + all, own + all + of_q);
     });
     if (!good) return false;
     float *total = sums[0].data();
@@ -523,8 +525,7 @@ int32_t attention_forward(const Block *b, float *kept, float *out) {
 }
 
 // From the gradient `out [B, n, d]`: those of x and y, and of the parameters in the order of `Places`.
-int32_t attention_backward(const Block *b, float *kept, const float *out, float *to_x, float *to_y,
-                           float *parameters) {
+int32_t attention_backward(const Block *b, float *kept, const float *out, float *to_x, float *to_y, float *parameters) {
     try {
         return choose_backward(b, kept, out, to_x, to_y, parameters) ? 0 : 1;
     } catch (const std::bad_alloc &) {

@@ -100,7 +100,8 @@ struct Drawing {
                           nullptr);
     }
 
-    // Lay a row of a part over `picture`; keep its colour, its opacity (without presence), and what was below, if asked.
+    // Lay a row of a part over `picture`; keep its colour, its opacity (without presence), and what was below, if
+    // asked.
     void composite(const Row &row, int64_t part, float presence, float *__restrict picture, float *__restrict colours,
                    float *__restrict opacities, float *__restrict below) const {
         const float *__restrict colour = &templates[part * 2 * area], *__restrict opacity = colour + area;
@@ -110,10 +111,8 @@ struct Drawing {
             const int32_t left = (int32_t)u, top = (int32_t)v, at = top * (int32_t)stride + left;
             const float fu = u - left, fv = v - top;
             const float *c = colour + at, *a = opacity + at;
-            const float c_top = c[0] + fu * (c[1] - c[0]),
-                        c_bottom = c[stride] + fu * (c[stride + 1] - c[stride]);
-            const float a_top = a[0] + fu * (a[1] - a[0]),
-                        a_bottom = a[stride] + fu * (a[stride + 1] - a[stride]);
+            const float c_top = c[0] + fu * (c[1] - c[0]), c_bottom = c[stride] + fu * (c[stride + 1] - c[stride]);
+            const float a_top = a[0] + fu * (a[1] - a[0]), a_bottom = a[stride] + fu * (a[stride + 1] - a[stride]);
             const float drawn = c_top + fv * (c_bottom - c_top), alpha = a_top + fv * (a_bottom - a_top);
             if (colours) {
                 colours[i] = drawn;
@@ -160,14 +159,13 @@ struct Drawing {
                 found[5] += v[i];
                 presence += of_presence[i];
             }
-            for (int i = 0; i < 6; i++)
-                to_inverse[(image * P + part) * 6 + i] = found[i] * (i < 3 ? half_w : half_h);
+            for (int i = 0; i < 6; i++) to_inverse[(image * P + part) * 6 + i] = found[i] * (i < 3 ? half_w : half_h);
             to_presence[image * P + part] = presence;
         }
     }
 
-    // The gradients of one row of a layer: `g` becomes that of what is below; `columns [10, S]` are sums by column, over
-    // rows, of the gradients along u, along u times y, along v, along v times y, and of presence; then work space.
+    // The gradients of one row of a layer: `g` becomes that of what is below; `columns [10, S]` are sums by column,
+    // over rows, of the gradients along u, along u times y, along v, along v times y, and of presence; then work space.
     void back(const Row &row, int64_t part, float presence, const float *__restrict colours,
               const float *__restrict opacities, const float *__restrict below, float *__restrict g,
               float *__restrict columns, float *__restrict to_template) const {
@@ -175,9 +173,8 @@ struct Drawing {
         const float *__restrict xs = ticks.data();
         float *__restrict sum_u = columns, *__restrict sum_uy = sum_u + S, *__restrict sum_v = sum_uy + S,
                           *__restrict sum_vy = sum_v + S, *__restrict sum_p = sum_vy + S,
-                          *__restrict places = sum_p + S, *__restrict right = places + S,
-                          *__restrict lower = right + S, *__restrict to_colour = lower + S,
-                          *__restrict to_opacity = to_colour + S;
+                          *__restrict places = sum_p + S, *__restrict right = places + S, *__restrict lower = right + S,
+                          *__restrict to_colour = lower + S, *__restrict to_opacity = to_colour + S;
         const float y = row.y;
         for (int64_t i = row.first; i < row.last; i++) {
             const float u = across(row, xs[i]), v = down(row, xs[i]);
@@ -190,8 +187,9 @@ struct Drawing {
             g[i] = through * (1 - alpha);
             const float along_u = of_colour * ((c[1] - c[0]) + fv * ((c[stride + 1] - c[stride]) - (c[1] - c[0]))) +
                                   of_opacity * ((a[1] - a[0]) + fv * ((a[stride + 1] - a[stride]) - (a[1] - a[0])));
-            const float along_v = of_colour * ((c[stride] - c[0]) + fu * ((c[stride + 1] - c[1]) - (c[stride] - c[0]))) +
-                                  of_opacity * ((a[stride] - a[0]) + fu * ((a[stride + 1] - a[1]) - (a[stride] - a[0])));
+            const float along_v =
+                of_colour * ((c[stride] - c[0]) + fu * ((c[stride + 1] - c[1]) - (c[stride] - c[0]))) +
+                of_opacity * ((a[stride] - a[0]) + fu * ((a[stride + 1] - a[1]) - (a[stride] - a[0])));
             sum_u[i] += along_u;
             sum_uy[i] += along_u * y;
             sum_v[i] += along_v;
