@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import params_hash, stage
+from stages.workspace import stage
 
 
 def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures
-        from pipeline.results.freshness import compare, expected_hashes, summary
+        from pipeline.results.freshness import compare, expected_settings, summary
         from pipeline.results.reading import Results
+        from pipeline.settings import WITHOUT_NEUTRAL
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        expected = expected_hashes(workspace.graph, workspace.params.model_dump(mode="json"), params_hash)
+        values = workspace.params.model_dump(mode="json")
+        required = workspace.params.model_dump(mode="json", context=WITHOUT_NEUTRAL)
+        expected = expected_settings(workspace.graph, values, required)
         missing, others = compare(results, expected)
         written = write_figures(workspace.figures_folder, results)
         for path in written.files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stages.workspace import params_hash, stage
+from stages.workspace import stage
 
 
 def main() -> None:
@@ -17,11 +17,14 @@ def main() -> None:
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import build_tables, write_tables
         from pipeline.results.claims import load_claims
-        from pipeline.results.freshness import compare, expected_hashes, summary
+        from pipeline.results.freshness import compare, expected_settings, summary
         from pipeline.results.reading import Results
+        from pipeline.settings import WITHOUT_NEUTRAL
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        expected = expected_hashes(workspace.graph, workspace.params.model_dump(mode="json"), params_hash)
+        values = workspace.params.model_dump(mode="json")
+        required = workspace.params.model_dump(mode="json", context=WITHOUT_NEUTRAL)
+        expected = expected_settings(workspace.graph, values, required)
         missing, others = compare(results, expected)
         written, claims = Written(), load_claims()
         tables = build_tables(results, written)

@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, neutral
 
 Mixup = Annotated[
     float,
@@ -18,6 +18,7 @@ Mixup = Annotated[
         le=100,
         description="in training, images are mixed in pairs by shares from Beta(mixup, mixup) (Zhang et al. 2018); "
         "0: no mixing",
+        json_schema_extra=neutral(0.0),
     ),
 ]
 
@@ -47,7 +48,8 @@ class CroppedRun(ClassifierRun):
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(
-        description="which training images validate; null: those that the data set has for it, a random share"
+        description="which training images validate; null: those that the data set has for it, a random share",
+        json_schema_extra=neutral(None),
     )
 
     @property

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
-from pipeline.settings import Angle, Name, Section
+from pipeline.settings import Angle, Name, Section, neutral
 
 
 class AugmentationParams(Section):
@@ -43,19 +43,34 @@ class CropParams(Section):
     )
     clip: bool = Field(
         description="after brightness and contrast, pixels stay within [0, 1]; false: they do not (the code of "
-        "document 004), and a network that standardises images hardly sees either"
+        "document 004), and a network that standardises images hardly sees either",
+        json_schema_extra=neutral(True),
     )
-    rotation: Angle
-    scale: float = Field(ge=0, le=1, description="sizes times a factor log-uniform in [e^-scale, e^scale]")
+    rotation: Angle = Field(json_schema_extra=neutral(0.0))
+    scale: float = Field(
+        ge=0,
+        le=1,
+        description="sizes times a factor log-uniform in [e^-scale, e^scale]",
+        json_schema_extra=neutral(0.0),
+    )
     aspect: float = Field(
-        ge=0, le=1, description="width over height times a factor log-uniform in [e^-aspect, e^aspect], area kept"
+        ge=0,
+        le=1,
+        description="width over height times a factor log-uniform in [e^-aspect, e^aspect], area kept",
+        json_schema_extra=neutral(0.0),
     )
-    shear: float = Field(ge=0, le=1, description="x moves by a share of y, uniform in [-shear, shear]")
+    shear: float = Field(
+        ge=0,
+        le=1,
+        description="x moves by a share of y, uniform in [-shear, shear]",
+        json_schema_extra=neutral(0.0),
+    )
     shift: float = Field(
         ge=0,
         le=64,
         description="pixels: translation uniform in [-shift, shift] on each axis, beyond that of the crop; where a "
         "crop leaves the image, the pixels at its edge go on",
+        json_schema_extra=neutral(0.0),
     )
 
     @property
@@ -85,6 +100,7 @@ class TrainingParams(Section):
         le=0.5,
         description="mean age of averaged weights, as a share of the steps so far: they are validated, and the best of "
         "them kept; 0: no averaging",
+        json_schema_extra=neutral(0.0),
     )
 
 

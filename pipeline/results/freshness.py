@@ -6,7 +6,8 @@ until someone deletes them. Reports show both kinds with a mark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.results.reading import Results, unique
@@ -18,26 +19,55 @@ CHANGED = "made with other settings than the profile's now"
 GONE = "no longer in the profile"
 
 
-def expected_hashes(graph: Graph, values: Mapping[str, Any], hash_of: Callable[[Any], str]) -> dict[str, str]:
-    """The hash of each item's current settings, by `<stage>/<item>`, for stages that write records.
+@dataclass(frozen=True)
+class Expected:
+    """The current settings of an item.
+
+    Attributes:
+        settings: all of them, structured as in `params.yaml`.
+        required: the same without those that have their neutral value. A result that is older than a setting does not
+            have it, and is the same if the setting is neutral.
+    """
+
+    settings: Mapping[str, Any]
+    required: Mapping[str, Any]
+
+    def agrees(self, recorded: Mapping[str, Any]) -> bool:
+        """Whether a result with the settings `recorded` was made with these settings."""
+        return _is_part(self.required, recorded) and _is_part(recorded, self.settings)
+
+
+def _is_part(part: Any, whole: Any) -> bool:
+    """Whether `whole` has every value of `part`, at the same place; empty sections are nothing to have."""
+    if not isinstance(part, Mapping):
+        return bool(part == whole)
+    inside: Mapping[str, Any] = whole if isinstance(whole, Mapping) else {}
+    return all(
+        (key in inside or isinstance(value, Mapping)) and _is_part(value, inside.get(key))
+        for key, value in part.items()
+    )
+
+
+def expected_settings(graph: Graph, values: Mapping[str, Any], required: Mapping[str, Any]) -> dict[str, Expected]:
+    """The current settings of each item that writes a record, by `<stage>/<item>`.
 
     Args:
         values: all parameters, as for `Graph.settings`.
-        hash_of: the function with which stages hash the settings that they record.
+        required: the same without those that have their neutral value.
     """
     return {
-        f"{stage}/{name}": hash_of(graph.settings(stage, name, values))
+        f"{stage}/{name}": Expected(graph.settings(stage, name, values), graph.settings(stage, name, required))
         for stage, items in graph.items.items()
         for name, item in items.items()
         if any(out.endswith(f"/results/{stage}/{name}.json") for out in item.outs)
     }
 
 
-def compare(results: Results, expected: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+def compare(results: Results, expected: Mapping[str, Expected]) -> tuple[list[str], dict[str, str]]:
     """Compare the results with the profile.
 
     Args:
-        expected: hash of the settings by `<stage>/<item>`, for every item of the profile.
+        expected: the settings by `<stage>/<item>`, for every item of the profile.
 
     Returns:
         missing: items of the profile that were not executed, in its order.
@@ -49,14 +79,16 @@ def compare(results: Results, expected: Mapping[str, str]) -> tuple[list[str], d
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = unique([*(label.partition("/")[0] for label in expected), *folders])
-    hashes = {
-        f"{stage}/{item}": numbers.records[-1].get("params_hash")
+    recorded = {
+        f"{stage}/{item}": numbers.records[-1].get("settings", {})
         for stage in stages
         for item, numbers in results.executed(stage)
     }
-    missing = [label for label in expected if label not in hashes]
-    changed = {label: CHANGED for label, wanted in expected.items() if label in hashes and hashes[label] != wanted}
-    return missing, changed | {label: GONE for label in hashes if label not in expected}
+    missing = [label for label in expected if label not in recorded]
+    changed = {
+        label: CHANGED for label, now in expected.items() if label in recorded and not now.agrees(recorded[label])
+    }
+    return missing, changed | {label: GONE for label in recorded if label not in expected}
 
 
 def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from made_up import Writer
 from recorded import STAGES, recorded
-from records import dump_record, load_record
 
 from pipeline.dependencies import Graph
 from pipeline.drawing.drawings import Written
@@ -18,30 +17,16 @@ from pipeline.page.scorecard import build_scorecard
 from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.results.claims import Claim, load_claims
-from pipeline.results.freshness import compare, expected_hashes
-from pipeline.results.reading import Results
-from stages.workspace import params_hash
+from pipeline.results.freshness import Expected, compare, expected_settings
 
 
-def expected(params: Params) -> dict[str, str]:
-    """The hash that the settings of each item have under these parameters."""
+def expected(params: Params) -> dict[str, Expected]:
+    """The settings of each item under these parameters."""
     values = params.model_dump(mode="json")
     # Angles as params.yaml writes them, and items are named: 45, not 45.0.
     angles = [round(angle) if angle == round(angle) else angle for angle in params.sweep.angles]
     names = {**values, "sweep": {**values["sweep"], "angles": angles}}
-    return expected_hashes(Graph(STAGES, names), values, params_hash)
-
-
-def executed(results: Results, params: Params) -> Results:
-    """The same results as if the stages had written them under these parameters: with settings and their hash."""
-    recorded(results, params)
-    for label, wanted in expected(params).items():
-        path = results.records / f"{label}.json"
-        if path.exists():
-            content = load_record(path)
-            content["provenance"][-1]["params_hash"] = wanted
-            dump_record(path, content)
-    return results
+    return expected_settings(Graph(STAGES, names), values, values)
 
 
 def moved_on(values: dict[str, Any]) -> Params:
@@ -61,7 +46,7 @@ def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None
     """
     claims = claims or load_claims()
     folder = writer.root / "reports" / "quick" / "figures"
-    results = executed(writer.results, params)
+    results = recorded(writer.results, params)
     missing, others = compare(results, expected(now or params))
     written = write_figures(folder, results)
     tables = build_tables(results, Written())

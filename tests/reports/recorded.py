@@ -26,7 +26,8 @@ def recorded(results: Results, params: Params) -> Results:
     """
     values = params.model_dump(mode="json")
     # Angles are named as params.yaml writes them: 45, not 45.0.
-    names = {**values, "sweep": {**values["sweep"], "angles": [f"{angle:g}" for angle in params.sweep.angles]}}
+    angles = [round(angle) if angle == round(angle) else angle for angle in params.sweep.angles]
+    names = {**values, "sweep": {**values["sweep"], "angles": angles}}
     graph = Graph(STAGES, names)
     for path in results.records.glob("*/*.json"):
         content = load_record(path)

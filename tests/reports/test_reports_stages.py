@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from made_up import Writer, made_up_values
-from made_up_report import executed
+from recorded import recorded
 
 from pipeline.page.scorecard import all_measures
 from pipeline.params import parse_params
@@ -45,7 +45,7 @@ def repository(full: Writer) -> Writer:
     """A repository after a reproduction of everything."""
     shutil.copy(ROOT / "dvc.yaml", full.root / "dvc.yaml")
     write_params(full.root)
-    executed(full.results, parse_params(made_up_values()))
+    recorded(full.results, parse_params(made_up_values()))
     return full
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.classification.settings import CroppedRun, Mixup
-from pipeline.settings import Section
+from pipeline.settings import Section, neutral
 
 
 class RoutingLayerParams(Section):
@@ -55,7 +55,8 @@ class MatrixCapsulesModelParams(Section):
     coordinate_scale: float = Field(gt=0, le=100, description="what one position's step adds, in coordinate_unit")
     coordinate_unit: Literal["absolute", "floor_sd"] = Field(
         description="absolute: in a pose's own unit; floor_sd: in sds of votes at variance_floor, which decides what a "
-        "step counts (1.8 in the authors' code)"
+        "step counts (1.8 in the authors' code)",
+        json_schema_extra=neutral("absolute"),
     )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
@@ -66,7 +67,8 @@ class MatrixCapsulesModelParams(Section):
     )
     bayes: BayesParams
     batch_norm: bool = Field(
-        description="of feature maps, poses and activations, where Ribeiro et al. 2020 have it; for activation: bayes"
+        description="of feature maps, poses and activations, where Ribeiro et al. 2020 have it; for activation: bayes",
+        json_schema_extra=neutral(False),
     )
     competition: Literal["all", "position"] = Field(
         description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
@@ -90,6 +92,7 @@ class MatrixCapsulesModelParams(Section):
         le=1e6,
         description="nats: beta_a is learnt in these, so that a step of the optimiser can be a noticeable change of a "
         "logit (5,000 in the authors' code)",
+        json_schema_extra=neutral(1.0),
     )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams

@@ -53,6 +53,14 @@ def kernel() -> kernels.Kernel | None:
     return kernels.load(_SOURCE)
 
 
+def _kept_floats(kernel: kernels.Kernel, layer: _Layer) -> int:
+    """Numbers that the kernel keeps of an image for the backward pass."""
+    function = kernel.library.kept_floats
+    function.restype = _INT  # ctypes would take it for 32 bits
+    size: int = function(ctypes.byref(layer))
+    return size
+
+
 def unsupported(poses: Tensor, transformations: Tensor, routing: Routing) -> str | None:
     """Why these capsules cannot be routed by the kernel; None if they can."""
     size, inner = poses.shape[-1], transformations.shape[-1]
@@ -94,22 +102,20 @@ def route(
     reason = unsupported(poses, transformations, routing)
     if reason is not None:
         raise ValueError(f"the compiled kernel of EM routing cannot be used: {reason}")
-    result: tuple[Tensor, Tensor] = _Route.apply(
-        poses, activations, transformations, beta_a, beta_u, routing, form or kernel()
-    )
+    tensors = (poses, activations, transformations, beta_a, beta_u)
+    result: tuple[Tensor, Tensor] = _Route.apply(routing, form or kernel(), *tensors)
     return result
 
 
 class _Route(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, poses, activations, transformations, beta_a, beta_u, routing, kernel):  # type: ignore[no-untyped-def]
-        call = _Call.of(poses, activations, transformations, beta_a, beta_u, routing, kernel)
-        B, (p, _) = len(poses), routing.fields.children.shape
-        D = len(beta_a)
-        found_poses, found_activations = poses.new_empty(B, p, D, poses.shape[-1]), poses.new_empty(B, p, D)
+    def forward(ctx, routing, kernel, *tensors):  # type: ignore[no-untyped-def]
+        call = _Call.of(routing, kernel, *tensors)
+        poses, shape = call.poses, (call.layer.images, call.layer.parents, call.layer.types)
+        found_poses, found_activations = poses.new_empty(*shape, poses.shape[-1]), poses.new_empty(shape)
         kept = None
         if any(ctx.needs_input_grad):
-            kept = poses.new_empty(B, kernel.library.kept_floats(ctypes.byref(call.layer)))
+            kept = poses.new_empty(len(poses), _kept_floats(kernel, call.layer))
         pointers = (kept, found_poses, found_activations)
         _check(kernel.library.em_routing_forward(ctypes.byref(call.layer), *map(_pointer, pointers)))
         ctx.call, ctx.kernel, ctx.kept = call, kernel, kept
@@ -121,14 +127,14 @@ class _Route(torch.autograd.Function):
         call = ctx.call
         grads = grad_poses.contiguous(), grad_activations.contiguous()
         below = torch.zeros_like(call.poses), torch.zeros_like(call.activations)
-        packed = torch.zeros_like(call.transformations) if ctx.needs_input_grad[2] else None
+        packed = torch.zeros_like(call.transformations) if ctx.needs_input_grad[4] else None
         betas = grad_poses.new_zeros(2, call.layer.groups * call.layer.lanes)
         gradients = _Gradients(*(_address(each) for each in (*grads, *below, packed, betas)))
         library = ctx.kernel.library
         _check(library.em_routing_backward(ctypes.byref(call.layer), _pointer(ctx.kept), ctypes.byref(gradients)))
         D = call.layer.types
         unpacked = None if packed is None else packed.permute(0, 1, 3, 2, 5, 4).flatten(3, 4)[..., :D, :]
-        return *below, unpacked, *betas[:, :D], None, None
+        return None, None, *below, unpacked, *betas[:, :D]
 
 
 @dataclass(frozen=True)
@@ -148,13 +154,12 @@ class _Call:
     @classmethod
     def of(
         cls,
+        routing: Routing,
+        kernel: kernels.Kernel,
         poses: Tensor,
         activations: Tensor,
         transformations: Tensor,
-        beta_a: Tensor,
-        beta_u: Tensor,
-        routing: Routing,
-        kernel: kernels.Kernel,
+        *betas: Tensor,
     ) -> _Call:
         fields, m_step, priors = routing.fields, routing.m_step, routing.m_step.priors
         (B, X, c, P), (p, k) = poses.shape, fields.children.shape
@@ -163,18 +168,18 @@ class _Call:
         G = -(-D // L)
         padded = torch.nn.functional.pad(transformations.transpose(3, 4), (0, G * L - D))
         packed = padded.unflatten(-1, (G, L)).permute(0, 1, 4, 2, 3, 5).contiguous()
-        betas = [torch.nn.functional.pad(each, (0, G * L - D)).contiguous() for each in (beta_a, beta_u)]
+        beta_a, beta_u = (torch.nn.functional.pad(each, (0, G * L - D)).contiguous() for each in betas)
         poses, activations = poses.contiguous(), activations.contiguous()
         competing = fields.counts[fields.children] if routing.competition == "all" else torch.ones_like(fields.children)
         inverse = [m_step.inverse_temperature_at(index) for index in range(routing.iterations)]
         others = (
             torch.tensor(inverse, dtype=torch.float32),
             fields.children.int().contiguous(),
-            fields.slots_or(-1).int().contiguous(),
+            slots := fields.slots_or(-1).int().contiguous(),
             (1 / (D * competing)).float().contiguous(),
             None if routing.offsets is None else routing.offsets.contiguous(),
         )
-        inverse_temperatures, children, slots, even, offsets = map(_address, others)
+        inverse_temperatures, children, seen_by, even, offsets = map(_address, others)
         layer = _Layer(
             images=B,
             positions=X,
@@ -202,17 +207,17 @@ class _Call:
             damping=m_step.damping,
             inverse_temperatures=inverse_temperatures,
             children=children,
-            slots=slots,
-            most=fields.slots_or(-1).shape[1],
+            slots=seen_by,
+            most=slots.shape[1],
             even=even,
             offsets=offsets,
             poses=_address(poses),
             activations=_address(activations),
             transformations=_address(packed),
-            beta_a=_address(betas[0]),
-            beta_u=_address(betas[1]),
+            beta_a=_address(beta_a),
+            beta_u=_address(beta_u),
         )
-        return cls(layer, poses, activations, packed, (*others, *betas))
+        return cls(layer, poses, activations, packed, (*others, beta_a, beta_u))
 
 
 def _address(tensor: Tensor | None) -> int | None:

@@ -270,15 +270,15 @@ template <int L, int R, int I> struct Router {
     int64_t stride() const { return G * I * I; }
 
     // Mass, first and second moments of the votes from `origin [P]`, for parent (q, g). Weights [N] are `shares`, every
-    // G-th (or `even [k]` where null), times the activations of the children if given.
-    INLINE void moments(const float *poses, const float *active, const V *shares, const float *even, const V *origin,
-                        int64_t q, int64_t g, V *out) const {
+    // G-th (or the even ones where null), times the activations of the children if given.
+    INLINE void moments(const float *poses, const float *active, const V *shares, const V *origin, int64_t q, int64_t g,
+                        V *out) const {
         V sums[MOMENTS] = {};
         each_child(poses, q, g, origin, [&](auto count, int64_t n, const float *u, const V *w, const V *start) FLAT {
             constexpr int C = decltype(count)::value;
             V weight[C];
             for (int child = 0; child < C; child++) {
-                weight[child] = shares ? shares[(n + child) * G] : V{} + even[n / c];
+                weight[child] = shares ? shares[(n + child) * G] : V{} + l.even[q * k + n / c];
                 if (active) weight[child] *= active[l.children[q * k + n / c] * c + n % c + child];
                 sums[0] += weight[child];
             }
@@ -373,13 +373,13 @@ template <int L, int R, int I> struct Router {
 
     // From the gradient by the weights of moments, in place, to that by the logits; that by the children's activations
     // joins `grad_active`. With `shares` null (the first iteration) there are no logits.
-    void through_share(const V *shares, const float *even, const float *active, V *gradient, float *grad_active) const {
+    void through_share(const V *shares, const float *active, V *gradient, float *grad_active) const {
         each_below([&](int64_t x, int64_t type, const int32_t *slots, int64_t count) FLAT {
             V all = {};
             for (int64_t s = 0; s < count; s++)
                 for (int64_t g = 0; g < G; g++) {
                     const int64_t at = (slots[s] * c + type) * G + g;
-                    all += gradient[at] * (shares ? shares[at] : V{} + even[slots[s]]);
+                    all += gradient[at] * (shares ? shares[at] : V{} + l.even[slots[s]]);
                 }
             const float mean = sum<L>(all), a = active[x * c + type];
             grad_active[x * c + type] += mean;
@@ -649,8 +649,7 @@ template <int L, int R, int I> struct Router {
 
     // ---- all of it, for one image
 
-    void forward(int64_t image, const float *even, V *keep, V *constants, float *out_poses,
-                 float *out_activations) const {
+    void forward(int64_t image, V *keep, V *constants, float *out_poses, float *out_activations) const {
         const float *poses = l.poses + image * l.positions * c * P, *active = l.activations + image * l.positions * c;
         V *centres = keep + kept.centre;
         centre(poses, centres);
@@ -672,8 +671,8 @@ template <int L, int R, int I> struct Router {
             for (int64_t q = 0; q < l.parents; q++)
                 for (int64_t g = 0; g < G; g++) {
                     const int64_t at = q * G + g;
-                    moments(poses, active, shares ? shares + q * N * G + g : nullptr, even + q * k, centres + at * P, q,
-                            g, found + at * MOMENTS);
+                    moments(poses, active, shares ? shares + q * N * G + g : nullptr, centres + at * P, q, g,
+                            found + at * MOMENTS);
                 }
             m_step(found, before, centres, t, pose, precision, activation, constants);
             before = pose;
@@ -704,8 +703,8 @@ template <int L, int R, int I> struct Router {
         return s;
     }
 
-    void backward(int64_t image, const float *even, const V *keep, const Scratch &s, const Gradients &gradients,
-                  V *grad_transformations, V *grad_betas) const {
+    void backward(int64_t image, const V *keep, const Scratch &s, const Gradients &gradients, V *grad_transformations,
+                  V *grad_betas) const {
         const float *poses = l.poses + image * l.positions * c * P, *active = l.activations + image * l.positions * c;
         float *grad_poses = gradients.child_poses + image * l.positions * c * P;
         float *grad_active = gradients.child_activations + image * l.positions * c;
@@ -731,15 +730,14 @@ template <int L, int R, int I> struct Router {
                     const int64_t at = q * G + g;
                     through_moments(poses, centres + at * P, by_moments + at * MOMENTS, q, g, logits + q * N * G + g);
                 }
-            through_share(shares, even, active, logits, grad_active);
+            through_share(shares, active, logits, grad_active);
             if (!t) break;
             for (int64_t q = 0; q < l.parents; q++)
                 for (int64_t g = 0; g < G; g++) {
                     const int64_t at = q * G + g;
                     V origin[P];
                     for (int h = 0; h < P; h++) origin[h] = centres[at * P + h] - before[at * P + h];
-                    moments(poses, nullptr, logits + q * N * G + g, nullptr, origin, q, g,
-                            s.logit_moments + at * MOMENTS);
+                    moments(poses, nullptr, logits + q * N * G + g, origin, q, g, s.logit_moments + at * MOMENTS);
                 }
         }
         for (int64_t q = 0; q < l.parents; q++)
@@ -748,7 +746,7 @@ template <int L, int R, int I> struct Router {
                          : T == 2 ? &Router::through_votes<2>
                          : T == 3 ? &Router::through_votes<3>
                                   : &Router::through_votes<0>;
-                (this->*f)(poses, active, even, keep, s, q, g, grad_poses, grad_transformations);
+                (this->*f)(poses, active, keep, s, q, g, grad_poses, grad_transformations);
             }
     }
 
@@ -756,8 +754,8 @@ template <int L, int R, int I> struct Router {
     // Every iteration leaves in it weights times (gradient by first + 2 vote gradient by second), and every E-step the
     // gradient by the log density times -2 precision (vote - pose): numbers of the child times vectors of the parent.
     template <int T0>
-    void through_votes(const float *poses, const float *active, const float *even, const V *keep, const Scratch &s,
-                       int64_t q, int64_t g, float *grad_poses, V *grad_transformations) const {
+    void through_votes(const float *poses, const float *active, const V *keep, const Scratch &s, int64_t q, int64_t g,
+                       float *grad_poses, V *grad_transformations) const {
         constexpr int TERMS = 2 * (T0 ? T0 : MOST_ITERATIONS) - 1;
         const int64_t at = q * G + g, T = T0 ? T0 : this->T, terms = 2 * T - 1;
         V lines[2 * TERMS][P]; // of term i: constant in 2 i, times the vote in 2 i + 1
@@ -784,7 +782,7 @@ template <int L, int R, int I> struct Router {
                            V number[TERMS];
                            const int64_t place = (q * N + n + child) * G + g;
                            for (int64_t t = 0; t < T; t++)
-                               number[t] = (t ? shares[(t - 1) * parents * N + place] : V{} + even[q * k + kk]) *
+                               number[t] = (t ? shares[(t - 1) * parents * N + place] : V{} + l.even[q * k + kk]) *
                                            active[below + child];
                            for (int64_t t = 1; t < T; t++) number[T + t - 1] = s.logits[t * parents * N + place];
                            V by_vote[P];
@@ -858,7 +856,7 @@ template <int L, int R, int I> bool forward_all(const Layer &l, float *keep, flo
         Memory own(keep ? 0 : each * sizeof(V)), constants(router.parents * sizeof(V));
         for (int64_t chunk; (chunk = next++) < chunks;)
             for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
-                router.forward(image, l.even, keep ? (V *)keep + image * each : (V *)own.at, (V *)constants.at, poses,
+                router.forward(image, keep ? (V *)keep + image * each : (V *)own.at, (V *)constants.at, poses,
                                activations);
     });
 }
@@ -877,7 +875,7 @@ template <int L, int R, int I> bool backward_all(const Layer &l, const float *ke
             V *sum = (V *)sums.at + chunk * (weights + betas);
             std::memset((void *)sum, 0, (weights + betas) * sizeof(V));
             for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
-                router.backward(image, l.even, (const V *)keep + image * each, scratch, gradients,
+                router.backward(image, (const V *)keep + image * each, scratch, gradients,
                                 weights ? sum + betas : nullptr, sum);
         }
     });
