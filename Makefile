@@ -30,7 +30,7 @@ $(VENV)/installed: requirements.lock
 
 # Without a C++ compiler everything works, more slowly.
 $(VENV)/kernels: $(VENV)/installed $(shell find pipeline -name '*.cpp')
-	@python -m pipeline kernels || echo "Going on without compiled kernels: routing will be slower."
+	@python -m pipeline kernels || echo "Going on without compiled kernels: training will be slower."
 	@touch $@
 
 repro: $(VENV)/kernels

@@ -16,6 +16,7 @@ from benchmarks.enumerated import EnumeratedModel
 from benchmarks.machine import Budget, Works, in_turn, paired_ratio
 from benchmarks.renderer import Renderer, by_operator, largest_made, render_plainly, warps_bytes
 from benchmarks.rows import Mark, Row, allowance, duration, rate
+from pipeline import kernels
 from pipeline.layers.rendering import render
 from pipeline.learning.recording import recorded
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
@@ -192,9 +193,22 @@ def updating(step: Step) -> Callable[[], None]:
     return lambda: step.update(gradients)
 
 
+def without_kernels(work: Callable[[], object]) -> Callable[[], None]:
+    """The same in PyTorch's operators alone."""
+
+    def take() -> None:
+        with kernels.switched_off():
+            work()
+
+    return take
+
+
 def operations(work: Callable[[], object]) -> int:
-    """Floating-point operations of the matrix products and convolutions of one call, forward and backward."""
-    with FlopCounterMode(display=False) as counter:
+    """Floating-point operations of the matrix products and convolutions of one call, forward and backward.
+
+    Those of PyTorch's operators: what a compiled kernel does cannot be counted.
+    """
+    with kernels.switched_off(), FlopCounterMode(display=False) as counter:
         work()
     return int(counter.get_total_flops())
 
@@ -251,6 +265,8 @@ def _one_seed(
     encoder_arithmetic = operations(pieces["encoder"])
     plainly = rendering(step, render_plainly)
     references: Works = {"TraceEnum_ELBO, bound": their_bound, "rendering, plainly": plainly}
+    if device.type == "cpu":
+        references |= {"without kernels": without_kernels(step)}
     samples = in_turn({**whole, **pieces, **references}, device, limit, budget)
     took = {name: median(found) for name, found in samples.items()}
     how = f"median of {len(samples['training step'])} rounds, {params.objects}+{params.parts} capsules, batch {batch}"
@@ -265,6 +281,10 @@ def _one_seed(
         rate("generative: training step", ours, "images/s", best, other, how),
         rate("generative: training step of TraceEnum_ELBO", batch / took["TraceEnum_ELBO"], "images/s", best, note=how),
     ]
+    if device.type == "cpu":
+        slower = paired_ratio(samples["without kernels"], samples["training step"])
+        operators = Mark(ours / slower, "PyTorch's operators alone, same rounds")
+        rows.append(rate("generative: training step, compiled kernels", ours, "images/s", None, operators, how))
     rows += [
         rate(
             f"generative: share of {name}",
@@ -353,4 +373,12 @@ def _one_thread(
         PEER_MS, "public PyTorch code of stacked capsule autoencoders (24+24 capsules), a thread of another CPU"
     )
     each = median(found) / batch * 1e3
-    return [duration("generative: training step, one CPU thread", each, "ms/image", reference=peer)]
+    return [
+        duration(
+            "generative: training step, one CPU thread",
+            each,
+            "ms/image",
+            reference=peer,
+            note=f"{1e3 / each:.0f} images/s",
+        )
+    ]

@@ -87,7 +87,7 @@ def check() -> None:
 
 @app.command()
 def kernels() -> None:
-    """Compile the C++ kernels that make routing fast; `make` does it at set-up."""
+    """Compile the C++ kernels that make routing, attention and rendering fast; `make` does it at set-up."""
     from pipeline.kernels import build, folder
 
     print(f"{len(build())} compiled kernels in {folder()}")

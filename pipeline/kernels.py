@@ -19,7 +19,9 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,9 +136,27 @@ def find(source: Path, form: str | None = None) -> Kernel | None:
         return None
 
 
-@functools.cache
+_switched_off = False
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Inside, models use their PyTorch forms, as if no kernel were compiled."""
+    global _switched_off
+    before, _switched_off = _switched_off, True
+    try:
+        yield
+    finally:
+        _switched_off = before
+
+
 def load(source: Path) -> Kernel | None:
     """As `find`; where there is none, that is logged, once in a process."""
+    return None if _switched_off else _load(source)
+
+
+@functools.cache
+def _load(source: Path) -> Kernel | None:
     kernel = find(source)
     if kernel is None:
         logging.getLogger(__name__).warning(

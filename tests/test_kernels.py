@@ -21,7 +21,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source.write_text(SOURCE)
     monkeypatch.setattr(kernels, "_PACKAGE", tmp_path / "package")
     monkeypatch.setattr(kernels, "folder", lambda: tmp_path / "compiled")
-    kernels.load.cache_clear()
+    kernels._load.cache_clear()
     return source
 
 
@@ -66,6 +66,18 @@ def test_a_missing_kernel_is_logged_once(project: Path, caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records] == [
         "answer.cpp is not compiled for this processor: the slower PyTorch form is used (python -m pipeline doctor)"
     ]
+
+
+@pytest.mark.skipif(kernels.compiler() is None, reason="no C++ compiler")
+def test_kernels_can_be_switched_off_for_a_while(project: Path) -> None:
+    kernels.build()
+    if kernels.load(project) is None:
+        pytest.skip("this processor has none of the instruction sets that kernels are compiled for")
+    with kernels.switched_off():
+        with kernels.switched_off():
+            assert kernels.load(project) is None
+        assert kernels.load(project) is None
+    assert kernels.load(project) is not None
 
 
 def test_a_damaged_library_is_no_kernel(project: Path) -> None:

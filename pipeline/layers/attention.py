@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from pipeline.layers import compiled_attention
 
 
 class PerElement(nn.Module):
@@ -47,9 +50,14 @@ class AttentionPooling(nn.Module):
         self.project = nn.Conv2d(channels, parts * (features + 1), kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.project(x).flatten(2).unflatten(1, (self.parts, -1))  # (B, parts, features + 1, H * W)
-        weight = x[:, :, -1:].softmax(dim=-1)
-        return (x[:, :, :-1] * weight).sum(dim=-1)
+        weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
+        bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
+        # The sum comes before the linear map of the features, which is then of one position for each part, not of all:
+        # a part's shares sum to one. Its score's bias is the same everywhere and changes no share.
+        scores = F.conv2d(x, weight[:, -1, :, None, None])
+        shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
+        pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
+        return (pooled @ weight[:, :-1].transpose(-1, -2)).transpose(0, 1) + bias[:, :-1]
 
 
 class MultiheadAttentionBlock(nn.Module):
@@ -72,6 +80,13 @@ class MultiheadAttentionBlock(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # (B, heads, n, d / heads)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """By the compiled kernel where it can be used, else by `plain_forward`."""
+        if compiled_attention.unsupported(self, x, y) is None:
+            return compiled_attention.attend(self, x, y)
+        return self.plain_forward(x, y)
+
+    def plain_forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The block in PyTorch's operators."""
         query = self._split(self.query(self.norm_query(x)))
         key, value = (self._split(half) for half in self.key_value(self.norm_key(y)).chunk(2, dim=-1))
         scores = query @ key.transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.layers import poses
+from pipeline.layers import compiled_rendering, poses
 
 
 def pixel_centres(like: Tensor, size: int) -> Tensor:
@@ -88,9 +88,18 @@ def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
         presence: `[B, P]` in [0, 1].
         size: side of the image, in pixels.
 
+    By the compiled kernel where it can be used, else by `plain_render`.
+
     Returns:
         `[B, size, size]`.
     """
+    if compiled_rendering.unsupported(templates, A, presence) is None:
+        return compiled_rendering.render(templates, A, presence, size)
+    return plain_render(templates, A, presence, size)
+
+
+def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
+    """As `render`, in PyTorch's operators."""
     colour, alpha = templates.unbind(1)
     # Interpolation is linear, so presences can weight the small templates instead of the large layers.
     weighted = presence[..., None, None] * alpha  # (B, P, h, w)

@@ -10,7 +10,8 @@ from pyro import poutine
 from torch.func import functional_call, grad, vmap
 
 from benchmarks.enumerated import EnumeratedModel
-from pipeline.layers import poses
+from pipeline import kernels
+from pipeline.layers import compiled_attention, compiled_rendering, poses
 from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
 from pipeline.systems.generative.model.hierarchy import join
 from pipeline.systems.generative.model.information import joint_information, presence_kl
@@ -172,6 +173,41 @@ def test_bound_runs_under_vmap_and_gives_each_replica_its_own_gradient(small_par
         alone = grad(loss)(dict(model.named_parameters()), noise[index])
         for name in names:
             torch.testing.assert_close(together[name][index], alone[name].detach(), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.skipif(
+    any(kernels.find(module._SOURCE) is None for module in (compiled_attention, compiled_rendering)),
+    reason="the kernels are not compiled here",
+)
+def test_a_training_step_by_the_kernels_is_that_of_pytorchs_operators(small_params, images, noise, monkeypatch):
+    model = changed(small_params, hidden=32, heads=2).float()
+    images, noise = images.float(), noise.float()
+    calls = []
+
+    def count(module, name):
+        original = getattr(module, name)
+
+        def counted(*arguments):
+            calls.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(compiled_attention, "attend")
+    count(compiled_rendering, "render")
+
+    def step():
+        loss = model(images, noise, torch.tensor(5.0))[0]
+        return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
+
+    ours = step()
+    assert calls.count("render") == 1
+    assert calls.count("attend") == 2 * small_params.blocks + 1
+    with kernels.switched_off():
+        theirs = step()
+    assert len(calls) == 2 * small_params.blocks + 2
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4 * float(other.abs().max().clamp_min(1)))
 
 
 def test_turning_the_objects_turns_the_parts_and_the_picture(small_model):

@@ -1,0 +1,98 @@
+"""The renderer by the compiled kernel (`rendering.cpp`): numbers and gradients of `rendering.plain_render`, the form to
+read, without an array for each layer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pipeline import kernels
+from pipeline.layers import poses
+
+_SOURCE = Path(__file__).with_name("rendering.cpp")
+_INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
+
+
+class _Scene(ctypes.Structure):
+    """`struct Scene` of the kernel, field by field."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("images", "parts", "height", "width", "size", "threads")),
+        *((name, _POINTER) for name in ("templates", "inverse", "presence")),
+    )
+
+
+def unsupported(templates: Tensor, A: Tensor, presence: Tensor) -> str | None:
+    """Why the kernel cannot be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`; None if it
+    can.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return "a transform of torch.func is active"
+    if A.device.type != "cpu":
+        return f"tensors are on {A.device.type}"
+    if not templates.dtype == A.dtype == presence.dtype == torch.float32:
+        return f"numbers are {A.dtype}"
+    if templates.dim() != 4 or A.dim() != 3 or presence.shape != A.shape[:2] or not A.numel():
+        return f"templates, poses and presences are of shapes {templates.shape}, {A.shape} and {presence.shape}"
+    if kernels.load(_SOURCE) is None:
+        return "the kernel is not compiled"
+    return None
+
+
+def render(templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None) -> Tensor:
+    """`rendering.plain_render(templates, A, presence, size)`, `[B, size, size]`.
+
+    Args:
+        form: of the kernel; None for the best that this processor has.
+
+    Raises:
+        ValueError: the kernel does not support these inputs; the message has the reason.
+        MemoryError: there is not enough memory.
+    """
+    reason = unsupported(templates, A, presence)
+    if reason is not None:
+        raise ValueError(f"the compiled kernel of the renderer cannot be used: {reason}")
+    inverse = poses.invert(poses.to_matrix(A))
+    pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))
+    return pictures
+
+
+class _Render(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, templates, inverse, presence, size, kernel):  # type: ignore[no-untyped-def]
+        inputs = [each.contiguous() for each in (templates, inverse, presence)]
+        pictures = inverse.new_empty(len(inverse), size, size)
+        _check(kernel.library.render_forward(ctypes.byref(_struct(*inputs, size)), _pointer(pictures)))
+        ctx.save_for_backward(*inputs)
+        ctx.size, ctx.library = size, kernel.library
+        return pictures
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        inputs = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        found = [torch.empty_like(each) for each in inputs]
+        pointers = map(_pointer, (gradient, *found))
+        _check(ctx.library.render_backward(ctypes.byref(_struct(*inputs, ctx.size)), *pointers))
+        return *found, None, None
+
+
+def _struct(templates: Tensor, inverse: Tensor, presence: Tensor, size: int) -> _Scene:
+    """The kernel's view of what is drawn; it does not keep the tensors alive."""
+    (images, parts), (height, width) = presence.shape, templates.shape[-2:]
+    addresses = (each.data_ptr() for each in (templates, inverse, presence))
+    return _Scene(images, parts, height, width, size, torch.get_num_threads(), *addresses)
+
+
+def _pointer(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _check(code: int) -> None:
+    if code:
+        raise MemoryError("the renderer: not enough memory; a smaller batch needs less")

@@ -1,0 +1,177 @@
+"""The compiled kernel of attention against the block's PyTorch form in double precision, and when it is used."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+
+from pipeline import kernels
+from pipeline.layers import compiled_attention
+from pipeline.layers.attention import MultiheadAttentionBlock, SetTransformer
+from pipeline.layers.compiled_attention import _SOURCE, attend, unsupported
+
+FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
+
+# images, images of the queries, queries, keys, width, heads
+SIZES = {
+    "the paper's spread": (9, 9, 16, 32, 128, 4),
+    "the paper's gather, queries shared": (9, 1, 32, 16, 128, 4),
+    "odd numbers of elements": (5, 5, 3, 7, 48, 2),
+    "odd and shared": (7, 1, 5, 19, 32, 4),
+    "one of each": (1, 1, 1, 1, 8, 1),
+    "more elements than rows of a chunk": (2, 2, 150, 140, 16, 1),
+    "more images than groups of chunks": (300, 1, 4, 33, 24, 1),
+}
+
+
+def case(size: str) -> tuple[MultiheadAttentionBlock, Tensor, Tensor]:
+    """A block with every parameter away from its start, queries and keys."""
+    images, of_queries, queries, keys, width, heads = SIZES[size]
+    torch.manual_seed(len(size))
+    block = MultiheadAttentionBlock(width, heads)
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5 / width**0.5)
+    return block, torch.randn(of_queries, queries, width), torch.randn(images, keys, width) * 2 + 0.5
+
+
+def with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """The result, and the gradients of a random combination of its numbers."""
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
+    return [out.detach(), *torch.autograd.grad(out, inputs, weights)]
+
+
+def compiled(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: str | None = None) -> list[Tensor]:
+    x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+    return with_gradients(attend(block, x, y, kernels.find(_SOURCE, form)), [x, y, *block.parameters()])
+
+
+def in_double(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> list[Tensor]:
+    block, x, y = copy.deepcopy(block).double(), x.double().requires_grad_(), y.double().requires_grad_()
+    return with_gradients(block.plain_forward(x, y), [x, y, *block.parameters()])
+
+
+def assert_near(found: list[Tensor], expected: list[Tensor]) -> None:
+    """Every tensor differs by at most 1e-5 of its largest element (of 0.1 if all are smaller)."""
+    errors = [
+        float((own.double() - other).abs().max() / other.abs().max().clamp_min(0.1))
+        for own, other in zip(found, expected, strict=True)
+    ]
+    assert max(errors) <= 1e-5, errors
+
+
+@needs_kernel
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", SIZES)
+def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(size: str, form: str) -> None:
+    assert_near(compiled(*case(size), form), in_double(*case(size)))
+
+
+@needs_kernel
+@pytest.mark.parametrize("size", ["odd and shared", "more images than groups of chunks", "the paper's spread"])
+def test_the_result_has_the_same_bits_for_any_number_of_threads(size: str) -> None:
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            found.append(compiled(*case(size)))
+    finally:
+        torch.set_num_threads(threads)
+    for other in found[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+@needs_kernel
+def test_scores_far_apart_and_rows_that_do_not_vary_stay_finite() -> None:
+    block, x, y = case("odd numbers of elements")
+    with torch.no_grad():
+        block.query.weight *= 300
+        x[0] = 1.0  # LayerNorm divides by the root of eps
+    for own, other in zip(compiled(block, x, y), in_double(block, x, y), strict=True):
+        assert own.isfinite().all()
+        torch.testing.assert_close(own.double(), other, rtol=2e-3, atol=2e-3 * float(other.abs().max()))
+
+
+@needs_kernel
+@pytest.mark.parametrize("of", ["x", "y"])
+def test_a_number_that_is_not_finite_is_passed_on(of: str) -> None:
+    block, x, y = case("odd numbers of elements")
+    (x if of == "x" else y)[1, 2, 3] = float("nan")
+    out = attend(block, x, y)
+    assert torch.equal(out.isnan(), block.plain_forward(x, y).isnan())
+    assert out[1].isnan().any()
+    assert not out[0].isnan().any()
+
+
+@needs_kernel
+def test_arrays_may_lie_in_memory_in_any_order() -> None:
+    block, x, y = case("odd numbers of elements")
+    turned = x.transpose(0, 1).contiguous().transpose(0, 1), y.transpose(1, 2).contiguous().transpose(1, 2)
+    for own, other in zip(compiled(block, x, y), compiled(block, *turned), strict=True):
+        assert torch.equal(own, other)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    gradients = torch.autograd.grad(attend(block, x, y).sum(), [x, y])  # the gradient of a sum has no strides
+    expected = torch.autograd.grad(block.plain_forward(x, y).sum(), [x, y])
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_kernel
+def test_a_set_transformer_uses_it_and_falls_back_where_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    transformer = SetTransformer(16, 2, inducing=5, blocks=2, outputs=3, code=4)
+    x = torch.randn(6, 7, 16)
+    calls: list[None] = []
+
+    def counted(*arguments: object) -> Tensor:
+        calls.append(None)
+        return attend(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiled_attention, "attend", counted)
+    found = transformer(x)
+    assert len(calls) == 5, "two of each block, and the pooling"
+    with kernels.switched_off():
+        torch.testing.assert_close(found, transformer(x), rtol=1e-5, atol=1e-5)
+    assert len(calls) == 5
+    copy.deepcopy(transformer).double()(x.double())
+    assert len(calls) == 5, "numbers are in double precision"
+
+
+@needs_kernel
+def test_stacked_replicas_take_the_pytorch_form_and_get_the_same_gradients() -> None:
+    replicas = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        replicas.append(SetTransformer(16, 2, inducing=5, blocks=1, outputs=3, code=4))
+    names = [name for name, _ in replicas[0].named_parameters()]
+    stacked = {name: torch.stack([dict(m.named_parameters())[name].detach() for m in replicas]) for name in names}
+    x = torch.randn(3, 6, 7, 16)
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        found: Tensor = functional_call(replicas[0], parameters, (x,)).square().sum()
+        return found
+
+    together = vmap(grad(loss))(stacked, x)
+    for index, replica in enumerate(replicas):
+        alone = torch.autograd.grad(replica(x[index]).square().sum(), list(replica.parameters()))
+        for name, gradient in zip(names, alone, strict=True):
+            torch.testing.assert_close(together[name][index], gradient, rtol=1e-3, atol=1e-4)
+
+
+@needs_kernel
+def test_what_the_kernel_does_not_support_is_named() -> None:
+    block, x, y = case("odd numbers of elements")
+    assert unsupported(block, x, y) is None
+    assert unsupported(block.double(), x.double(), y.double()) == "numbers are torch.float64"
+    block = block.float()
+    assert "(2, 3, 48)" in str(unsupported(block, x[:2], y))
+    assert "(0, 3, 48)" in str(unsupported(block, x[:0], y[:0]))
+    assert unsupported(MultiheadAttentionBlock(20, 2), x[..., :20], y[..., :20]) == "heads have 10 numbers"
+    assert unsupported(block.to("meta"), x.to("meta"), y.to("meta")) == "tensors are on meta"
+    with kernels.switched_off(), pytest.raises(ValueError, match="cannot be used: the kernel is not compiled"):
+        attend(*case("odd numbers of elements"))

@@ -1,0 +1,146 @@
+"""The compiled renderer against the PyTorch form in double precision, and when it is used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from pipeline import kernels
+from pipeline.layers import compiled_rendering, poses
+from pipeline.layers.compiled_rendering import _SOURCE, unsupported
+from pipeline.layers.rendering import plain_render, render
+
+FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
+
+# images, parts, height and width of a template, side of the picture, sd of the poses
+SIZES = {
+    "the paper's": (3, 16, 12, 12, 28, 0.05),
+    "templates that are not square": (4, 3, 5, 7, 9, 0.3),
+    "templates in all directions, edge-on and far outside": (40, 4, 4, 3, 13, 2.0),
+    "more images than groups": (37, 2, 6, 5, 8, 0.5),
+    "one pixel of each": (1, 1, 1, 1, 1, 0.1),
+}
+
+
+def case(size: str) -> list[Tensor]:
+    """Templates, poses and presences."""
+    images, parts, height, width, _, sd = SIZES[size]
+    torch.manual_seed(len(size))
+    A = poses.spread(parts, 0.5) + torch.randn(images, parts, 6) * sd
+    return [torch.rand(parts, 2, height, width), A, torch.rand(images, parts)]
+
+
+def with_gradients(pictures: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """The pictures, and the gradients of a random combination of their pixels."""
+    weights = torch.randn(pictures.shape, generator=torch.Generator().manual_seed(1)).to(pictures)
+    return [pictures.detach(), *torch.autograd.grad(pictures, inputs, weights)]
+
+
+def compiled(inputs: list[Tensor], side: int, form: str | None = None) -> list[Tensor]:
+    leaves = [each.clone().requires_grad_() for each in inputs]
+    return with_gradients(compiled_rendering.render(*leaves, side, kernels.find(_SOURCE, form)), leaves)
+
+
+def plain(inputs: list[Tensor], side: int) -> list[Tensor]:
+    leaves = [each.clone().requires_grad_() for each in inputs]
+    return with_gradients(plain_render(*leaves, side), leaves)
+
+
+def errors(found: list[Tensor], expected: list[Tensor]) -> list[float]:
+    """The difference of each tensor from the expected one, relative in norm."""
+    return [
+        float((own.double() - other).norm() / other.norm().clamp_min(1e-6))
+        for own, other in zip(found, expected, strict=True)
+    ]
+
+
+@needs_kernel
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", SIZES)
+def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(size: str, form: str) -> None:
+    side = SIZES[size][4]
+    expected = plain([each.double() for each in case(size)], side)
+    assert expected[0].abs().max() > 0.01
+    found = errors(compiled(case(size), side, form), expected)
+    # A point at the edge of two template pixels may fall on either side of it, which changes its gradient, in single
+    # precision as PyTorch's operators have it, too.
+    theirs = errors(plain(case(size), side), expected)
+    assert all(own < max(2e-5, 3 * other) for own, other in zip(found, theirs, strict=True)), (found, theirs)
+    assert found[0] < 1e-4
+
+
+@needs_kernel
+def test_poses_without_rotation_whose_rows_lie_on_template_edges() -> None:
+    """A slope of exactly 0, and pixels exactly at the ends of the template."""
+    white = torch.ones(1, 2, 4, 4)
+    for shift in (-0.5, 0.0, 0.25, 0.5, 3.0):
+        A = torch.tensor([[[-0.5, 0, shift, 0, -0.5, -shift]]])
+        inputs = [white, A, torch.ones(1, 1)]
+        torch.testing.assert_close(compiled_rendering.render(*inputs, 8), plain_render(*inputs, 8))
+
+
+@needs_kernel
+def test_the_result_has_the_same_bits_for_any_number_of_threads() -> None:
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            found.append(compiled(case("more images than groups"), 8))
+    finally:
+        torch.set_num_threads(threads)
+    for other in found[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+@needs_kernel
+def test_arrays_may_lie_in_memory_in_any_order() -> None:
+    templates, A, presence = case("the paper's")
+    turned = [
+        templates.transpose(2, 3).contiguous().transpose(2, 3),
+        A.transpose(0, 1).contiguous().transpose(0, 1),
+        presence[:, :1].expand(3, 16),
+    ]
+    expected = compiled([templates, A, presence[:, :1].repeat(1, 16)], 28)
+    leaves = [each.requires_grad_() for each in turned]
+    found = with_gradients(compiled_rendering.render(*leaves, 28), leaves)
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other)
+
+
+@needs_kernel
+def test_the_renderer_uses_it_and_falls_back_where_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+    original = compiled_rendering.render
+
+    def counted(*arguments: object) -> Tensor:
+        calls.append(None)
+        return original(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiled_rendering, "render", counted)
+    inputs = case("templates that are not square")
+    found = render(*inputs, 9)
+    assert len(calls) == 1
+    with kernels.switched_off():
+        torch.testing.assert_close(render(*inputs, 9), found)
+    render(*(each.double() for each in inputs), 9)
+    templates, A, presence = inputs
+    stacked = vmap(lambda t: render(t, A, presence, 9))(torch.stack([templates, templates.flip(0)]))
+    assert len(calls) == 1
+    torch.testing.assert_close(stacked[0], found)
+    torch.testing.assert_close(stacked[1], render(templates.flip(0), A, presence, 9))
+
+
+@needs_kernel
+def test_what_the_kernel_does_not_support_is_named() -> None:
+    templates, A, presence = case("the paper's")
+    assert unsupported(templates, A, presence) is None
+    assert unsupported(templates.double(), A.double(), presence.double()) == "numbers are torch.float64"
+    assert unsupported(*(each.to("meta") for each in (templates, A, presence))) == "tensors are on meta"
+    assert "shapes" in str(unsupported(templates.expand(3, 16, 2, 12, 12), A, presence))
+    assert "shapes" in str(unsupported(templates, A[:0], presence[:0]))
+    with kernels.switched_off(), pytest.raises(ValueError, match="cannot be used: the kernel is not compiled"):
+        compiled_rendering.render(templates, A, presence, 28)
