@@ -37,6 +37,7 @@ SMALL = {
     "part_features": 5,
     "hidden": 8, "heads": 2, "inducing": 3, "blocks": 1, "code": 6,
     "seeding_epoch": 1, "early_coupling": 0.25, "early_epochs": 2, "ramp_epochs": 2,
+    "seeding": None,
 }  # fmt: skip
 """A generative model."""
 

@@ -244,7 +244,8 @@ class _Loop:
         noise = torch.stack(
             [replicas.skeleton.draw_noise((steps, batch), g, device) for g in generators]
         )  # (n, steps, batch, K)
-        first = augment(self.images[order[:, : min(256, total)]], self.augmentation, generators)
+        asked = min(replicas.skeleton.beginning_images, total)
+        first = augment(self.images[order[:, :asked]], self.augmentation, generators)
         replicas.begin_epoch(self.epoch, first)
         times = self.epoch + torch.arange(steps, device=device) / steps
         recorded: list[Tensor] = []

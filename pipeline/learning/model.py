@@ -20,6 +20,9 @@ class Model(nn.Module):
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
 
+    beginning_images: int = 256
+    """Training images that `begin_epoch` asks for, at most."""
+
     statistics_images: int = 0
     """Training images that `end_epoch` asks for."""
 

@@ -7,10 +7,22 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import Section
+from pipeline.settings import Section, neutral
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
 """The model's settings that are counted in epochs."""
+
+
+class SeedingParams(Section):
+    """A mixture of affine arrangements of parts, by EM, from which the objects start: `model/arrangements.py`."""
+
+    images: int = Field(ge=1, le=1_000_000, description="training images that it is fitted to, at most")
+    iterations: int = Field(ge=1, le=1000, description="of EM")
+    teaching_epochs: int = Field(
+        ge=0,
+        description="epochs after seeding_epoch in which only the encoder of the objects learns: which object explains "
+        "an image, if exactly one does, and with which pose",
+    )
 
 
 class GenerativeModelParams(Section):
@@ -55,6 +67,10 @@ class GenerativeModelParams(Section):
     code: int = Field(ge=1, le=1024, description="features per object after the set transformer")
 
     seeding_epoch: int = Field(ge=0, description="epochs before M_ij is set from part poses of training images")
+    seeding: SeedingParams | None = Field(
+        description="M_ij, gamma_ij, c_ij from a mixture fitted to many images; null: M_ij from one image per object",
+        json_schema_extra=neutral(None),
+    )
     early_coupling: float = Field(
         ge=0, le=1, description="factor on the hierarchy's gradient with respect to the parts, before it rises to 1"
     )
@@ -65,6 +81,8 @@ class GenerativeModelParams(Section):
     def _consistent(self) -> GenerativeModelParams:
         if self.pose_sd_start <= self.pose_sd_floor:
             raise ValueError(f"pose_sd_start must exceed pose_sd_floor ({self.pose_sd_floor})")
+        if self.seeding is not None and self.slots != "own":
+            raise ValueError("seeding needs slots: own; in any slot, parts have no arrangement")
         if self.hidden % self.heads:
             raise ValueError(f"heads must divide hidden ({self.hidden})")
         return self

@@ -32,6 +32,7 @@ from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransf
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import render
 from pipeline.learning.model import Model
+from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements
 from pipeline.systems.generative.model.hierarchy import (
     ChildrenGivenParents,
     join,
@@ -42,7 +43,7 @@ from pipeline.systems.generative.model.hierarchy import (
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.model.pose_posteriors import GaussianPoses
 from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
-from pipeline.systems.generative.settings import GenerativeModelParams
+from pipeline.systems.generative.settings import GenerativeModelParams, SeedingParams
 
 # Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
 # weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain they were still noise
@@ -50,6 +51,10 @@ from pipeline.systems.generative.settings import GenerativeModelParams
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
 """Initial logits of the templates, and the sd of the noise added to them."""
+
+
+SMALLEST_EXCESS = 2e-3
+"""Least distance of c_ij from its floor after a start from a mixture; at the floor it would have no gradient."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,8 @@ class GenerativeModel(Model):
         super().__init__()
         self.params, self.image_size = params, image_size
         O, P = params.objects, params.parts
+        if params.seeding is not None:
+            self.beginning_images = max(self.beginning_images, params.seeding.images)
         self.gaussian = params.pose_posterior == "gaussian"
         self.noise_size = (P + O) * (1 + POSE_SIZE if self.gaussian else 1)
 
@@ -360,6 +367,7 @@ class GenerativeModel(Model):
         For `early_epochs` the hierarchy's gradient with respect to the parts is scaled by `early_coupling`, so that
         they learn from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. With
         full strength from the start, one object soon takes nearly all parts, and the others get no gradient any more.
+        For the `teaching_epochs` of `seeding`, `_object_errors` replaces all terms of the bound but the pixels'.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -367,14 +375,41 @@ class GenerativeModel(Model):
             epoch: scalar tensor: passes over the data so far, as a fraction.
 
         Returns:
-            the negative bound per image, in nats, and metrics: scalar tensors, means over the batch. Two more in
-            evaluation mode: presence_information (of the whole batch, at most the log of its size) and presence_kl.
+            the loss per image, in nats: the negative bound; and metrics: scalar tensors, means over the batch. Two more
+            in evaluation mode: presence_information (of the whole batch, at most the log of its size) and presence_kl.
         """
         trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
         if not self.training:
             metrics |= self._presence_metrics(images, noise)
-        return -trace.bound.mean(), metrics
+        loss = -trace.bound.mean()
+        if self.params.seeding is not None and self.training:
+            teaching = self._teaches(self.params.seeding, epoch)
+            objects = trace.bound - trace.log_pixels + self._object_errors(trace)
+            loss = loss + teaching * objects.mean()
+        return loss, metrics
+
+    def _teaches(self, seeding: SeedingParams, epoch: Tensor) -> Tensor:
+        """1 while only the encoder of the objects learns, else 0: a tensor, as a recorded step serves every epoch."""
+        first = self.params.seeding_epoch
+        return ((epoch >= first) & (epoch < first + seeding.teaching_epochs)).to(self.M.dtype)
+
+    def _object_errors(self, trace: BoundTrace) -> Tensor:
+        """How far the guide's objects are from those that explain each image alone, `[B]`, in nats.
+
+        The cross-entropy of the presences to the posterior of a single object, and squared errors of poses: of the
+        object that explains the image in units of c, of the others in those of the prior. For the guide: the generative
+        model gets no gradient.
+        """
+        with torch.no_grad():
+            c = self.c[:, 1:].T
+            arrangements = Arrangements(self.M, c, self.gamma[:, 1:].T)
+            found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)
+            posterior = found.posterior
+            precision = posterior / c.mean() ** 2
+        presences = F.binary_cross_entropy_with_logits(trace.object_logits, posterior, reduction="none")
+        near = ((trace.object_poses - found.object_poses) ** 2).sum(-1)
+        return (presences + 0.5 * (precision * near + (1 - posterior) * (trace.object_poses**2).sum(-1))).sum(-1)
 
     def _presence_metrics(self, images: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """What t0 tells of the images, in nats, as in `evaluation.presences`: its information among those of the batch,
@@ -395,17 +430,31 @@ class GenerativeModel(Model):
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """At `seeding_epoch`, set the M_ij of each object from the part poses in one of the `images [n, 1, S, S]`.
+        """At `seeding_epoch`, set the M_ij of each object from the part poses in `images [n, 1, S, S]`.
 
-        So the objects start as different arrangements from the data, as k-means starts from data points. With fewer
-        images than objects, some objects share an image.
+        Without `seeding`, from those in one image each: the objects start as different arrangements from the data, as
+        k-means starts from data points. With fewer images than objects, some objects share an image. With `seeding`,
+        from a mixture of affine arrangements fitted to all images, which also gives gamma_ij and c_ij.
         """
-        if epoch == self.params.seeding_epoch:
+        if epoch != self.params.seeding_epoch:
+            return
+        if self.params.seeding is not None:
+            self._seed_from_mixture(self.params.seeding, images)
+        else:
             found = self.encode(images[torch.arange(self.params.objects, device=images.device) % len(images)])
             own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
             frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
             part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
             self.M.copy_(poses.to_offset(part_in_object))
+
+    def _seed_from_mixture(self, seeding: SeedingParams, images: Tensor) -> None:
+        y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(256)), strict=True))
+        generator = torch.Generator().manual_seed(0)
+        fit = fit_arrangements(y1.sigmoid(), A1, self.params.objects, seeding.iterations, generator).arrangements
+        self.M.copy_(fit.M)
+        self.gamma[:, 1:] = fit.gamma.T
+        excess = (fit.c.T - self.params.pose_sd_floor).clamp_min(SMALLEST_EXCESS)
+        self.c_excess.copy_(excess.expm1().log())
 
 
 def inverse_softplus(value: float) -> float:
@@ -423,6 +472,8 @@ class BoundTrace:
     entropy: Tensor
     parts: Tensor  # (B, P, 7), the states sampled
     y0: Tensor  # (B, O)
+    object_logits: Tensor  # (B, O), log odds of q(t0)
+    object_poses: Tensor  # (B, O, 6), sampled
     mean: Tensor  # (B, S, S), rendered
     error: Tensor  # (B,), squared error summed over the pixels
     children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
@@ -491,6 +542,8 @@ def trace_bound(
         entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
         parts=q["parts"]["value"],
         y0=q["y0"]["value"],
+        object_logits=q["y0"]["fn"].base_dist.logits,
+        object_poses=q["A0"]["value"],
         mean=mean,
         error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
         children=children,

@@ -1,0 +1,159 @@
+"""Single objects that explain all parts of an image, each up to an affine map: a mixture of arrangements.
+
+If exactly one object i is present, a present part's pose is its vote (I + A0_i) M_ij plus noise of sd c_ij (document
+000, equations 4 to 6). The vote is linear in A0_i, so that the best object pose is a ridge regression with the prior
+N(0, I) of equation 2, in closed form, and with it what object i makes of an image with presences t_j:
+
+    log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
+
+A mixture of these is fitted by EM: clusters of arrangements of parts, wherever and however a digit is drawn. They give
+the objects a start from which they stay different (`GenerativeModel.begin_epoch`), and the guide its first targets.
+
+Shapes: N images, O objects, P parts; poses are offsets from the identity, `[..., 6]`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from pipeline.layers import poses
+from pipeline.layers.poses import POSE_SIZE
+
+START_SD = 0.08
+"""Sd of a part's pose around its vote with which EM starts, in units of the image's frame."""
+SMALLEST_SD = 0.01
+RIDGE = 1e-3
+"""Added to the normal equations of poses of parts that hardly any image shows."""
+LIKELIEST = 0.98
+"""A part is present with a probability from 1 - LIKELIEST to LIKELIEST."""
+
+
+@dataclass(frozen=True)
+class Arrangements:
+    """Parts as seen from each of O objects."""
+
+    M: Tensor  # (O, P, 6), poses of parts in the objects' frames
+    c: Tensor  # (O, P), sds of part poses around the votes
+    gamma: Tensor  # (O, P), log odds that a part is present
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """What each object makes of each image."""
+
+    log_probs: Tensor  # (N, O), log p_i of the module's equation, in nats
+    object_poses: Tensor  # (N, O, 6), the maximiser B, as an offset
+    squared: Tensor  # (N, O, P), squared distances of part poses to the votes
+
+    @property
+    def posterior(self) -> Tensor:
+        """The probability of each object, `[N, O]`, if exactly one is present and all are equally likely."""
+        return self.log_probs.softmax(dim=-1)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Arrangements fitted by EM.
+
+    Attributes:
+        weights: the objects' shares `[O]`.
+        posterior: of the objects `[N, O]`, given the images fitted to.
+        log_likelihoods: mean per image, in nats, before each iteration and at the end.
+    """
+
+    arrangements: Arrangements
+    weights: Tensor
+    posterior: Tensor
+    log_likelihoods: list[float]
+
+
+def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
+    """What each object, alone, makes of parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]`."""
+    frames = _square(arrangements.M)  # (O, P, 3, 3)
+    parts = poses.to_matrix(A)  # (N, P, 2, 3)
+    identity = poses.identity(A)
+    precision = arrangements.c**-2
+    weighted = frames * precision[..., None, None]
+    # Normal equations of the rows of B: B (sum_j t_j M_j M_j' / c_j^2 + 1) = sum_j t_j A_j M_j' / c_j^2 + I
+    normal = torch.einsum("np,opij->noij", t, weighted @ frames.mT) + torch.eye(3, dtype=A.dtype, device=A.device)
+    right = torch.einsum("npai,opji->noaj", t[..., None, None] * parts, weighted) + identity
+    # `inv_ex` does not wait for a GPU to say whether a matrix, which the prior keeps regular, was singular.
+    B = right @ torch.linalg.inv_ex(normal).inverse  # (N, O, 2, 3)
+    voted = torch.einsum("noai,opij->nopaj", B, frames)
+    squared = ((parts.unsqueeze(1) - voted) ** 2).sum((-1, -2))
+    density = -0.5 * squared * precision - POSE_SIZE * (arrangements.c.log() + 0.5 * math.log(2 * math.pi))
+    seen = t.unsqueeze(1)
+    log_probs = (seen * (density + arrangements.gamma) - F.softplus(arrangements.gamma)).sum(-1)
+    return Explanations(log_probs - 0.5 * ((B - identity) ** 2).sum((-1, -2)), poses.to_offset(B), squared)
+
+
+def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator) -> Fit:
+    """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
+
+    One sd is shared by all votes: with one for each part and object, clusters form around few parts that one object
+    predicts well. EM starts from arrangements of single images that are chosen one after the other, each with a
+    probability proportional to its squared distance from those before (as in k-means++, up to affine maps). With fewer
+    images than objects, some objects share an image.
+
+    Args:
+        generator: of the CPU, for that choice.
+    """
+    arrangements = _first_arrangements(t, A, objects, generator)
+    weights = t.new_full((objects,), 1 / objects)
+    log_likelihoods = []
+    for iteration in range(iterations + 1):
+        explained = explain(t, A, arrangements)
+        joint = explained.log_probs + weights.log()
+        posterior = joint.softmax(dim=-1)
+        log_likelihoods.append(float(joint.logsumexp(dim=-1).mean()))
+        if iteration < iterations:
+            arrangements = _maximised(t, A, posterior, explained.object_poses)
+            weights = posterior.mean(0).clamp_min(1e-6)
+            weights = weights / weights.sum()
+    return Fit(arrangements, weights, posterior, log_likelihoods)
+
+
+def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:
+    chosen = int(torch.randint(len(t), (1,), generator=generator))
+    M = A[chosen].expand(1, *A.shape[1:])
+    nearest: Tensor | None = None
+    while len(M) < objects:
+        last = Arrangements(M[-1:], A.new_full((1, A.shape[1]), START_SD), A.new_zeros(1, A.shape[1]))
+        distance = (t * explain(t, A, last).squared[:, 0]).sum(-1)
+        nearest = distance if nearest is None else torch.minimum(nearest, distance)
+        chosen = int(torch.multinomial(nearest.cpu().clamp_min(1e-12), 1, generator=generator))
+        M = torch.cat([M, A[chosen : chosen + 1]])
+    sds, gamma = A.new_full(M.shape[:2], START_SD), A.new_zeros(M.shape[:2])
+    return Arrangements(M, sds, gamma)
+
+
+def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) -> Arrangements:
+    """The M-step: what fits best, given who explains each image (`posterior [N, O]`) and with which pose."""
+    parts, B = poses.to_matrix(A), poses.to_matrix(object_poses)
+    linear, shift = B[..., :2], B[..., 2]  # (N, O, 2, 2), (N, O, 2)
+    share = posterior.unsqueeze(-1) * t.unsqueeze(1)  # (N, O, P)
+    normal = torch.einsum("nop,noai,noaj->opij", share, linear, linear)
+    normal = normal + RIDGE * torch.eye(2, dtype=A.dtype, device=A.device)
+    # Columns of M: parts - shift = linear M
+    target = torch.cat([torch.zeros_like(B[..., :2]), shift.unsqueeze(-1)], dim=-1)  # (N, O, 2, 3)
+    right = torch.einsum("nop,noai,npaj->opij", share, linear, parts)
+    right = right - torch.einsum("nop,noai,noaj->opij", share, linear, target)
+    M = torch.linalg.inv_ex(normal).inverse @ right  # (O, P, 2, 3)
+    voted = torch.einsum("noai,opij->nopaj", B, _square(poses.to_offset(M)))
+    squared = ((parts.unsqueeze(1) - voted) ** 2).sum((-1, -2))
+    variance = (share * squared).sum() / (POSE_SIZE * share.sum()).clamp_min(1e-12)
+    c = variance.sqrt().clamp_min(SMALLEST_SD).expand(M.shape[:2])
+    frequency = share.sum(0) / posterior.sum(0).unsqueeze(-1).clamp_min(1e-6)
+    return Arrangements(poses.to_offset(M), c, frequency.clamp(1 - LIKELIEST, LIKELIEST).logit())
+
+
+def _square(A: Tensor) -> Tensor:
+    """Offsets `[..., 6]` as matrices `[..., 3, 3]` of homogeneous coordinates."""
+    matrix = poses.to_matrix(A)
+    last = F.pad(matrix.new_ones(*matrix.shape[:-2], 1, 1), (2, 0))
+    return torch.cat([matrix, last], dim=-2)
