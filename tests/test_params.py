@@ -421,6 +421,7 @@ def test_a_floor_moves_the_start_along_and_nothing_else(values: dict[str, Any]) 
 def test_a_temperature_holds_from_the_first_step_to_the_last(values: dict[str, Any]) -> None:
     model = parse_params(values).runs["capsules-digits"].model
     assert isinstance(model, GenerativeModelParams)
+    model = model.model_copy(update={"temperature": 1.0, "final_temperature": 1.0})
     changed = model.varied("temperature", 0.5)
     assert changed == model.model_copy(update={"temperature": 0.5, "final_temperature": 0.5})
     built = GenerativeModel(changed, 28)

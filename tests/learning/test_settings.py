@@ -9,7 +9,7 @@ from small import SMALL_CNN, SMALL_MATRIX_CAPSULES, SMALL_SCAE, small_run, train
 
 from pipeline.errors import UserError
 from pipeline.systems import MODELS
-from pipeline.systems.generative.settings import SCHEDULE
+from pipeline.systems.generative.settings import SCHEDULE, SeedingParams
 
 CLASSIFIERS = ("capsnet", "matrix_capsules", "cnn")
 OF_CROPS = ("matrix_capsules", "cnn")
@@ -23,6 +23,15 @@ def test_a_shorter_training_has_its_schedule_shortened() -> None:
     half, eighth = (run.with_epochs(epochs).model for epochs in (20, 5))
     assert [getattr(half, name) for name in SCHEDULE] == [0, 1, 3, 6]
     assert [getattr(eighth, name) for name in SCHEDULE] == [0, 1, 1, 2], "what happens at all still does"
+    assert half.seeding is eighth.seeding is None
+
+
+@pytest.mark.parametrize(("epochs", "taught"), [(40, 8), (20, 4), (1, 1)])
+def test_objects_are_taught_for_their_share_of_a_shorter_training(epochs: int, taught: int) -> None:
+    run = small_run("generative", training=training(epochs=40).model_dump())
+    seeding = SeedingParams(images=100, iterations=5, teaching_epochs=8)
+    run = run.model_copy(update={"model": run.model.model_copy(update={"seeding": seeding})})
+    assert run.with_epochs(epochs).model.seeding == seeding.model_copy(update={"teaching_epochs": taught})
 
 
 def test_a_longer_training_has_its_margins_growth_stretched() -> None:

@@ -265,6 +265,10 @@ class Writer:
             arrangements=np.clip(colours, 0, 1),
             angles=angles,
             prior_samples=np.concatenate([digits, digits[:, ::-1], digits[:, :, ::-1]])[:32],
+            object_images=np.concatenate([digits, digits[:, ::-1]])[:16] * 0.8,
+            object_parts=np.concatenate([digits, digits[:, ::-1]])[:16] ** 2,
+            # The last two own no image.
+            object_classes=np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))]),
             parts=np.arange(16),
             correlation=np.maximum(np.triu(alike, 1) + np.triu(alike, 1).T, np.eye(16)),
             pair_parts=np.arange(16).reshape(8, 2),

@@ -33,6 +33,7 @@ ALL = {
     "optimisation-capsules-digits.svg",
     "arrangements-capsules-digits.png",
     "templates-capsules-digits.png",
+    "objects-capsules-digits.png",
     "prior-capsules-digits.png",
     "sweep-capsules-digits.svg",
     "equivariance-capsules-digits.svg",
@@ -185,6 +186,7 @@ def test_a_corrupt_file_of_words_is_refused_by_name(full: Writer, params: Params
 def with_slots(values: dict[str, Any]) -> Params:
     """The made-up parameters with a second capsule run, whose parts stand in any slot, trained and swept."""
     run = values["runs"]["capsules-digits"]
+    run["model"] |= {"seeding": None}  # which needs parts in their own slots
     slots = run | {"model": run["model"] | {"slots": "any"}}
     sweep = values["sweep"] | {"runs": [*values["sweep"]["runs"], "capsules-slots"]}
     return parse_params(values | {"runs": values["runs"] | {"capsules-slots": slots}, "sweep": sweep})

@@ -53,7 +53,7 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
     reports = repository.root / "reports" / "quick"
     drawn = run("figures", repository.root)
     assert drawn.returncode == 0, drawn.stderr
-    assert "13 figures in reports/quick/figures" in drawn.stdout
+    assert "14 figures in reports/quick/figures" in drawn.stdout
     told = run("tables", repository.root)
     assert told.returncode == 0, told.stderr
     for said in (drawn.stdout, told.stdout):

@@ -99,7 +99,7 @@ class GenerativeModelParams(Section):
         """
         changes = {name: value}
         if name == "pose_sd_floor":
-            changes["pose_sd_start"] = self.pose_sd_start * value / self.pose_sd_floor
+            changes["pose_sd_start"] = self.pose_sd_start * (value / self.pose_sd_floor)
         if name == "temperature":
             changes["final_temperature"] = self.final_temperature * value / self.temperature
         return type(self).model_validate({**self.model_dump(), **changes})
@@ -114,6 +114,12 @@ class GenerativeRun(RunSettings):
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
         share = epochs / self.training.epochs
-        # A time above 0 stays at least 1, so that it is not before the end of the first epoch.
-        times = {name: getattr(self.model, name) for name in SCHEDULE}
-        return {name: max(round(time * share), min(time, 1)) for name, time in times.items()}
+
+        def shortened(time: int) -> int:
+            # A time above 0 stays at least 1, so that it is not before the end of the first epoch.
+            return max(round(time * share), min(time, 1))
+
+        seeding = self.model.seeding
+        if seeding is not None:
+            seeding = seeding.model_copy(update={"teaching_epochs": shortened(seeding.teaching_epochs)})
+        return {name: shortened(getattr(self.model, name)) for name in SCHEDULE} | {"seeding": seeding}

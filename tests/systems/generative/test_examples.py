@@ -2,17 +2,20 @@
 
 import numpy as np
 import torch
-from small import SIZE
+from small import SIZE, SMALL
 
 from pipeline.data.datasets import Dataset
+from pipeline.layers.rendering import render
 from pipeline.systems.generative.evaluation.examples import (
     arrange,
     evaluation_examples,
+    object_examples,
     part_colours,
     reconstruct,
     turned,
 )
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import GenerativeModelParams
 
 CPU = torch.device("cpu")
 
@@ -77,3 +80,29 @@ def test_turned_images_turn_counter_clockwise(dataset: Dataset) -> None:
     found = turned(dataset.images[0], np.array([0, 90], np.float32), CPU)
     assert found.shape == (2, 1, SIZE, SIZE)
     np.testing.assert_allclose(found[1, 0], np.rot90(found[0, 0]), atol=1e-5)
+
+
+def test_an_object_is_shown_by_the_images_whose_parts_it_owns() -> None:
+    torch.manual_seed(0)
+    model = GenerativeModel(GenerativeModelParams(**SMALL), 12).eval()
+    images = (np.random.default_rng(0).random((7, 1, 12, 12)) * 255).astype(np.uint8)
+    labels = np.array([0, 1, 2, 0, 1, 2, 2])
+    found = object_examples(model, images, labels, CPU)
+    pixels = torch.from_numpy(images).float() / 255
+    with torch.no_grad():
+        posterior = model.encode(pixels)
+        layer = model.parts_given_objects(posterior.object_logits / model.temperature, posterior.object_poses)
+        presence = (posterior.part_logits / model.temperature).sigmoid()
+        states = torch.cat([(posterior.part_logits / model.temperature)[..., None], posterior.part_poses], dim=-1)
+        shares = layer.parent_posterior(states)[..., 1:] * presence[..., None]
+        for i in range(3):
+            own = [n for n in range(7) if int(shares[n].sum(0).argmax()) == i]
+            counted = [sum(int(labels[n]) == label for n in own) for label in range(3)]
+            assert found["object_classes"][i].tolist() == counted
+            if own:
+                np.testing.assert_allclose(found["object_images"][i], pixels[own, 0].mean(0), atol=1e-6)
+                weighted = render(model.templates, posterior.part_poses[own], shares[own][..., i], 12)
+                np.testing.assert_allclose(found["object_parts"][i], weighted.mean(0), atol=1e-6)
+            else:
+                assert not found["object_images"][i].any()
+    assert found["object_classes"].sum() == 7

@@ -10,7 +10,7 @@ from small import EVALUATE, POSTERIOR, SIZE, small_run, training
 
 from pipeline.data.datasets import Dataset
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.settings import GenerativeRun, SeedingParams
 from pipeline.systems.generative.studies import posteriors
 from pipeline.systems.generative.studies.bounds import image_bounds
 from pipeline.systems.generative.studies.settings import PosteriorParams
@@ -50,13 +50,17 @@ def test_validation_images_choose_the_sds(capsules: GenerativeModel, dataset: Da
 def test_both_trainings_take_the_same_epochs_in_all() -> None:
     run = small_run(training=training(epochs=5).model_dump())
     assert isinstance(run, GenerativeRun)
-    run = run.model_copy(update={"model": run.model.model_copy(update={"final_temperature": 0.5})})
+    seeding = SeedingParams(images=20, iterations=2, teaching_epochs=1)
+    changes = {"final_temperature": 0.5, "seeding": seeding}
+    run = run.model_copy(update={"model": run.model.model_copy(update=changes)})
     study = STUDY.model_copy(update={"epochs": 3})
     refined, scratch = posteriors.refined(run, study), posteriors.scratch(run, study)
     assert run.training.epochs + refined.training.epochs == scratch.training.epochs == 8
     assert refined.replicas == scratch.replicas == 1
     assert refined.model.pose_posterior == scratch.model.pose_posterior == "gaussian"
     assert (refined.model.early_coupling, refined.model.temperature) == (1.0, 0.5), "as its training ended"
+    assert refined.model.seeding is None, "its objects are those of the model that it starts from"
+    assert scratch.model.seeding == seeding
     assert (scratch.model.early_coupling, scratch.model.temperature) == (0.25, 0.8), "as any training begins"
 
 

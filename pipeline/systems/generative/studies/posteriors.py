@@ -36,10 +36,13 @@ from pipeline.systems.generative.studies.settings import PosteriorParams
 
 
 def refined(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` as its encoder is trained further with Gaussian poses: fully coupled and at its last temperature."""
+    """`run` as its encoder is trained further with Gaussian poses: fully coupled, at its last temperature, on the bound
+    alone.
+    """
     changes = {
         "pose_posterior": "gaussian",
         "early_coupling": 1.0,
+        "seeding": None,
         "temperature": run.model.final_temperature,
     }
     return _changed(run, study, study.epochs, changes)

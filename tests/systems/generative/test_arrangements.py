@@ -1,0 +1,198 @@
+"""The mixture of affine arrangements: its closed forms, its EM, and what a model makes of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from small import SMALL
+from torch import Tensor
+
+from pipeline.layers import poses
+from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements
+from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.systems.generative.settings import GenerativeModelParams
+
+O, P = 3, 5
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def arrangements(generator: torch.Generator, spread: float = 0.6) -> Arrangements:
+    linear = 0.4 * torch.eye(2) + 0.1 * torch.randn(O, P, 2, 2, generator=generator)
+    places = spread * torch.randn(O, P, 2, 1, generator=generator)
+    M = poses.to_offset(torch.cat([linear, places], dim=-1))
+    return Arrangements(
+        M.double(),
+        torch.rand(O, P, generator=generator).double() * 0.1 + 0.05,
+        torch.randn(O, P, generator=generator).double(),
+    )
+
+
+def planted(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Presences and poses of parts of n images, each an affine map of one of O arrangements, and which."""
+    planned, which = arrangements(generator), torch.randint(O, (n,), generator=generator)
+    moved = 0.15 * torch.randn(n, 1, poses.POSE_SIZE, generator=generator).double()
+    voted = poses.compose(poses.to_matrix(moved), poses.to_matrix(planned.M[which]))
+    A = poses.to_offset(voted) + 0.02 * torch.randn(n, P, poses.POSE_SIZE, generator=generator)
+    return torch.rand(n, P, generator=generator).double() * 0.2 + 0.8, A, which
+
+
+def test_the_best_object_pose_and_its_log_probability_are_those_of_a_numerical_optimiser(
+    generator: torch.Generator,
+) -> None:
+    given, (t, A, _) = arrangements(generator), planted(2, generator)
+    t[0, 1] = 0.1  # a part that hardly counts
+    found = explain(t, A, given)
+    for n in range(2):
+        for i in range(O):
+
+            def negative(flat: np.ndarray, n: int = n, i: int = i) -> float:
+                A0 = torch.from_numpy(flat)
+                voted = poses.to_offset(poses.compose(poses.to_matrix(A0), poses.to_matrix(given.M[i])))
+                near = torch.distributions.Normal(voted, given.c[i, :, None]).log_prob(A[n]).sum(-1)
+                gamma = given.gamma[i]
+                on, off = torch.nn.functional.logsigmoid(gamma), torch.nn.functional.logsigmoid(-gamma)
+                log_prob = (t[n] * (near + on) + (1 - t[n]) * off).sum() - 0.5 * (A0**2).sum()
+                return -float(log_prob)
+
+            best = minimize(negative, np.zeros(poses.POSE_SIZE), tol=1e-10)
+            assert float(found.log_probs[n, i]) == pytest.approx(-best.fun, rel=1e-7)
+            np.testing.assert_allclose(found.object_poses[n, i].numpy(), best.x, atol=1e-4)
+    voted = poses.compose(poses.to_matrix(found.object_poses).unsqueeze(2), poses.to_matrix(given.M))
+    expected = ((A.unsqueeze(1) - poses.to_offset(voted)) ** 2).sum(-1)
+    torch.testing.assert_close(found.squared, expected)
+
+
+def test_an_image_that_is_turned_and_moved_is_explained_by_the_same_object(generator: torch.Generator) -> None:
+    _, A, _ = planted(60, generator)
+    t = torch.ones(60, P).double()
+    fit = fit_arrangements(t, A, O, 20, torch.Generator().manual_seed(1)).arrangements
+    turned = poses.rotation(torch.tensor(25.0)).double()
+    turned[:, 2] = torch.tensor([0.2, -0.1])
+    moved = poses.to_offset(poses.compose(turned, poses.to_matrix(A)))
+    before, after = explain(t, A, fit), explain(t, moved, fit)
+    assert torch.equal(before.posterior.argmax(-1), after.posterior.argmax(-1))
+    # The object's pose turns with the image, up to the pull of its prior.
+    chosen = before.posterior.argmax(-1)
+    rows = torch.arange(60)
+    expected = poses.compose(turned, poses.to_matrix(before.object_poses[rows, chosen]))
+    torch.testing.assert_close(poses.to_matrix(after.object_poses[rows, chosen]), expected, atol=0.02, rtol=0)
+
+
+def test_em_finds_planted_arrangements_and_never_loses_likelihood(generator: torch.Generator) -> None:
+    t, A, which = planted(300, generator)
+    fits = [fit_arrangements(t, A, O, 25, torch.Generator().manual_seed(seed)) for seed in range(3)]
+    for fit in fits:
+        assert all(after >= before - 1e-6 for before, after in pairwise(fit.log_likelihoods))
+        assert fit.log_likelihoods[-1] > fit.log_likelihoods[0]
+    best = max(fits, key=lambda fit: fit.log_likelihoods[-1])
+    found = best.posterior.argmax(-1)
+    purity = sum(int(torch.bincount(which[found == i], minlength=O).max()) for i in range(O)) / len(which)
+    assert purity > 0.98
+    assert float(best.arrangements.c[0, 0]) == pytest.approx(0.02, rel=0.25)
+    assert float(best.weights.sum()) == pytest.approx(1)
+
+
+def test_with_fewer_images_than_objects_some_share_one(generator: torch.Generator) -> None:
+    t, A, _ = planted(2, generator)
+    fit = fit_arrangements(t, A, O, 3, generator)
+    assert torch.isfinite(fit.arrangements.M).all()
+    assert fit.posterior.shape == (2, O)
+
+
+SEEDED: dict[str, Any] = SMALL | {
+    "seeding": {"images": 40, "iterations": 5, "teaching_epochs": 1},
+    "seeding_epoch": 1,
+    "early_coupling": 0.0,
+    "pose_sd_floor": 0.02,
+}
+
+
+@pytest.fixture
+def model() -> GenerativeModel:
+    torch.manual_seed(0)
+    return GenerativeModel(GenerativeModelParams.model_validate(SEEDED), 12).train()
+
+
+def test_seeding_sets_the_generative_model_of_the_objects_and_nothing_else(model: GenerativeModel) -> None:
+    images = torch.rand(40, 1, 12, 12)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    model.begin_epoch(0, images)
+    assert all(torch.equal(before[name], value) for name, value in model.named_parameters())
+    model.begin_epoch(1, images)
+    changed = {name for name, value in model.named_parameters() if not torch.equal(before[name], value)}
+    assert changed == {"M", "gamma", "c_excess"}
+    assert torch.equal(before["gamma"][:, 0], model.gamma[:, 0].detach())  # the dummy's
+    assert model.beginning_images == 256
+    with torch.no_grad():
+        y1, A1 = model.encode_parts(images)
+    fit = fit_arrangements(y1.sigmoid(), A1, 3, 5, torch.Generator().manual_seed(0)).arrangements
+    torch.testing.assert_close(model.M, fit.M)
+    torch.testing.assert_close(model.c[:, 1:], fit.c.T.clamp_min(0.022), rtol=1e-4, atol=1e-5)
+
+
+def test_while_objects_are_taught_their_encoder_learns_from_the_mixture_and_parts_from_the_pixels(
+    model: GenerativeModel,
+) -> None:
+    images, noise = torch.rand(8, 1, 12, 12), model.draw_noise((8,), torch.Generator().manual_seed(0), "cpu")
+
+    def gradients(loss: Tensor) -> dict[str, Tensor]:
+        names = dict(model.named_parameters())
+        found = torch.autograd.grad(loss, list(names.values()), allow_unused=True, materialize_grads=True)
+        return dict(zip(names, found, strict=True))
+
+    taught = gradients(model(images, noise, torch.tensor(1.5))[0])
+    trace = trace_bound(model, images, noise, 0.0, temperature=model.temperature_at(torch.tensor(1.5)))
+    pixels = gradients(-trace.log_pixels.mean())
+    of_objects = {"embed", "part_identity", "set_transformer", "object_head"}
+    for name, gradient in taught.items():
+        if name.partition(".")[0] in of_objects:
+            assert float(gradient.abs().sum()) > 0, name
+        else:
+            torch.testing.assert_close(gradient, pixels[name], rtol=1e-4, atol=1e-5)
+    # Before and after, the loss is the bound's.
+    for epoch in (0.5, 2.0):
+        loss, metrics = model(images, noise, torch.tensor(epoch))
+        assert float(loss.detach()) == pytest.approx(-float(metrics["bound"]), rel=1e-6)
+
+
+def test_taught_objects_name_the_arrangement_of_an_image(model: GenerativeModel) -> None:
+    generator = torch.Generator().manual_seed(3)
+    planned = arrangements(generator)
+    which = torch.randint(O, (128,), generator=generator)
+    parts = torch.cat([torch.full((128, 4, 1), 4.0), planned.M[which, :4].float()], dim=-1)
+    with torch.no_grad():
+        model.M.copy_(planned.M[:, :4].float())
+    of_objects = [
+        value for name, value in model.named_parameters() if name.startswith(("embed", "part_id", "set", "object"))
+    ]
+
+    def errors() -> Tensor:
+        logits, object_poses = model.encode_objects(parts[..., 0], parts[..., 1:])
+        trace = trace_bound(model, torch.rand(128, 1, 12, 12), None)
+        taught = type(trace)(**{**vars(trace), "parts": parts, "object_logits": logits, "object_poses": object_poses})
+        return model._object_errors(taught).mean()
+
+    first = float(errors().detach())
+    optimiser = torch.optim.Adam(of_objects, lr=0.02)
+    for _ in range(120):
+        optimiser.zero_grad()
+        loss = errors()
+        loss.backward()
+        optimiser.step()
+    assert float(loss.detach()) < 0.5 * first
+    named = model.encode_objects(parts[..., 0], parts[..., 1:])[0].argmax(-1)
+    assert float((named == which).float().mean()) > 0.9
+
+
+def test_any_slot_has_no_arrangement() -> None:
+    with pytest.raises(ValueError, match="seeding needs slots: own"):
+        GenerativeModelParams.model_validate(SEEDED | {"slots": "any"})
