@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -433,7 +434,10 @@ template <class Work> bool each_task(int64_t threads, int64_t tasks, Work work) 
         }
     };
     std::vector<std::thread> others;
-    for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
+    try {
+        for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
+    } catch (const std::system_error &) { // the system has no more threads: fewer do the same work
+    }
     run();
     for (auto &thread : others) thread.join();
     return good;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -45,11 +46,13 @@ struct Drawing {
     const Scene &s;
     const int64_t B, P, h, w, S, stride, area; // of templates with their borders
     const float half_w, half_h;
-    std::vector<float> templates, ticks; // [P, 2, h + 2, w + 2], [S]
+    // [P, 2, h + 2, w + 2] and, so that a place that rounding puts behind the last row can be read and written, a row
+    // and two numbers more; [S]
+    std::vector<float> templates, ticks;
 
     explicit Drawing(const Scene &scene)
         : s(scene), B(s.images), P(s.parts), h(s.height), w(s.width), S(s.size), stride(w + 2), area((h + 2) * (w + 2)),
-          half_w(0.5f * w), half_h(0.5f * h), templates(P * 2 * area), ticks(S) {
+          half_w(0.5f * w), half_h(0.5f * h), templates(P * 2 * area + 2 * (stride + 2)), ticks(S) {
         for (int64_t i = 0; i < S; i++) ticks[i] = (float)(2 * i + 1) / (float)S - 1.0f;
         for (int64_t each = 0; each < 2 * P; each++)
             for (int64_t row = 0; row < h; row++)
@@ -230,7 +233,10 @@ template <class Work> bool each_task(int64_t threads, int64_t tasks, Work work) 
         }
     };
     std::vector<std::thread> others;
-    for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
+    try {
+        for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
+    } catch (const std::system_error &) { // the system has no more threads: fewer do the same work
+    }
     run();
     for (auto &thread : others) thread.join();
     return good;

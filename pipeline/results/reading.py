@@ -263,7 +263,8 @@ class Results:
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
     """The provenance of the trainings of the runs that a result rests on, then its own.
 
-    A training is left out if it was repeated later with other settings.
+    A training is left out if it was repeated later with other settings, or if one of both results is older than a
+    setting.
     """
     trainings: list[Record] = []
     for run in runs:

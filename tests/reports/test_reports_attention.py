@@ -135,7 +135,7 @@ def test_claims(studied: Writer, values: dict[str, Any]) -> None:
     assert found["001.toy"].ours is not None
     assert found["001.toy"].ours.mean > 1.5, "at weight 1, not at the weight with the fewest"
     assert found["001.toy"].notes == [
-        "all errors counted: fails at weight 1, holds from 5/3 (1.667) on",
+        "all errors counted: fails at weight 1; L1 leaves a single active unit from 5/3 (1.667) on",
         "the output's error alone: single winner at weight 1 and 2",
     ]
     assert "integrates to" in found["001.vmf"].notes[0]

@@ -263,14 +263,21 @@ def test_a_network_that_averages_votes_stands_in_for_a_saturated_one(studied: Wr
     assert finding(studied, params, "001.mid").holds is False
     run = params.runs["middle"]
     averaging = run.model.model_copy(update={"iterations": 1, "counting": "sums"})
+    without = averaging.model_copy(update={"middle": 0})
     more = params.model_copy(
         update={
-            "runs": params.runs | {"averaged": run.model_copy(update={"model": averaging})},
+            "runs": params.runs
+            | {
+                "averaged": run.model_copy(update={"model": averaging}),
+                "averaged-without": run.model_copy(update={"model": without}),
+            },
             "infer": params.infer | {"averaged": params.infer["middle"].model_copy(update={"run": "averaged"})},
         }
     )
     studied.numbers("infer", "averaged", {"condition": INFERRED["middle"], "images": 6})
     studied.numbers("evaluate", "averaged", {"test": {"accuracy": spread(ACCURACIES["middle"], 0.001, 3)}})
+    assert not finding(studied, more, "001.mid").holds, "nothing to compare its accuracy with"
+    studied.numbers("evaluate", "averaged-without", {"test": {"accuracy": spread(ACCURACIES["middle"], 0.001, 3)}})
     answer = finding(studied, more, "001.mid")
     assert answer.holds
     assert answer.notes[0] == "averaged: votes are averaged, not summed"

@@ -91,9 +91,9 @@ def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, 
         ),
         ({"seeding_epoch": 1, "seeding": None}, "M set from part poses at epoch 1 (paper: learned from the start)"),
         (
-            {"seeding_epoch": 1, "seeding": {"images": 2000, "iterations": 5, "teaching_epochs": 2}},
-            "objects set from a mixture of arrangements of parts in 2,000 images, and their encoder taught by it for 2 "
-            "epochs, at epoch 1 (paper: learned from the start)",
+            {"seeding_epoch": 1, "seeding": {"images": 900, "iterations": 5, "teaching_epochs": 2}},
+            "objects set from a mixture of arrangements of parts in 900 images at epoch 1 (paper: learned from the "
+            "start), and their encoder taught by it for 2 epochs",
         ),
         ({"hidden": 64, "pixel_sd": 0.1}, "pixel sd 0.1 / 0.2, hidden 64 / 128 (ours / the paper's)"),
     ],

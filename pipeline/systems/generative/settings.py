@@ -20,8 +20,9 @@ class SeedingParams(Section):
     iterations: int = Field(ge=1, le=1000, description="of EM")
     teaching_epochs: int = Field(
         ge=0,
-        description="epochs after seeding_epoch in which only the encoder of the objects learns: which object explains "
-        "an image, if exactly one does, and with which pose",
+        description="epochs from seeding_epoch on in which the encoder of the objects learns from the mixture, not "
+        "from the bound: which object explains an image, if exactly one does, and with which pose; parts and templates "
+        "go on learning from the pixels",
     )
 
 

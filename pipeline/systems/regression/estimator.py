@@ -190,7 +190,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             self.classes_ = np.unique(np.asarray(classes))
         elif classes is not None and not np.array_equal(self.classes_, np.unique(np.asarray(classes))):
             raise ValueError(f"classes {np.unique(np.asarray(classes))} differ from those of the first call")
-        X, y, weights = self._weighted(X, y, sample_weight)
+        X, y, weights = self._weighted(X, y, sample_weight, self.classes_)
         unseen = np.setdiff1d(y, self.classes_)
         if len(unseen):
             raise ValueError(f"y holds labels that are not in classes: {unseen}")
@@ -260,10 +260,14 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return torch.cat([function(architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
 
     def _weighted(
-        self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        sample_weight: ArrayLike | None,
+        known: NDArray[Any] | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float64] | None]:
-        """The examples of positive weight, and their weights with those of their classes."""
-        weights = with_class_weight(check_sample_weight(sample_weight, len(X)), y, self.class_weight)
+        """The examples of positive weight, and their weights with those of their classes (all of them: `known`)."""
+        weights = with_class_weight(check_sample_weight(sample_weight, len(X)), y, self.class_weight, known)
         if weights is None or (weights > 0).all():
             return X, y, weights
         return X[weights > 0], y[weights > 0], weights[weights > 0]

@@ -35,14 +35,18 @@ def with_class_weight(
     weights: Floats | None,
     y: NDArray[Any],
     class_weight: Mapping[Any, float] | Literal["balanced"] | None,
+    known: NDArray[Any] | None = None,
 ) -> Floats | None:
     """Sample weights `[n]` (None: all 1) multiplied by the weight of each example's class.
 
     As in scikit-learn, "balanced" gives all classes the same sum of weights without changing the whole sum, and a class
     without an entry in a dictionary has weight 1.
 
+    Args:
+        known: all classes; None: those of `y`.
+
     Raises:
-        ValueError: the dictionary lacks a class of `y`, although it has an entry for something else.
+        ValueError: the dictionary lacks a class, although it has an entry for something else.
     """
     if class_weight is None:
         return weights
@@ -53,12 +57,12 @@ def with_class_weight(
         there = np.count_nonzero(sums)
         factors = np.divide(weights.sum(), there * sums, out=np.zeros_like(sums), where=sums > 0)
     else:
-        labels = classes.tolist()
+        labels = (classes if known is None else known).tolist()
         missing = [label for label in labels if label not in class_weight]
         unknown = [label for label in class_weight if label not in labels]
         if missing and unknown:
-            raise ValueError(f"class_weight has no entry for {missing}, but for {unknown}, which are not in y")
-        factors = np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
+            raise ValueError(f"class_weight has no entry for {missing}, but for {unknown}, which are not classes")
+        factors = np.array([class_weight.get(label, 1.0) for label in classes.tolist()], dtype=np.float64)
     weighted = weights * factors[numbers]
     if not weighted.any():
         raise ValueError("class_weight and sample_weight leave no example with a positive weight")

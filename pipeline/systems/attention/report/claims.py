@@ -60,7 +60,7 @@ def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] |
     least = numbers.number("single_winner_from")
     notes = [f"all errors counted: {'holds' if holds else 'fails'} at weight {AS_WRITTEN}"]
     if least is not None:
-        notes[0] += f", holds from {_fraction(least)} ({least:.3f}) on"
+        notes[0] += f"; L1 leaves a single active unit from {_fraction(least)} ({least:.3f}) on"
     notes.append(f"the output's error alone: single winner at weight {' and '.join(single['output']) or 'none'}")
     return ours["L1"], holds, notes
 

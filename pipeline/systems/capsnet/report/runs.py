@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
-from pipeline.results.reading import Numbers, Record, Recorded, Results, natural, unique, with_training
+from pipeline.results.reading import Numbers, Record, Recorded, Results, distinct, natural, unique, with_training
 
 PAPER_SOURCE, PAPER_DATASET = "mnist", "MNIST"
 PAPER_TRAIN_IMAGES = 60_000
@@ -93,11 +93,8 @@ def unrouted_with_middle(found: Sequence[Network]) -> list[Network]:
 
 
 def without_middle(found: Sequence[Network], network: Network) -> list[Network]:
-    """Results for the same network without its middle layer; for one that averages votes, those that sum them too."""
-    same = like(found, network, middle=0)
-    if network.evenly_weighted:
-        same += like(found, network, middle=0, iterations=0, counting=PAPER_MODEL["counting"])
-    return same
+    """Results for the same network without its middle layer."""
+    return like(found, network, middle=0)
 
 
 def networks(results: Results, stage: str) -> list[Network]:
@@ -166,7 +163,7 @@ def pairs(found: Sequence[Network], *, reconstructed: bool) -> Iterator[tuple[Ne
 
 def records_of(results: Results, *found: Network) -> list[Record]:
     """The provenance of results, each after that of its network's training."""
-    return [record for each in found for record in with_training(results, each.numbers, each.name)]
+    return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
 def rises(numbers: Numbers) -> bool:

@@ -2,8 +2,8 @@
 
 Without the parts the pixels are constant, so that nothing is rendered: an evaluation takes a tenth of one of the
 whole bound. The bound depends little on the objects' log odds, compared with pixels and poses. A method that stops when
-the whole bound rises no more therefore leaves them anywhere near where they were, and t0 has noise that says nothing
-about the image. Settled objects are a function of the parts.
+the whole bound hardly rises therefore stops while they are still near where they started, and t0 has noise that says
+nothing about the image. Settled objects are a function of the parts.
 
 Shapes: N images, P parts, O objects; states as in `analytic_bound`.
 """
@@ -27,7 +27,7 @@ from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
 from pipeline.systems.generative.inference.methods import Task, Value, minimise
 
 MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4
-"""Steps that L-BFGS remembers, the most that it takes, and the nats by which a settled bound rises no more."""
+"""Steps that L-BFGS remembers; the most steps that it takes; it stops when the bound rises by less than this (nats)."""
 
 
 @dataclass(frozen=True)

@@ -63,13 +63,13 @@ class Fit:
     Attributes:
         weights: the objects' shares `[O]`.
         posterior: of the objects `[N, O]`, given the images fitted to.
-        log_likelihoods: mean per image, in nats, before each iteration and at the end.
+        objectives: log of the mixture of exp(log p_i), in nats, mean over images: before each iteration and at the end.
     """
 
     arrangements: Arrangements
     weights: Tensor
     posterior: Tensor
-    log_likelihoods: list[float]
+    objectives: list[float]
 
 
 def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
@@ -95,8 +95,8 @@ def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
 def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator) -> Fit:
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
-    One sd is shared by all votes: with one for each part and object, clusters form around few parts that one object
-    predicts well. EM starts from arrangements of single images that are chosen one after the other, each with a
+    One sd is shared by all votes. If each part of each object had its own, clusters would form around a few parts that
+    happen to fit very well. EM starts from arrangements of single images, chosen one after the other, each with a
     probability proportional to its squared distance from those before (as in k-means++, up to affine maps). With fewer
     images than objects, some objects share an image.
 
@@ -105,17 +105,17 @@ def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, genera
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
-    log_likelihoods = []
+    objectives = []
     for iteration in range(iterations + 1):
         explained = explain(t, A, arrangements)
         joint = explained.log_probs + weights.log()
         posterior = joint.softmax(dim=-1)
-        log_likelihoods.append(float(joint.logsumexp(dim=-1).mean()))
+        objectives.append(float(joint.logsumexp(dim=-1).mean()))
         if iteration < iterations:
             arrangements = _maximised(t, A, posterior, explained.object_poses)
             weights = posterior.mean(0).clamp_min(1e-6)
             weights = weights / weights.sum()
-    return Fit(arrangements, weights, posterior, log_likelihoods)
+    return Fit(arrangements, weights, posterior, objectives)
 
 
 def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:

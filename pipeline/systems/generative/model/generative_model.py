@@ -390,16 +390,18 @@ class GenerativeModel(Model):
         return loss, metrics
 
     def _teaches(self, seeding: SeedingParams, epoch: Tensor) -> Tensor:
-        """1 while only the encoder of the objects learns, else 0: a tensor, as a recorded step serves every epoch."""
+        """1 in the epochs in which `_object_errors` replaces the terms of the hierarchy in the bound, else 0: a tensor,
+        as a recorded step serves every epoch.
+        """
         first = self.params.seeding_epoch
         return ((epoch >= first) & (epoch < first + seeding.teaching_epochs)).to(self.M.dtype)
 
     def _object_errors(self, trace: BoundTrace) -> Tensor:
         """How far the guide's objects are from those that explain each image alone, `[B]`, in nats.
 
-        The cross-entropy of the presences to the posterior of a single object, and squared errors of poses: of the
-        object that explains the image in units of c, of the others in those of the prior. For the guide: the generative
-        model gets no gradient.
+        Two terms. Presences: their cross-entropy to the posterior of a single object. Poses: the object that explains
+        the image is drawn to the best pose, with its error in units of the mean c; the others are drawn to 0, as by the
+        prior. Only the guide gets this gradient.
         """
         with torch.no_grad():
             c = self.c[:, 1:].T
@@ -449,6 +451,7 @@ class GenerativeModel(Model):
 
     def _seed_from_mixture(self, seeding: SeedingParams, images: Tensor) -> None:
         y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(256)), strict=True))
+        # Parts count by their probability of being present: the log odds without temperature and noise.
         generator = torch.Generator().manual_seed(0)
         fit = fit_arrangements(y1.sigmoid(), A1, self.params.objects, seeding.iterations, generator).arrangements
         self.M.copy_(fit.M)

@@ -126,7 +126,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
     standard errors over images. Both ends are estimated with presence samples that no step and no choice used.
 
     Older results chose between both ends with these samples, so that their bound could not fall, and recorded no
-    standard errors: there the pixel error decides alone.
+    standard errors: they are judged by whether the squared error falls and the bound rises at all.
     """
     found = _optimised(results)
     if found is None:
@@ -154,7 +154,10 @@ def optimisation_repairs(results: Results) -> Finding | None:
         ]
     else:
         holds = all(fall.mean > 0 for fall in falls_by.values()) and rises[least].mean > 0
-        notes = [f"the bound could not fall as it was measured, judged by the squared error, {images}"]
+        notes = [
+            "older result: its bound could not fall as it was measured, and it has no standard errors; judged by "
+            f"whether the squared error falls, {images}"
+        ]
     return Finding(
         rises[least],
         dataset_label(numbers.records),

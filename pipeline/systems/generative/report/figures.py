@@ -120,10 +120,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
-    names = (
-        "templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples", "object_images",
-        "object_parts", "object_classes",
-    )  # fmt: skip
+    names = ("templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples")
     for run, numbers in evaluated(results).items():
         if numbers.run(run).variant != "generative":
             continue
@@ -170,7 +167,8 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
             numbers.records,
             partial(pictures.samples, arrays["prior_samples"]),
         )
-        yield _objects(run, numbers, arrays)
+        if "object_classes" in arrays:  # older results do not have it
+            yield _objects(run, numbers, arrays)
 
 
 def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:

@@ -36,11 +36,13 @@ def silence(
         sampled, log_odds: accuracy of the probes, in percent.
     """
     if information is not None and information < SILENT_NATS:
-        return f"{_nats(information)} nats (to tell {CLASSES} classes apart takes {math.log(CLASSES):.1f})"
+        nats = f"{_nats(information)} nats (to tell {CLASSES} classes apart takes {math.log(CLASSES):.1f})"
+        return f"presences carry next to no information: {nats}"
     if sampled is None or log_odds is None:
         return None
     if sampled <= CHANCE + NEAR_CHANCE and log_odds >= CHANCE + READABLE:
-        return f"probe on samples {sampled:.1f} %, on standardised log odds {log_odds:.1f} %"
+        probes = f"probe on samples {sampled:.1f} %, on standardised log odds {log_odds:.1f} %"
+        return f"samples of presences say next to nothing about the class: {probes}"
     return None
 
 
@@ -52,7 +54,7 @@ def notes(numbers: Numbers) -> list[str]:
         said.append(f"I(t0; x) {_nats(information.mean)} nats")
     found = [", ".join(said)] if said else []
     why = _silence(numbers)
-    return [f"presences carry no information: {why}", *found] if why else found
+    return [why, *found] if why else found
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:

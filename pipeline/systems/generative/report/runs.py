@@ -184,13 +184,15 @@ def departures(setting: Setting) -> list[str]:
         )
     if model.seeding_epoch < run.training.epochs:
         seeding = model.get("seeding")  # older results do not have it
-        how = "M set from part poses"
+        when = f"at epoch {model.seeding_epoch} (paper: learned from the start)"
         if seeding:
-            how = (
-                f"objects set from a mixture of arrangements of parts in {seeding.images:,} images, and their encoder "
-                f"taught by it for {seeding.teaching_epochs} epochs,"
+            images, epochs = min(seeding.images, setting.dataset.train), seeding.teaching_epochs
+            words.append(
+                f"objects set from a mixture of arrangements of parts in {images:,} images {when}, and their encoder "
+                f"taught by it for {epochs} epoch{'s' * (epochs != 1)}"
             )
-        words.append(f"{how} at epoch {model.seeding_epoch} (paper: learned from the start)")
+        else:
+            words.append(f"M set from part poses {when}")
     other = [
         f"{name.replace('_', ' ')} {model[name]:g} / {theirs:g}"
         for name, theirs in PAPER_SETTINGS.items()

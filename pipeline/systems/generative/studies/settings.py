@@ -56,8 +56,8 @@ class OptimiseParams(Section):
     kick_logit: float = Field(
         gt=0,
         le=10,
-        description="to measure its effect: sd of noise on the log odds of presence in restarts of the chosen engine "
-        "after which objects do not settle; otherwise restarts perturb poses only",
+        description="sd of noise on the log odds of presence in extra restarts of the chosen engine, after which "
+        "objects do not settle; they only measure what such noise does to accuracy, other restarts perturb poses only",
     )
     seed: int = Field(ge=0, description="seed of the rotations, of the presence noise and of restarts")
 

@@ -57,7 +57,8 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
     sd = np.sqrt(variance / divisor)
     share = count / len(y)
     return Calibration(
-        float(-np.log(probabilities[rows, y]).mean()),
+        # A probability that is 0 in float64 would make the mean infinite.
+        float(-np.log(np.maximum(probabilities[rows, y], np.finfo(np.float64).tiny)).mean()),
         float((share * np.abs(right - mean)).sum()),
         float((share * math.sqrt(2 / math.pi) * sd).sum()),
         np.stack([count, mean, right, sd], axis=1),

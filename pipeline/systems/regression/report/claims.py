@@ -260,8 +260,8 @@ def fewer_passes(study: Study) -> tuple[Measured, bool] | None:
 
 
 def passes_of_each(study: Study) -> list[str]:
-    """How many passes each method needs: incremental EM holds against plain batch EM and may not against the document's
-    own update.
+    """Passes that each method needs. Incremental EM can be faster than plain batch EM and still slower than the
+    document's own update.
     """
     most = study.numbers.number("passes") or 0
     words = {
