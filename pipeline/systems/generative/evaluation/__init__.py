@@ -12,7 +12,7 @@ from pipeline.probes import evaluation
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import spread
-from pipeline.systems.generative.evaluation.examples import evaluation_examples
+from pipeline.systems.generative.evaluation.examples import evaluation_examples, object_examples
 from pipeline.systems.generative.evaluation.failures import failure_analysis
 from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -24,7 +24,7 @@ RULER = ("test.presence_information", "probe.t0_sampled.refit.rotated_0")
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Probes as of every model; whether presences carry information; whether poses turn with the image; copies among
-    templates; and pictures.
+    templates; and pictures, also of what each object explains.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -39,4 +39,5 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     headline = tuple(dict.fromkeys((*RULER, *outcome.headline)))[:MOST_HEADLINES]
     image = images[int(np.argmax(labels == 2))]
     examples = evaluation_examples(models[0], image, evaluate_params.seed, device) | arrays
-    return replace(outcome, numbers=numbers, headline=headline, arrays={**examples})
+    objects = object_examples(models[0], images, labels, device)
+    return replace(outcome, numbers=numbers, headline=headline, arrays={**examples, **objects})

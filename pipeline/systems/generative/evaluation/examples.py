@@ -1,4 +1,6 @@
-"""Arrays that figures are drawn from: templates, reconstructions, part arrangements, samples of the prior."""
+"""Arrays that figures are drawn from: templates, reconstructions, part arrangements, what each object explains, samples
+of the prior.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,10 @@ from pipeline.systems.generative.model.generative_model import Capsules, Generat
 from pipeline.systems.generative.model.hierarchy import join
 
 Arrays = dict[str, NDArray[np.float32]]
+
+OWNED_BY = 2000
+"""Test images, at most, over which it is averaged what an object stands for."""
+_BATCH = 250
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
@@ -72,3 +78,39 @@ def evaluation_examples(model: GenerativeModel, image: NDArray[np.uint8], seed: 
         arrangements=arrange(model, posterior),
         prior_samples=samples,
     ) | {"angles": angles}
+
+
+@torch.no_grad()
+def object_examples(
+    model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device
+) -> Arrays:
+    """What each object explains: the images in which it owns more parts than any other object, and these parts.
+
+    A part belongs to an object with the exact posterior probability of that parent (`parent_posterior`), times its own
+    presence.
+
+    Args:
+        images: uint8 `[N, 1, S, S]`; the first `OWNED_BY` are used.
+        labels: classes `[N]`.
+
+    Returns:
+        object_images and object_parts `[O, S, S]`: means over the object's images of these and of its parts drawn;
+        object_classes `[O, classes]`: how many of them are of each class.
+    """
+    count, size, O = min(len(images), OWNED_BY), model.image_size, model.params.objects
+    drawn, parts = (torch.zeros(O, size, size, dtype=torch.float64) for _ in range(2))
+    classes = np.zeros((O, int(labels.max()) + 1), dtype=np.float32)
+    for first in range(0, count, _BATCH):
+        pixels = torch.from_numpy(images[first : min(first + _BATCH, count)]).to(device).float() / 255
+        posterior = model.encode(pixels)
+        states = join(posterior.part_logits / model.temperature, posterior.part_poses)
+        layer = model.parts_given_objects(posterior.object_logits / model.temperature, posterior.object_poses)
+        owned = layer.parent_posterior(states)[..., 1:] * states[..., :1].sigmoid()  # (B, P, O)
+        owner = owned.sum(1).argmax(-1)  # (B,)
+        presence = owned.take_along_dim(owner[:, None, None], dim=-1).squeeze(-1)
+        pictures = render(model.templates, posterior.part_poses, presence, size)
+        drawn.index_add_(0, owner.cpu(), pixels[:, 0].double().cpu())
+        parts.index_add_(0, owner.cpu(), pictures.double().cpu())
+        np.add.at(classes, (owner.cpu().numpy(), labels[first : first + len(pixels)]), 1)
+    of_each = torch.from_numpy(classes.sum(1)).clamp_min(1)[:, None, None]
+    return _arrays(object_images=drawn / of_each, object_parts=parts / of_each) | {"object_classes": classes}

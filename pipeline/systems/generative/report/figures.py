@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from pipeline.drawing import pictures
@@ -119,7 +120,10 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
-    names = ("templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples")
+    names = (
+        "templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples", "object_images",
+        "object_parts", "object_classes",
+    )  # fmt: skip
     for run, numbers in evaluated(results).items():
         if numbers.run(run).variant != "generative":
             continue
@@ -166,6 +170,34 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
             numbers.records,
             partial(pictures.samples, arrays["prior_samples"]),
         )
+        yield _objects(run, numbers, arrays)
+
+
+def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
+    """The most used objects first: what they explain."""
+    classes = arrays["object_classes"]
+    images = classes.sum(1)
+    order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]
+    headings = [
+        f"{classes[i].argmax()}\n{classes[i].max() / images[i]:.0%}\n{images[i] / images.sum():.0%}".replace("%", "")
+        for i in order
+    ]
+    return Drawing(
+        f"objects-{run}",
+        "png",
+        f"What the objects of {run} explain",
+        f"Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
+        f"these images, and of the parts that the object owns in them. {len(order)} of {len(classes)} objects own an "
+        f"image; an object that stands for an arrangement of strokes has a sharp mean image of mostly one class.",
+        f"Two rows of pictures, a column for each of {len(order)} objects, with the most common class above.",
+        numbers.records,
+        partial(
+            pictures.image_rows,
+            [("its images", arrays["object_images"][order]), ("its parts", arrays["object_parts"][order])],
+            headings,
+            "most common class, its share of the object's images (%), the object's share of all images (%)",
+        ),
+    )
 
 
 def _swept(results: Results) -> Iterator[Drawing]:

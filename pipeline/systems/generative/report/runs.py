@@ -183,7 +183,14 @@ def departures(setting: Setting) -> list[str]:
             f"after {model.ramp_epochs} more (paper: whole)"
         )
     if model.seeding_epoch < run.training.epochs:
-        words.append(f"M set from part poses at epoch {model.seeding_epoch} (paper: learned from the start)")
+        seeding = model.get("seeding")  # older results do not have it
+        how = "M set from part poses"
+        if seeding:
+            how = (
+                f"objects set from a mixture of arrangements of parts in {seeding.images:,} images, and their encoder "
+                f"taught by it for {seeding.teaching_epochs} epochs,"
+            )
+        words.append(f"{how} at epoch {model.seeding_epoch} (paper: learned from the start)")
     other = [
         f"{name.replace('_', ' ')} {model[name]:g} / {theirs:g}"
         for name, theirs in PAPER_SETTINGS.items()
