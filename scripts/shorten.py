@@ -18,6 +18,7 @@ MOST = {
     "epochs": 2,
     "early_epochs": 1,
     "seeding_epoch": 0,
+    "teaching_epochs": 1,
     "ramp_epochs": 1,
     "patience": 2,
     "replicas": 2,
