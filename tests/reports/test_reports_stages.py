@@ -66,7 +66,7 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
     assert {row["profile"] for row in rows} == {"quick"}
     assert not any(row["other_settings"] for row in rows)
     content = (reports / "index.html").read_text(encoding="utf-8")
-    assert content.count("<img ") == 13
+    assert content.count("<img ") == 14
     names = {path.name for path in (reports / "tables").iterdir()}
     assert {
         "equivariance.csv",
