@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from gradients import with_gradients
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
@@ -38,12 +39,6 @@ def case(size: str) -> tuple[MultiheadAttentionBlock, Tensor, Tensor]:
         for parameter in block.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.5 / width**0.5)
     return block, torch.randn(of_queries, queries, width), torch.randn(images, keys, width) * 2 + 0.5
-
-
-def with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-    """The result, and the gradients of a random combination of its numbers."""
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
-    return [out.detach(), *torch.autograd.grad(out, inputs, weights)]
 
 
 def compiled(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: str | None = None) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gradients import with_gradients
 from torch import Tensor
 from torch.func import vmap
 
@@ -31,12 +32,6 @@ def case(size: str) -> list[Tensor]:
     torch.manual_seed(len(size))
     A = poses.spread(parts, 0.5) + torch.randn(images, parts, 6) * sd
     return [torch.rand(parts, 2, height, width), A, torch.rand(images, parts)]
-
-
-def with_gradients(pictures: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-    """The pictures, and the gradients of a random combination of their pixels."""
-    weights = torch.randn(pictures.shape, generator=torch.Generator().manual_seed(1)).to(pictures)
-    return [pictures.detach(), *torch.autograd.grad(pictures, inputs, weights)]
 
 
 def compiled(inputs: list[Tensor], side: int, form: str | None = None) -> list[Tensor]:
