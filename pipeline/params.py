@@ -20,10 +20,12 @@ from pipeline.settings import Name, Section
 from pipeline.systems import SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 from pipeline.systems.capsnet.studies.settings import InferParams
+from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.generative.studies.settings import (
     FailureParams,
     OptimiseParams,
     PosteriorParams,
+    PresenceAblationParams,
     SensitivityParams,
 )
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
@@ -64,6 +66,7 @@ class Params(Section):
     sweep: SweepParams
     failures: FailureParams
     sensitivity: SensitivityParams
+    presence_ablation: dict[Name, PresenceAblationParams]
     regression: dict[Name, RegressionStudy]
     regression_sets: dict[Name, RegressionSet]
     attention: dict[Name, AttentionStudy]
@@ -110,6 +113,7 @@ class Params(Section):
                     known = sorted(self.datasets)
                     raise ValueError(f"{section}.{name}.dataset: '{regression.dataset}' is not one of {known}")
         self._check_study_names()
+        self._check_ablations()
         self._check_classifiers()
         varied_run = self.runs.get(self.sensitivity.run)
         if varied_run is None or varied_run.variant != "generative":
@@ -137,27 +141,32 @@ class Params(Section):
                         raise ValueError(f"{section}_sets.{name}: there is another study called '{study}'")
                     seen.add(study)
 
+    def _run_of(self, where: str, name: str, variant: str) -> Run:
+        """The run that a study names; ValueError if it is of another variant."""
+        run = self.runs.get(name)
+        if run is None or run.variant != variant:
+            fitting = sorted(key for key, run in self.runs.items() if run.variant == variant)
+            raise ValueError(f"{where}: '{name}' is not one of {fitting}")
+        return run
+
+    def _check_ablations(self) -> None:
+        """Check that ablations name runs of the right kind, and changes that give a valid model."""
+        for section, variant in (("ablation", "matrix_capsules"), ("presence_ablation", "generative")):
+            for name, study in getattr(self, section).items():
+                run = self._run_of(f"{section}.{name}.run", study.run, variant)
+                assert isinstance(run, MatrixCapsulesRun | GenerativeRun)
+                for condition, changes in study.conditions.items():
+                    try:
+                        run.model.changed(changes)
+                    except ValidationError as error:
+                        wrong = error.errors()[0]
+                        place = ("runs", study.run, variant, "model", *wrong["loc"])
+                        where = ".".join(map(str, (section, name, "conditions", condition, *wrong["loc"])))
+                        raise ValueError(f"{where}: {_message(wrong, place)}") from None
+
     def _check_classifiers(self) -> None:
-        """Check that the studies of document 004 name runs of the right kind, and changes that give a valid model."""
-
-        def known(where: str, name: str, variant: str) -> Run:
-            run = self.runs.get(name)
-            if run is None or run.variant != variant:
-                fitting = sorted(key for key, run in self.runs.items() if run.variant == variant)
-                raise ValueError(f"{where}: '{name}' is not one of {fitting}")
-            return run
-
-        for name, ablation in self.ablation.items():
-            run = known(f"ablation.{name}.run", ablation.run, "matrix_capsules")
-            assert isinstance(run, MatrixCapsulesRun)
-            for condition, changes in ablation.conditions.items():
-                try:
-                    run.model.changed(changes)
-                except ValidationError as error:
-                    wrong = error.errors()[0]
-                    place = ("runs", ablation.run, run.variant, "model", *wrong["loc"])
-                    where = ".".join(map(str, ("ablation", name, "conditions", condition, *wrong["loc"])))
-                    raise ValueError(f"{where}: {_message(wrong, place)}") from None
+        """Check that the studies of document 004 name runs of the right kind."""
+        known = self._run_of
         for name, viewpoint in self.viewpoint.items():
             known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
             known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")

@@ -175,6 +175,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         *table_and_figure("scae"),
         *(full_posterior(params, study) for study in params["posterior"]),
         *(varied_hyperparameter(params, name) for name in params["sensitivity"]["hyperparameters"]),
+        *(presence_ablation(params, study) for study in params["presence_ablation"]),
         *table_and_figure("beyond"),
     ]
 
@@ -318,6 +319,15 @@ def varied_hyperparameter(params: dict[str, Any], name: str) -> Entry:
     each = steps(params, study["run"], study["epochs"]) + probes(params, study["run"], 1, study["replicas"])
     about = f"appendix B: trained at {len(values)} values of it and the run's own"
     return item(params, "sensitivity", name, about, (len(values) + 1) * each, study["replicas"])
+
+
+def presence_ablation(params: dict[str, Any], study: str) -> Entry:
+    """The capsules trained in each condition of an ablation."""
+    settings = params["presence_ablation"][study]
+    run, conditions = settings["run"], len(settings["conditions"])
+    each = steps(params, run, settings["epochs"]) + probes(params, run, 1, settings["replicas"])
+    about = f"{run} with something changed, {conditions} conditions: whether presences are silent"
+    return item(params, "presence_ablation", study, about, conditions * each, settings["replicas"])
 
 
 def gpu_tests() -> list[str]:

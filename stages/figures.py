@@ -11,15 +11,11 @@ def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures
-        from pipeline.results.freshness import compare, expected_settings, summary
+        from pipeline.results.freshness import compare, current_settings, summary
         from pipeline.results.reading import Results
-        from pipeline.settings import WITHOUT_NEUTRAL
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        values = workspace.params.model_dump(mode="json")
-        required = workspace.params.model_dump(mode="json", context=WITHOUT_NEUTRAL)
-        expected = expected_settings(workspace.graph, values, required)
-        missing, others = compare(results, expected)
+        missing, others = compare(results, current_settings(workspace.graph, workspace.params))
         written = write_figures(workspace.figures_folder, results)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")

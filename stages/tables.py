@@ -17,15 +17,11 @@ def main() -> None:
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import build_tables, write_tables
         from pipeline.results.claims import load_claims
-        from pipeline.results.freshness import compare, expected_settings, summary
+        from pipeline.results.freshness import compare, current_settings, summary
         from pipeline.results.reading import Results
-        from pipeline.settings import WITHOUT_NEUTRAL
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        values = workspace.params.model_dump(mode="json")
-        required = workspace.params.model_dump(mode="json", context=WITHOUT_NEUTRAL)
-        expected = expected_settings(workspace.graph, values, required)
-        missing, others = compare(results, expected)
+        missing, others = compare(results, current_settings(workspace.graph, workspace.params))
         written, claims = Written(), load_claims()
         tables = build_tables(results, written)
         rows = build_scorecard(claims, results, profile=workspace.profile, others=others)

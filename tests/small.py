@@ -270,6 +270,15 @@ def small_params(**runs: Run) -> dict[str, Any]:
             "replicas": 1,
             "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
         },
+        "presence_ablation": {
+            name: {
+                "run": name,
+                "epochs": 1,
+                "replicas": 2,
+                "conditions": {"unchanged": {}, "p": {"object_presence": 0.4}},
+            }
+            for name in generative
+        },
         "regression": {name: on_squares(study) for name, study in REGRESSION.items()},
         "regression_sets": {
             "short": {

@@ -118,6 +118,7 @@ def cut(values: dict[str, Any]) -> None:
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
+    values["presence_ablation"]["digits"] |= {"epochs": 1, "conditions": {"unchanged": {}}}
     studies = values["regression_sets"]["digits"]["studies"]
     convergence = studies["convergence-digits"] | {"size": 1, "iterations": 3}
     grid = studies["grid-digits"] | {"sizes": [1], "decisions": ["multiclass"], "baselines": ["nearest-neighbours"]}
@@ -134,7 +135,14 @@ def cut(values: dict[str, Any]) -> None:
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]
 REGRESSIONS = ["regression@grid-alone", "regression@starts-digits", "regression_sets@digits"]
-STUDIES = [*REGRESSIONS, "attention_sets@small", "ablation@toys", "viewpoint@azimuth", "attack@toys"]
+STUDIES = [
+    *REGRESSIONS,
+    "attention_sets@small",
+    "presence_ablation@digits",
+    "ablation@toys",
+    "viewpoint@azimuth",
+    "attack@toys",
+]
 STAGES = [
     "download@digits",
     "download@toys",
@@ -160,6 +168,7 @@ CHANGED = {
     f"posterior@{CAPSULES}",
     f"sweep@{CAPSULES}-45",
     *SENSITIVITIES,
+    "presence_ablation@digits",
     "figures",
     "tables",
 }

@@ -244,9 +244,10 @@ class _Loop:
         noise = torch.stack(
             [replicas.skeleton.draw_noise((steps, batch), g, device) for g in generators]
         )  # (n, steps, batch, K)
-        asked = min(replicas.skeleton.beginning_images, total)
-        first = augment(self.images[order[:, :asked]], self.augmentation, generators)
-        replicas.begin_epoch(self.epoch, first)
+        asked = min(replicas.skeleton.beginning_images(self.epoch), total)
+        if asked:
+            images = augment(self.images[order[:, :asked]], self.augmentation, generators)
+            replicas.begin_epoch(self.epoch, images)
         times = self.epoch + torch.arange(steps, device=device) / steps
         recorded: list[Tensor] = []
         for step in range(steps):

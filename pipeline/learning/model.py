@@ -20,9 +20,6 @@ class Model(nn.Module):
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
 
-    beginning_images: int = 256
-    """Training images that `begin_epoch` asks for, at most."""
-
     statistics_images: int = 0
     """Training images that `end_epoch` asks for."""
 
@@ -44,8 +41,14 @@ class Model(nn.Module):
             labels: classes `[B]`, for models that learn from them.
         """
 
+    def beginning_images(self, epoch: int) -> int:
+        """Training images that `begin_epoch` asks for before an epoch, at most."""
+        return 0
+
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Change the model before an epoch, using some training images `[B, 1, S, S]`."""
+        """Change the model before an epoch, using some training images `[B, C, S, S]`. Not called where
+        `beginning_images` is 0.
+        """
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation needs, after an epoch, on training images `[N, C, S, S]` in batches of so many: set

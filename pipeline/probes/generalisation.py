@@ -156,10 +156,20 @@ def probe_accuracies(
 
 
 def rotation_probes(
-    model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device
+    model: Model,
+    dataset: Dataset,
+    angle: float,
+    params: EvaluateParams,
+    device: torch.device,
+    *,
+    sampled: bool = False,
 ) -> pd.DataFrame:
-    """Probes fit and tested on images rotated within +-angle: columns features, strength, accuracy (Figure 4)."""
-    subject = _subject(model, dataset, params, device)
+    """Probes fit and tested on images rotated within +-angle: columns features, strength, accuracy (Figure 4).
+
+    Args:
+        sampled: also those on samples of the posterior.
+    """
+    subject = _subject(model, dataset, params, device, sampled)
     warp_of = {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}
     warped = subject.features(warp_of, dict.fromkeys(PARTS, 1))
     rows = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.results.reading import Results, unique
+from pipeline.settings import WITHOUT_NEUTRAL, Section
 
 if TYPE_CHECKING:
     from pipeline.dependencies import Graph
@@ -46,6 +47,12 @@ def _is_part(part: Any, whole: Any) -> bool:
         (key in inside or isinstance(value, Mapping)) and _is_part(value, inside.get(key))
         for key, value in part.items()
     )
+
+
+def current_settings(graph: Graph, params: Section) -> dict[str, Expected]:
+    """`expected_settings` of all parameters."""
+    values = params.model_dump(mode="json")
+    return expected_settings(graph, values, params.model_dump(mode="json", context=WITHOUT_NEUTRAL))
 
 
 def expected_settings(graph: Graph, values: Mapping[str, Any], required: Mapping[str, Any]) -> dict[str, Expected]:

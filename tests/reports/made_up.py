@@ -61,6 +61,7 @@ def made_up_values() -> dict[str, Any]:
         "regression_sets": {},
         "attention": {},
         "attention_sets": {},
+        "presence_ablation": {},
         "ablation": {},
         "viewpoint": {},
         "attack": {},

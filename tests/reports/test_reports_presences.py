@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from records import dump_record, load_record
 from pipeline.drawing.drawings import Written
 from pipeline.page.scorecard import build_scorecard
 from pipeline.page.tables import build_tables
-from pipeline.params import Params
+from pipeline.params import Params, parse_params
 from pipeline.probes.probes import fit_probe
 from pipeline.results.claims import load_claims
 from pipeline.systems.generative.model.information import joint_information
@@ -132,3 +134,28 @@ def test_the_table_has_both_probes_beside_the_information(full: Writer, params: 
     assert found["routing entropy"] == "0.62 ± 0.02"
     silent(full)
     assert table()["t0"] == "silent"
+
+
+def test_an_ablation_of_presences_has_a_row_for_each_condition(full: Writer, values: dict[str, Any]) -> None:
+    conditions = {"unchanged": {}, "image-seeds": {"seeding": None, "pixel_sd": 0.1}}
+    study = {"run": "capsules-digits", "epochs": 8, "replicas": 2, "conditions": conditions}
+    changed = parse_params(values | {"presence_ablation": {"digits": study}})
+
+    def table() -> list[dict[Any, Any]]:
+        tables = build_tables(recorded(full.results, changed), Written())
+        found = [table.shown.to_dict("records") for table in tables if table.name == "presence-ablation"]
+        return found[0] if found else []
+
+    assert table() == []
+    probes = {"t0_sampled": 0.6, "t0": 0.9, "t0_A0": 0.95}
+    measured = {name: spread(share) for name, share in probes.items()} | presences()
+    silent = measured | {"t0_sampled": spread(0.11), "presence_information": spread(0.0)}
+    full.numbers("presence_ablation", "digits", {"condition": {"unchanged": measured, "image-seeds": silent}})
+    rows = table()
+    assert [(row["study"], row["run"], row["condition"], row["changed"]) for row in rows] == [
+        ("digits", "capsules-digits", "unchanged", ""),
+        ("digits", "capsules-digits", "image-seeds", "seeding null, pixel_sd 0.1"),
+    ]
+    assert [row["probe: sample (%)"] for row in rows] == ["60.0 ± 1.0", "11.0 ± 1.0"]
+    assert [row["I(t0; x)"] for row in rows] == ["2.10 ± 0.03", "0.00 ± 0.01"]
+    assert [row["pixel error"] for row in rows] == ["", ""], "not measured"

@@ -35,6 +35,7 @@ from stages import (
     infer,
     optimise,
     posterior,
+    presence_ablation,
     regression,
     regression_sets,
     sensitivity,
@@ -54,6 +55,7 @@ STAGES = {
     "infer": ["capsnet"],
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
+    "presence_ablation": ["capsules"],
     "regression": ["grid"],
     "regression_sets": ["short"],
     "attention": ["toy"],
@@ -115,6 +117,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sweep.main("capsules", "45")
         sensitivity.main("temperature")
         sensitivity.main("pixel_sd")
+        presence_ablation.main("capsules")
         for study in REGRESSION:
             regression.main(study)
         regression_sets.main("short")
@@ -143,6 +146,21 @@ def test_classifiers_are_evaluated_by_their_errors(done: Path) -> None:
     assert "votes" not in cnn
     with np.load(done / "results/small/evaluate/matrix/examples.npz") as arrays:
         assert arrays["counts"].shape[1:3] == (2, 3)
+
+
+def test_an_ablation_of_presences_trains_every_condition_and_measures_what_they_say(done: Path) -> None:
+    record = read(done / "reports/small/results/presence_ablation/capsules.json")
+    conditions = record["condition"]
+    assert list(conditions) == ["unchanged", "p"]
+    names = {"t0_sampled", "t0", "t0_A0", "pixel_error", "presence_information", "presence_kl", "routing_entropy"}
+    for numbers in conditions.values():
+        assert names <= set(numbers)
+        assert numbers["t0"]["n"] == 2
+    assert conditions["p"]["presence_kl"] != conditions["unchanged"]["presence_kl"]
+    priors = {name: run["model"]["object_presence"] for name, run in record["provenance"][0]["trained"].items()}
+    assert priors == {"unchanged": small_run().model.object_presence, "p": 0.4}
+    table = pd.read_csv(done / "reports/small/results/presence_ablation/capsules.csv")
+    assert set(table["condition"]) == set(conditions)
 
 
 def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
@@ -703,6 +721,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
         (posterior, ["capsules"]),
         (sweep, ["vae", "0"]),
         (sensitivity, ["pixel_sd"]),
+        (presence_ablation, ["capsules"]),
     ],
 )
 def test_a_missing_data_set_is_named(

@@ -320,8 +320,8 @@ def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "stages"),
     [
-        ("probe_images", 33, {"evaluate", "optimise", "posterior", "sweep", "sensitivity"}),
-        ("seed", 9, {"evaluate", "posterior", "sweep", "sensitivity"}),
+        ("probe_images", 33, {"evaluate", "optimise", "posterior", "sweep", "sensitivity", "presence_ablation"}),
+        ("seed", 9, {"evaluate", "posterior", "sweep", "sensitivity", "presence_ablation"}),
         ("affine_versions", 2, {"evaluate"}),
     ],
 )

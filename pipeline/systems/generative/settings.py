@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -44,8 +45,9 @@ class GenerativeModelParams(Section):
     pose_sd_floor: float = Field(gt=0, le=10, description="minimum sd c_ij of a part's pose around its parent's vote")
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
     inactive_pose_sd: float = Field(gt=0, le=100, description="sd lambda_off of an absent part's pose")
-    inactive_pose: Literal["initial", "zero"] = Field(
-        description="mean of an absent part's pose: the part's initial pose, or zero as printed in equation 6"
+    inactive_pose: Literal["initial", "mean", "zero"] = Field(
+        description="mean of an absent part's pose: the part's initial pose, its mean pose at seeding_epoch, or zero "
+        "as printed in equation 6"
     )
     slots: Literal["own", "any"] = Field(
         description="place of a part in its parent: its own (as published), or any of the parts' places, marginalised"
@@ -88,6 +90,14 @@ class GenerativeModelParams(Section):
             raise ValueError(f"heads must divide hidden ({self.hidden})")
         return self
 
+    def changed(self, changes: Mapping[str, object]) -> Self:
+        """The model with some settings changed, by name.
+
+        Raises:
+            ValidationError: they do not give a valid model.
+        """
+        return type(self).model_validate({**self.model_dump(), **changes})
+
     def varied(self, name: str, value: float) -> Self:
         """The model with one hyperparameter set to `value`, and others scaled with it.
 
@@ -103,7 +113,7 @@ class GenerativeModelParams(Section):
             changes["pose_sd_start"] = self.pose_sd_start * (value / self.pose_sd_floor)
         if name == "temperature":
             changes["final_temperature"] = self.final_temperature * value / self.temperature
-        return type(self).model_validate({**self.model_dump(), **changes})
+        return self.changed(changes)
 
 
 class GenerativeRun(RunSettings):

@@ -133,7 +133,7 @@ class MatrixCapsulesModelParams(Section):
         """The model with some settings changed, by name.
 
         Raises:
-            ValidationError: they make no model.
+            ValidationError: they do not give a valid model.
         """
         return type(self).model_validate({**self.model_dump(), **changes})
 

@@ -131,7 +131,7 @@ def test_seeding_sets_the_generative_model_of_the_objects_and_nothing_else(model
     changed = {name for name, value in model.named_parameters() if not torch.equal(before[name], value)}
     assert changed == {"M", "gamma", "c_excess"}
     assert torch.equal(before["gamma"][:, 0], model.gamma[:, 0].detach())  # the dummy's
-    assert model.beginning_images == 256
+    assert [model.beginning_images(epoch) for epoch in range(3)] == [0, 40, 0]
     with torch.no_grad():
         y1, A1 = model.encode_parts(images)
     fit = fit_arrangements(y1.sigmoid(), A1, 3, 5, torch.Generator().manual_seed(0)).arrangements

@@ -84,8 +84,7 @@ def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
     right = torch.einsum("npai,opji->noaj", t[..., None, None] * parts, weighted) + identity
     # `inv_ex` does not wait for a GPU to say whether a matrix, which the prior keeps regular, was singular.
     B = right @ torch.linalg.inv_ex(normal).inverse  # (N, O, 2, 3)
-    voted = torch.einsum("noai,opij->nopaj", B, frames)
-    squared = ((parts.unsqueeze(1) - voted) ** 2).sum((-1, -2))
+    squared = _squared_errors(parts, B, frames)
     density = -0.5 * squared * precision - POSE_SIZE * (arrangements.c.log() + 0.5 * math.log(2 * math.pi))
     seen = t.unsqueeze(1)
     log_probs = (seen * (density + arrangements.gamma) - F.softplus(arrangements.gamma)).sum(-1)
@@ -144,12 +143,19 @@ def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) ->
     right = torch.einsum("nop,noai,npaj->opij", share, linear, parts)
     right = right - torch.einsum("nop,noai,noaj->opij", share, linear, target)
     M = torch.linalg.inv_ex(normal).inverse @ right  # (O, P, 2, 3)
-    voted = torch.einsum("noai,opij->nopaj", B, _square(poses.to_offset(M)))
-    squared = ((parts.unsqueeze(1) - voted) ** 2).sum((-1, -2))
+    squared = _squared_errors(parts, B, _square(poses.to_offset(M)))
     variance = (share * squared).sum() / (POSE_SIZE * share.sum()).clamp_min(1e-12)
     c = variance.sqrt().clamp_min(SMALLEST_SD).expand(M.shape[:2])
     frequency = share.sum(0) / posterior.sum(0).unsqueeze(-1).clamp_min(1e-6)
     return Arrangements(poses.to_offset(M), c, frequency.clamp(1 - LIKELIEST, LIKELIEST).logit())
+
+
+def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
+    """Squared distances `[N, O, P]` of parts' poses `[N, P, 2, 3]` to the votes of objects of poses `B [N, O, 2, 3]`,
+    with arrangements `frames [O, P, 3, 3]`.
+    """
+    votes = torch.einsum("noai,opij->nopaj", B, frames)
+    return ((parts.unsqueeze(1) - votes) ** 2).sum((-1, -2))
 
 
 def _square(A: Tensor) -> Tensor:

@@ -53,6 +53,8 @@ TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
 """Initial logits of the templates, and the sd of the noise added to them."""
 
 
+STARTING_IMAGES = 256
+"""Images for the start without a mixture: the first give M_ij, one per object; all give the mean inactive pose."""
 SMALLEST_EXCESS = 2e-3
 """Least distance of c_ij from its floor after a start from a mixture; at the floor it would have no gradient."""
 
@@ -113,8 +115,6 @@ class GenerativeModel(Model):
         super().__init__()
         self.params, self.image_size = params, image_size
         O, P = params.objects, params.parts
-        if params.seeding is not None:
-            self.beginning_images = max(self.beginning_images, params.seeding.images)
         self.gaussian = params.pose_posterior == "gaussian"
         self.noise_size = (P + O) * (1 + POSE_SIZE if self.gaussian else 1)
 
@@ -136,6 +136,8 @@ class GenerativeModel(Model):
 
         self.register_buffer("initial_pose", poses.spread(P, params.template_scale), persistent=False)
         self.initial_pose: Tensor
+        if params.inactive_pose == "mean":
+            self.mean_pose = nn.Parameter(self.initial_pose.clone(), requires_grad=False)
 
         # The guide.
         width = params.channels
@@ -193,7 +195,13 @@ class GenerativeModel(Model):
     @property
     def inactive_pose(self) -> Tensor:
         """Centre of an absent part's pose, `[P, 6]`."""
-        return self.initial_pose if self.params.inactive_pose == "initial" else torch.zeros_like(self.initial_pose)
+        match self.params.inactive_pose:
+            case "initial":
+                return self.initial_pose
+            case "mean":
+                return self.mean_pose
+            case "zero":
+                return torch.zeros_like(self.initial_pose)
 
     def generative_parameters(self) -> int:
         """Number of parameters of the generative model, without the guide."""
@@ -201,8 +209,8 @@ class GenerativeModel(Model):
 
     def generative_names(self) -> list[str]:
         """Names of the parameters of p(x, y1, A1, y0, A0); the others are the guide's."""
-        names = ("template_weights", "log_rho", "gamma", "M", "c_excess")
-        return [name for name in names if isinstance(getattr(self, name), nn.Parameter)]
+        names = ("template_weights", "log_rho", "gamma", "M", "c_excess", "mean_pose")
+        return [name for name in names if isinstance(getattr(self, name, None), nn.Parameter)]
 
     # ---- the generative model
 
@@ -430,13 +438,20 @@ class GenerativeModel(Model):
         risen = ((epoch - self.params.early_epochs) / ramp).clamp(0, 1)
         return self.params.early_coupling + (1 - self.params.early_coupling) * risen
 
+    def beginning_images(self, epoch: int) -> int:
+        """Those that the objects start from."""
+        if epoch != self.params.seeding_epoch:
+            return 0
+        return max(STARTING_IMAGES, self.params.objects) if self.params.seeding is None else self.params.seeding.images
+
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """At `seeding_epoch`, set the M_ij of each object from the part poses in `images [n, 1, S, S]`.
 
         Without `seeding`, from those in one image each: the objects start as different arrangements from the data, as
         k-means starts from data points. With fewer images than objects, some objects share an image. With `seeding`,
-        from a mixture of affine arrangements fitted to all images, which also gives gamma_ij and c_ij.
+        from a mixture of affine arrangements fitted to all images, which also gives gamma_ij and c_ij. With a mean
+        inactive pose, that, too.
         """
         if epoch != self.params.seeding_epoch:
             return
@@ -444,6 +459,7 @@ class GenerativeModel(Model):
             self._seed_from_mixture(self.params.seeding, images)
         else:
             found = self.encode(images[torch.arange(self.params.objects, device=images.device) % len(images)])
+            self._set_mean_pose(*self.encode_parts(images))
             own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
             frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
             part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
@@ -452,12 +468,19 @@ class GenerativeModel(Model):
     def _seed_from_mixture(self, seeding: SeedingParams, images: Tensor) -> None:
         y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(256)), strict=True))
         # Parts count by their probability of being present: the log odds without temperature and noise.
+        self._set_mean_pose(y1, A1)
         generator = torch.Generator().manual_seed(0)
         fit = fit_arrangements(y1.sigmoid(), A1, self.params.objects, seeding.iterations, generator).arrangements
         self.M.copy_(fit.M)
         self.gamma[:, 1:] = fit.gamma.T
         excess = (fit.c.T - self.params.pose_sd_floor).clamp_min(SMALLEST_EXCESS)
         self.c_excess.copy_(excess.expm1().log())
+
+    def _set_mean_pose(self, y: Tensor, A: Tensor) -> None:
+        """Set the mean inactive pose, if there is one, from parts with log odds `y [n, P]` and poses `A [n, P, 6]`."""
+        if self.params.inactive_pose == "mean":
+            shares = y.sigmoid() / y.sigmoid().sum(0)
+            self.mean_pose.copy_(torch.einsum("np,npi->pi", shares, A))
 
 
 def inverse_softplus(value: float) -> float:

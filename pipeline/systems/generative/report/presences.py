@@ -7,6 +7,8 @@ Results of older code lack these measurements; nothing is said of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.reading import Measured, Numbers, Results
@@ -103,6 +105,53 @@ def table(results: Results) -> list[Table]:
         "not depend on the image."
     )
     return measured_table("presences", "Do presences carry information?", caption, ["run", "t0"], _HEADS, rows)
+
+
+_ABLATION_HEADS = {
+    "t0_sampled": ("probe: sample (%)", 1),
+    "t0": ("probe: log odds (%)", 1),
+    "t0_A0": ("probe: log odds, A0 (%)", 1),
+    "presence_information": ("I(t0; x)", 2),
+    "presence_kl": ("KL to the prior", 2),
+    "presence_logit_sd": ("sd of log odds", 3),
+    "routing_entropy": ("routing entropy", 2),
+    "pixel_error": ("pixel error", 2),
+}
+
+
+def ablation(results: Results) -> list[Table]:
+    """What presences tell of the image, for each condition of the ablations."""
+    rows: list[Row] = []
+    for study, numbers in results.executed("presence_ablation"):
+        settings = numbers.settings.presence_ablation[study]
+        for condition in numbers.names("condition"):
+            found = {name: numbers.measured("condition", condition, name) for name in _ABLATION_HEADS}
+            scaled = {
+                name: value.scaled(100) if value and name.startswith("t0") else value for name, value in found.items()
+            }
+            changed = _words(settings.conditions.get(condition, {}))
+            rows.append(([study, settings.run, condition, changed], scaled, numbers))
+    caption = (
+        "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
+        "probes on one sample of t0, on its log odds and on these with the mean of A0 (clean images); mutual "
+        "information of t0 and the image, KL divergence from the prior and routing entropy in nats; sd of the log odds "
+        "over images; squared pixel error summed over an image. All on test images."
+    )
+    keys = ["study", "run", "condition", "changed"]
+    return measured_table(
+        "presence-ablation", "Which settings make presences carry information", caption, keys, _ABLATION_HEADS, rows
+    )
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    """Settings as text: `p 0.1, seeding (images 10, iterations 5)`."""
+    parts = [
+        f"{name} ({_words(value)})"
+        if isinstance(value, Mapping)
+        else f"{name} {'null' if value is None else f'{value:g}' if isinstance(value, float) else value}"
+        for name, value in settings.items()
+    ]
+    return ", ".join(parts)
 
 
 def _probe(numbers: Numbers, features: str) -> Measured | None:

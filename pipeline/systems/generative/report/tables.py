@@ -28,7 +28,7 @@ PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 def build(results: Results, written: Written) -> list[Table]:
     """Every table of this system that the results allow. Raises `ResultError` if a result file is corrupt."""
-    builders = (table_1, presences.table, optimised, posterior, sweep, *failure_tables.BUILDERS)
+    builders = (table_1, presences.table, presences.ablation, optimised, posterior, sweep, *failure_tables.BUILDERS)
     return [table for builder in builders for table in builder(results)]
 
 

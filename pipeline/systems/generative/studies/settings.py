@@ -29,6 +29,18 @@ class SensitivityParams(Section):
     hyperparameters: SensitivityHyperparameters
 
 
+class PresenceAblationParams(Section):
+    """A run trained with some settings changed: what each contributes to presences that carry information."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    conditions: dict[Name, dict[str, int | float | str | dict[str, int] | None]] = Field(
+        min_length=1,
+        description="by condition, settings of the run's model that are other, by name; none for the run as it is",
+    )
+
+
 class FailureParams(Section):
     """The failure analysis: document 000, section 5.4, Figures 5 to 7."""
 

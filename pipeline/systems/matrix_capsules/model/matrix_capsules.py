@@ -263,12 +263,16 @@ class MatrixCapsules(Classifier):
             found.append(layer(found[-1]))
         return found
 
+    def beginning_images(self, epoch: int) -> int:
+        """Those that the first balance is found on."""
+        return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
+
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
         saving = self.params.saving
         if epoch == 0 and saving is not None:
             with torch.no_grad():
-                capsules = self.primary(self.maps(images[:_BALANCED_ON]))
+                capsules = self.primary(self.maps(images))
                 for layer in self.routed:
                     assert isinstance(layer, RoutedCapsules)
                     layer.balance(capsules, saving)

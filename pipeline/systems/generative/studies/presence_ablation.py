@@ -1,0 +1,61 @@
+"""What each setting contributes to presences that carry information: a run trained with some settings changed.
+
+Bounds are not compared, as in `sensitivity`. Whether presences are silent is measured as in `evaluation.presences`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import torch
+
+from pipeline.data.datasets import Dataset
+from pipeline.probes.generalisation import rotation_probes
+from pipeline.probes.metrics import metrics_on_test_images
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import nest
+from pipeline.systems.generative.evaluation.presences import presence_measures
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.studies.settings import PresenceAblationParams
+
+PROBED = ("t0_sampled", "t0", "t0_A0")
+"""The features that are probed, on clean images."""
+
+
+def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -> GenerativeRun:
+    """A run with the replicas and epochs of an ablation, and the settings of one of its conditions.
+
+    What a condition counts in epochs is in those of the run, and is shortened with it.
+    """
+    model = run.model.changed(study.conditions[condition])
+    shorter = run.model_copy(update={"model": model}).with_epochs(study.epochs)
+    return shorter.model_copy(update={"replicas": study.replicas})
+
+
+def measure(model: GenerativeModel, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
+    """Columns metric, measured: accuracies of probes on clean images by their features, the pixel error, and the
+    measures of `presence_measures`, all on test images.
+    """
+    probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=True).set_index("features")["accuracy"]
+    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+    measured = {name: float(probes[name]) for name in PROBED} | {"pixel_error": float(metrics["pixel_error"])}
+    measured |= presence_measures(model, dataset.part("test")[0], evaluate.seed, device)
+    return pd.DataFrame(list(measured.items()), columns=["metric", "measured"])
+
+
+def outcome(tables: Mapping[str, pd.DataFrame], trained: Mapping[str, Any]) -> Outcome:
+    """What was measured in every condition.
+
+    Args:
+        tables: by condition, columns replica, metric, measured.
+        trained: settings of the runs trained, by condition.
+    """
+    table = pd.concat([each.assign(condition=name) for name, each in tables.items()], ignore_index=True)
+    values = nest(table, ["condition", "metric"], "measured")
+    headline = [f"condition.{name}.{metric}" for name in values for metric in ("t0_sampled", "presence_information")]
+    numbers = {"condition": values}
+    return Outcome("presence_ablation", table, numbers, tuple(headline[:MOST_HEADLINES]), trained=trained)
