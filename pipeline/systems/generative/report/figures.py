@@ -177,7 +177,7 @@ def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Dr
     images = classes.sum(1)
     order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]
     headings = [
-        f"{classes[i].argmax()}\n{classes[i].max() / images[i]:.0%}\n{images[i] / images.sum():.0%}".replace("%", "")
+        "\n".join([str(classes[i].argmax()), _percent(classes[i].max() / images[i]), _percent(images[i] / images.sum())])
         for i in order
     ]
     return Drawing(
@@ -196,6 +196,10 @@ def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Dr
             "most common class, its share of the object's images (%), the object's share of all images (%)",
         ),
     )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.01 else "<1"
 
 
 def _swept(results: Results) -> Iterator[Drawing]:
