@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from pipeline.classification.settings import AttackParams, ViewpointParams
+from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, ViewpointParams
 from pipeline.data.settings import DatasetParams
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
@@ -72,6 +72,7 @@ class Params(Section):
     attention: dict[Name, AttentionStudy]
     attention_sets: dict[Name, AttentionSet]
     ablation: dict[Name, AblationParams]
+    recipe: dict[Name, RecipeParams]
     viewpoint: dict[Name, ViewpointParams]
     attack: dict[Name, AttackParams]
 
@@ -114,6 +115,7 @@ class Params(Section):
                     raise ValueError(f"{section}.{name}.dataset: '{regression.dataset}' is not one of {known}")
         self._check_study_names()
         self._check_ablations()
+        self._check_recipes()
         self._check_classifiers()
         varied_run = self.runs.get(self.sensitivity.run)
         if varied_run is None or varied_run.variant != "generative":
@@ -163,6 +165,22 @@ class Params(Section):
                         place = ("runs", study.run, variant, "model", *wrong["loc"])
                         where = ".".join(map(str, (section, name, "conditions", condition, *wrong["loc"])))
                         raise ValueError(f"{where}: {_message(wrong, place)}") from None
+
+    def _check_recipes(self) -> None:
+        """Check that recipes name runs of the right kind, and changes that give a valid run."""
+        for name, study in self.recipe.items():
+            run = self.runs.get(study.run)
+            if not isinstance(run, CroppedRun):
+                fitting = sorted(key for key, each in self.runs.items() if isinstance(each, CroppedRun))
+                raise ValueError(f"recipe.{name}.run: '{study.run}' is not one of {fitting}")
+            for condition in study.conditions:
+                try:
+                    study.changed(run, condition)
+                except ValidationError as error:
+                    wrong = error.errors()[0]
+                    place = ("runs", study.run, run.variant, *wrong["loc"])
+                    where = ".".join(map(str, ("recipe", name, "conditions", condition, *wrong["loc"])))
+                    raise ValueError(f"{where}: {_message(wrong, place)}") from None
 
     def _check_classifiers(self) -> None:
         """Check that the studies of document 004 name runs of the right kind."""

@@ -42,6 +42,7 @@ DOES = {
     "regression": "EM, capsules",
     "attention": "planted scenes",
     "ablation": "EM routing",
+    "recipe": "new objects",
     "viewpoint": "familiar, novel",
     "attack": "adversarial",
     "figures": "draw",
@@ -62,6 +63,7 @@ ITEMS = {
     "regression": "study or set",
     "attention": "study or set",
     "ablation": "study",
+    "recipe": "study",
     "viewpoint": "study",
     "attack": "study",
 }

@@ -169,6 +169,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         *(viewpoints(params, study) for study in params["viewpoint"]),
         *(attacks(params, study) for study in params["attack"]),
         *(ablation(params, study) for study in params["ablation"]),
+        *(recipe(params, study) for study in params["recipe"]),
         *table_and_figure("capsnet"),
         *(iterative_inference(params, study) for study in params["infer"]),
         *table_and_figure("vae"),
@@ -249,6 +250,15 @@ def ablation(params: dict[str, Any], study: str) -> Entry:
     about = f"document 004, Table 1: {settings['run']} with something changed, {conditions} conditions"
     minutes = conditions * settings["replicas"] * steps(params, settings["run"], settings["epochs"])
     return item(params, "ablation", study, about, minutes, settings["replicas"])
+
+
+def recipe(params: dict[str, Any], study: str) -> Entry:
+    """Single changes of a training, each judged by objects held out."""
+    settings = params["recipe"][study]
+    conditions, folds = len(settings["conditions"]), len(settings["held_out"])
+    about = f"{settings['run']} trained with something changed, {conditions} conditions: errors on objects held out"
+    minutes = conditions * folds * steps(params, settings["run"], settings["epochs"])
+    return item(params, "recipe", study, about, minutes, 1)
 
 
 def viewpoints(params: dict[str, Any], study: str) -> Entry:

@@ -4,7 +4,17 @@
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
+clean_up() {
+    # The process that delivers to MLflow still writes for some seconds after the last stage.
+    for _ in 1 2 3 4 5 6 7 8; do
+        rm -rf "$work" 2>/dev/null && return
+        sleep 5
+    done
+    echo "$work could not be removed" >&2
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 git clone --quiet . "$work/a clone"
 cd "$work/a clone"

@@ -41,7 +41,7 @@ SMALL = {
 }  # fmt: skip
 """A generative model."""
 
-SMALL_VAE = {"latent": 3, "hidden": 8, "pixel_sd": 0.2}
+SMALL_VAE = {"latent": 3, "hidden": 8, "pixels": "normal", "pixel_sd": 0.2}
 
 SMALL_SCAE = {
     "objects": 3, "parts": 4, "template_size": 5, "part_features": 2, "channels": 4, "hidden": 4, "blocks": 1,
@@ -290,6 +290,17 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "attention_sets": {"short": {"studies": {f"{name}-in-set": ATTENTION[name] for name in ("toy", "parsing")}}},
         "ablation": {
             f"{name}-squares": {"run": name, "epochs": 1, "replicas": 2, "conditions": CONDITIONS} for name in matrices
+        },
+        "recipe": {
+            f"{name}-squares": {
+                "run": name,
+                "factor": "elevation",
+                "held_out": [30, 35],
+                "known_share": 0.2,
+                "epochs": 2,
+                "conditions": {"unchanged": {}, "shorter": {"training": {"epochs": 1, "learning_rate": 0.01}}},
+            }
+            for name in matrices
         },
         "viewpoint": {
             axis: {"axis": axis, "dataset": "squares", **pair, "epochs": 2, "replicas": 1}

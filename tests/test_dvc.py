@@ -129,6 +129,7 @@ def cut(values: dict[str, Any]) -> None:
     toy = values["attention_sets"]["small"]["studies"]["toy"]
     values["attention"], values["attention_sets"] = {}, {"small": {"studies": {"toy": toy}}}
     values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
+    values["recipe"]["toys"] |= {"epochs": 1, "conditions": {"unchanged": {}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
     values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
 
@@ -140,6 +141,7 @@ STUDIES = [
     "attention_sets@small",
     "presence_ablation@digits",
     "ablation@toys",
+    "recipe@toys",
     "viewpoint@azimuth",
     "attack@toys",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol, cast
+from typing import Annotated, Any, Literal, Protocol, TypeVar, cast
 
 from pydantic import Field
 
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
-from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.learning.settings import CropParams, RunSettings, TrainingParams
 from pipeline.settings import Name, Section, neutral
 
 Mixup = Annotated[
@@ -56,6 +56,45 @@ class CroppedRun(ClassifierRun):
     def held_out(self) -> HoldoutParams | None:
         """Which images validate in place of those that the data set has for it; None: these."""
         return self.holdout
+
+
+AnyRun = TypeVar("AnyRun", bound=CroppedRun)
+
+
+class RecipeParams(Section):
+    """Single changes of how a network is trained, judged by the error on objects that it is not trained on."""
+
+    run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
+    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
+    held_out: list[Annotated[int, Field(ge=0)]] = Field(
+        min_length=1, description="values of the factor: a network is trained without each of them"
+    )
+    known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, where a condition has no others")
+    conditions: dict[
+        Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
+    ] = Field(min_length=1, description="by condition, settings of the run that are other; none for the run as it is")
+
+    def changed(self, run: AnyRun, condition: str) -> AnyRun:
+        """A run, of one seed, with the settings of a condition and the epochs of the condition or the study.
+
+        Raises:
+            ValidationError: the settings do not give a valid run.
+        """
+        changes = self.conditions[condition]
+        # The model's schedule counts in the run's own epochs.
+        epochs = changes.get("training", {}).get("epochs", self.epochs)
+        values: dict[str, Any] = run.model_dump() | {"replicas": 1}
+        for part, changed in changes.items():
+            values[part] |= changed
+        values["training"]["epochs"] = run.training.epochs
+        checked = type(run).model_validate(values)
+        return checked.with_epochs(TrainingParams.model_validate({**values["training"], "epochs": epochs}).epochs)
+
+    def without(self, run: AnyRun, value: int) -> AnyRun:
+        """The run trained without the images of one value of the factor."""
+        holdout = HoldoutParams(factor=self.factor, value=value, known_share=self.known_share)
+        return run.model_copy(update={"holdout": holdout})
 
 
 class ViewpointParams(Section):

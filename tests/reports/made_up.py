@@ -63,6 +63,7 @@ def made_up_values() -> dict[str, Any]:
         "attention_sets": {},
         "presence_ablation": {},
         "ablation": {},
+        "recipe": {},
         "viewpoint": {},
         "attack": {},
     }

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from records import dump_record, load_record
 
+from pipeline.classification.settings import CroppedRun
 from pipeline.classification.viewpoint_matching import viewed
 from pipeline.dependencies import Graph, GraphError
 from pipeline.params import Params
@@ -51,6 +52,11 @@ def _trained(params: Params, stage: str, item: str) -> dict[str, Any]:
         run = params.runs[study.run]
         assert isinstance(run, MatrixCapsulesRun)
         runs = {condition: ablated(run, study, condition) for condition in study.conditions}
+    elif stage == "recipe":
+        recipe = params.recipe[item]
+        base = params.runs[recipe.run]
+        assert isinstance(base, CroppedRun)
+        runs = {condition: recipe.changed(base, condition) for condition in recipe.conditions}
     elif stage == "viewpoint":
         views = params.viewpoint[item]
         runs = {name: viewed(params.runs[getattr(views, name)], views) for name in ("capsules", "cnn")}

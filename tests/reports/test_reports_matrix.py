@@ -8,7 +8,7 @@ import made_up_matrix
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import Writer
+from made_up import Writer, spread
 from made_up_matrix import CONDITIONS, with_matrix
 from made_up_report import write_page
 from recorded import recorded
@@ -30,6 +30,7 @@ from pipeline.systems.matrix_capsules.report.tables import (
     conditions,
     errors,
     gradients,
+    recipes,
     viewpoints,
 )
 
@@ -258,3 +259,23 @@ def test_the_page_shows_them_beside_everything_else(full: Writer, params: Params
     content = write_page(full, params)
     assert "Adversarial attacks on matrix capsules and on the CNN, toys" in content
     assert "learning-capsules-digits" in content
+
+
+def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_out(
+    writer: Writer, values: dict[str, Any]
+) -> None:
+    assert recipes(writer.results) == []
+    changes = {"unchanged": {}, "warps": {"augmentation": {"rotation": 20}, "model": {"iterations": 3}}}
+    study = {"run": "matrix-toys", "factor": "instance", "held_out": [4, 6], "known_share": 0.1, "epochs": 5}
+    values = with_matrix(values) | {"recipe": {"toys": study | {"conditions": changes}}}
+    numbers = {
+        name: {"new": spread(0.2, 0.01), "known": spread(0.05, 0.0), "seconds": spread(61.2, 3.0)} for name in changes
+    }
+    writer.numbers("recipe", "toys", {"study": "recipe", "condition": numbers}, dataset="toys")
+    (table,) = recipes(recorded(writer.results, parse_params(values)))
+    rows = table.shown.set_index("condition")
+    assert rows["changed"].tolist() == ["nothing", "rotation 20, iterations 3"]
+    assert rows["epochs"].tolist() == ["5", "5"]
+    assert rows["seconds"].tolist() == ["61", "61"]
+    assert rows["error, new objects (%)"].tolist() == ["20.0 ± 1.0"] * 2
+    assert rows["training images (%)"].tolist() == ["", ""], "not measured"

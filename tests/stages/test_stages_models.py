@@ -36,6 +36,7 @@ from stages import (
     optimise,
     posterior,
     presence_ablation,
+    recipe,
     regression,
     regression_sets,
     sensitivity,
@@ -61,6 +62,7 @@ STAGES = {
     "attention": ["toy"],
     "attention_sets": ["short"],
     "ablation": ["matrix-squares"],
+    "recipe": ["matrix-squares"],
     "viewpoint": ["azimuth"],
     "attack": ["cnn-squares"],
     "figures": [],
@@ -125,6 +127,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             attention.main(study)
         attention_sets.main("short")
         ablation.main("matrix-squares")
+        recipe.main("matrix-squares")
         for axis in ("azimuth", "elevation"):
             viewpoint.main(axis)
         attack.main("cnn-squares")
@@ -205,6 +208,21 @@ def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pyt
     assert after["first"] == before["first"]
     assert trained
     assert trained.items() < also_trained.items()
+
+
+def test_a_recipe_measures_errors_on_what_each_network_is_trained_without(done: Path) -> None:
+    record = read(done / "reports/small/results/recipe/matrix-squares.json")
+    assert list(record["condition"]) == ["unchanged", "shorter"]
+    for numbers in record["condition"].values():
+        assert numbers.keys() == {"new", "known", "train", "seconds"}
+        assert all(each["n"] == 2 for each in numbers.values())
+        assert 0 <= numbers["new"]["mean"] <= 1
+    trained = record["provenance"][0]["trained"]
+    assert {name: run["training"]["epochs"] for name, run in trained.items()} == {"unchanged": 2, "shorter": 1}
+    assert trained["shorter"]["training"]["learning_rate"] == 0.01
+    table = pd.read_csv(done / "reports/small/results/recipe/matrix-squares.csv")
+    assert table.columns.tolist() == ["condition", "held_out", "metric", "value"]
+    assert len(table) == 16
 
 
 def test_novel_viewpoints_are_told_for_networks_that_match(done: Path) -> None:

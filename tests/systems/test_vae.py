@@ -16,7 +16,7 @@ EPOCH = torch.tensor(0.0)
 @pytest.fixture
 def vae() -> VAE:
     torch.manual_seed(0)
-    return VAE(VAEModelParams(latent=3, hidden=8, pixel_sd=0.3), SIZE).double()
+    return VAE(VAEModelParams(latent=3, hidden=8, pixels="normal", pixel_sd=0.3), SIZE).double()
 
 
 def test_each_term_is_the_density_it_is_named_after(vae: VAE) -> None:
@@ -59,3 +59,22 @@ def test_samples_without_images_come_from_the_prior(vae: VAE) -> None:
     pyro.set_rng_seed(0)
     with torch.no_grad():
         assert vae.model(None, 5).shape == (5, SIZE, SIZE)
+
+
+def test_bernoulli_pixels_have_the_cross_entropy_of_grey_values_and_a_finite_gradient() -> None:
+    torch.manual_seed(0)
+    vae = VAE(VAEModelParams(latent=3, hidden=8, pixels="bernoulli", pixel_sd=0.3), SIZE).double()
+    images = torch.rand(4, 1, SIZE, SIZE, dtype=torch.float64)
+    images[0], images[1] = 0.0, 1.0
+    noise = torch.randn(4, 3, dtype=torch.float64)
+    with torch.no_grad():
+        code = vae.encode(images)
+        mean = vae.decoder(code.mu + code.sigma * noise).numpy()
+    values = images.flatten(1).numpy()
+    pixels = (values * np.log(mean) + (1 - values) * np.log1p(-mean)).sum(1)
+    assert vae(images, noise, EPOCH)[1]["log_pixels"].item() == pytest.approx(pixels.mean())
+    with torch.no_grad():
+        vae.decoder[-2].bias.fill_(1000.0)
+    loss, _ = vae(images, noise, EPOCH)
+    loss.backward()
+    assert all(torch.isfinite(each.grad).all() for each in vae.parameters() if each.grad is not None)

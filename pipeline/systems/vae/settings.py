@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import Section
+from pipeline.settings import Section, neutral
 
 
 class VAEModelParams(Section):
@@ -15,7 +15,14 @@ class VAEModelParams(Section):
 
     latent: int = Field(ge=1, le=4096, description="dimensions of the latent code")
     hidden: int = Field(ge=1, le=65_536, description="hidden units of the encoder and of the decoder")
-    pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the reconstruction, images in [0, 1]")
+    pixels: Literal["normal", "bernoulli"] = Field(
+        description="distribution of a pixel around the reconstruction; bernoulli: the cross-entropy of grey values in "
+        "[0, 1], as is usual, which is no density of them",
+        json_schema_extra=neutral("normal"),
+    )
+    pixel_sd: float = Field(
+        gt=0, le=1, description="sd of a normal pixel around the reconstruction, images in [0, 1]; bernoulli has none"
+    )
 
 
 class VAERun(RunSettings):

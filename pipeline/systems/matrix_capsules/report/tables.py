@@ -39,7 +39,7 @@ def _plain(numbers: Numbers | None, *keys: str) -> object:
 
 def build(results: Results, written: Written) -> list[Table]:
     """Every table of matrix capsules; all that they need is in the records, so `written` has nothing to note."""
-    builders = (errors, conditions, viewpoints, attacks, gradients)
+    builders = (errors, conditions, recipes, viewpoints, attacks, gradients)
     return [table for builder in builders for table in builder(results)]
 
 
@@ -107,6 +107,39 @@ def _unchanged(results: Results, trial: Trial) -> Row:
     found["validation"] = _percent(trained, "validation", "accuracy") if trained else None
     keys: list[object] = [trial.item, "the run itself", trained_on(trial.run), trial.run.training.epochs, "", *took]
     return keys, found, trial.numbers
+
+
+def recipes(results: Results) -> list[Table]:
+    """What single changes of a training come to on objects that it does not see."""
+    rows: list[Row] = []
+    for study, numbers in results.executed("recipe"):
+        settings = numbers.settings.recipe[study]
+        for condition in numbers.names("condition"):
+            parts = settings.conditions.get(condition, {}).values()
+            changed = ", ".join(f"{name.replace('_', ' ')} {value}" for part in parts for name, value in part.items())
+            keys: list[object] = [
+                settings.run,
+                condition,
+                changed or "nothing",
+                numbers.trained[condition].training.epochs,
+                _plain(numbers, "condition", condition, "seconds", "mean"),
+            ]
+            found = {name: _percent(numbers, "condition", condition, name) for name in ("new", "known", "train")}
+            rows.append((keys, found, numbers))
+    heads = {
+        "new": ("error, new objects (%)", 1),
+        "known": ("known objects (%)", 1),
+        "train": ("training images (%)", 1),
+    }
+    caption = (
+        "Training with something changed, judged after its last epoch by objects held out: of every category, an "
+        "instance that is not trained on (new), and other images of those that are (known). Seeds are the instances "
+        "held out in turn, seconds the mean of their trainings. No test image is used."
+    )
+    head = ["run", "condition", "changed", "epochs", "seconds"]
+    return measured_table(
+        "matrix-recipe", "Single changes of training, on objects held out", caption, head, heads, rows
+    )
 
 
 def viewpoints(results: Results) -> list[Table]:

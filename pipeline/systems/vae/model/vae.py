@@ -1,6 +1,6 @@
 """A plain variational autoencoder (Kingma & Welling 2013), the model without poses in document 000, section 5.
 
-    z ~ N(0, I), x ~ N(decoder(z), sigma); guide z ~ N(mu(x), sigma(x)); one hidden layer each way.
+    z ~ N(0, I), x ~ N(decoder(z), sigma) or Bern(decoder(z)); guide z ~ N(mu(x), sigma(x)); one hidden layer each way.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], latent code `[B, Z]`.
 """
@@ -18,6 +18,9 @@ from torch import Generator, Tensor, nn
 
 from pipeline.learning.model import Model
 from pipeline.systems.vae.settings import VAEModelParams
+
+SMALLEST = 1e-6
+"""Least probability of a Bernoulli pixel, and of its complement."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,12 @@ class VAE(Model):
             z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
             mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
             observed = None if images is None else images[:, 0]
-            pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            pixels: dist.TorchDistribution
+            if self.params.pixels == "normal":
+                pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            else:
+                # Away from 0 and 1, whose logarithms are infinite. Grey values are not in its support.
+                pixels = dist.Bernoulli(mean.clamp(SMALLEST, 1 - SMALLEST), validate_args=False)
             pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
 

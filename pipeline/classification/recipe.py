@@ -1,0 +1,51 @@
+"""What single changes of how a network is trained come to, by the error on objects that it is not trained on.
+
+Settings are chosen by this error, never on test images: for each value of a factor in turn, the training images of that
+value validate. Each network is judged at the end of training, at which the test error of a final run is measured too,
+not at its best epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from pipeline.data.holdout import KNOWN
+from pipeline.learning.gradient import Trained
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import spread
+
+ERRORS = {"new": "validation_accuracy", "known": f"{KNOWN}_accuracy", "train": "train_accuracy"}
+"""The errors that are kept, and the accuracies in a training's history that they come from."""
+
+
+def errors(trained: Trained) -> dict[str, float]:
+    """Errors after the last epoch, on new, known and training images, in [0, 1], and the seconds of training."""
+    last = trained.history.iloc[-1]
+    found = {name: 1 - float(last[column]) for name, column in ERRORS.items() if column in last}
+    return found | {"seconds": trained.seconds}
+
+
+def outcome(measured: Mapping[str, Mapping[int, Mapping[str, float]]], trained: Mapping[str, Any]) -> Outcome:
+    """What was measured in every condition.
+
+    Args:
+        measured: by condition and held-out value, what `errors` returns.
+        trained: settings of the runs trained, by condition.
+    """
+    rows = [
+        (condition, value, metric, number)
+        for condition, by_value in measured.items()
+        for value, numbers in by_value.items()
+        for metric, number in numbers.items()
+    ]
+    table = pd.DataFrame(rows, columns=["condition", "held_out", "metric", "value"])
+    numbers = {
+        condition: {metric: spread(each[metric] for each in by_value.values()) for metric in first}
+        for condition, by_value in measured.items()
+        for first in [next(iter(by_value.values()))]
+    }
+    headline = tuple(f"condition.{condition}.new" for condition in measured)[:MOST_HEADLINES]
+    return Outcome("recipe", table, {"condition": numbers}, headline, trained=trained)

@@ -1,0 +1,70 @@
+"""What a recipe trains, and what it measures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+from small import small_run, training
+
+from pipeline.classification.recipe import errors, outcome
+from pipeline.classification.settings import CroppedRun, RecipeParams
+from pipeline.learning.gradient import Trained
+
+CONDITIONS: dict[str, Any] = {
+    "unchanged": {},
+    "longer": {"training": {"epochs": 6, "learning_rate": 0.01}},
+    "both": {"augmentation": {"rotation": 5}, "model": {"mixup": 0.1}},
+}
+
+
+def study(**changes: Any) -> RecipeParams:
+    values = {"run": "a", "factor": "instance", "held_out": [4, 6], "known_share": 0.1, "epochs": 2}
+    return RecipeParams.model_validate(values | {"conditions": CONDITIONS} | changes)
+
+
+@pytest.fixture(params=["matrix_capsules", "cnn"])
+def run(request: pytest.FixtureRequest) -> CroppedRun:
+    return cast("CroppedRun", small_run(request.param, training=training(epochs=4).model_dump()))
+
+
+def test_a_condition_changes_what_it_names_and_is_of_one_seed(run: CroppedRun) -> None:
+    alone = run.with_epochs(2).model_copy(update={"replicas": 1})
+    assert study().changed(run, "unchanged") == alone
+    longer = study().changed(run, "longer")
+    assert (longer.training.epochs, longer.training.learning_rate) == (6, 0.01)
+    assert longer.model == run.with_epochs(6).model, "the model's schedule is as long as the training"
+    both = study().changed(run, "both")
+    assert both.augmentation == run.augmentation.model_copy(update={"rotation": 5})
+    assert both.model.model_dump() == {**alone.model.model_dump(), "mixup": 0.1}
+    assert both.training == alone.training
+    with pytest.raises(ValidationError):
+        study(conditions={"wrong": {"training": {"epochs": 0}}}).changed(run, "wrong")
+    with pytest.raises(ValidationError):
+        study(conditions={"wrong": {"model": {"mixxup": 0.1}}}).changed(run, "wrong")
+
+
+def test_each_value_of_the_factor_is_held_out_in_turn(run: CroppedRun) -> None:
+    held_out = study().without(run, 6).held_out
+    assert held_out is not None
+    assert (held_out.factor, held_out.value, held_out.known_share) == ("instance", 6, 0.1)
+
+
+def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
+    columns = {"validation_accuracy": [0.9, 0.7], "known_accuracy": [0.8, 0.95], "train_accuracy": [0.5, 0.99]}
+    trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
+    assert errors(trained) == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
+    del columns["known_accuracy"]
+    trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
+    assert errors(trained).keys() == {"new", "train", "seconds"}
+
+
+def test_numbers_spread_over_what_was_held_out() -> None:
+    found = outcome({"a": {4: {"new": 0.1}, 6: {"new": 0.3}}, "b": {4: {"new": 0.5}}}, {"a": {"seed": 0}})
+    assert found.numbers["condition"]["a"]["new"] == pytest.approx({"mean": 0.2, "sd": 0.1414, "n": 2}, rel=1e-3)
+    assert found.numbers["condition"]["b"]["new"]["n"] == 1
+    assert found.table["held_out"].tolist() == [4, 6, 4]
+    assert found.trained == {"a": {"seed": 0}}
