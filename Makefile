@@ -29,7 +29,7 @@ $(VENV)/installed: requirements.lock
 	@sh scripts/setup.sh $(VENV)
 
 # Without a C++ compiler everything works, more slowly.
-$(VENV)/kernels: $(VENV)/installed $(shell find pipeline -name '*.cpp')
+$(VENV)/kernels: $(VENV)/installed $(shell find pipeline -name '*.cpp' -o -name '*.h')
 	@python -m pipeline kernels || echo "Going on without compiled kernels: training will be slower."
 	@touch $@
 

@@ -1,10 +1,10 @@
 """C++ kernels: compiled once at set-up where there is a compiler, found again when a model runs.
 
-A kernel is one C++ file beside the module that calls it, without dependencies. `python -m pipeline kernels` compiles
-all of them, for each instruction set that this kind of processor may have, into a folder of the Python environment.
-File names contain a hash of the source and of the flags, so that a library never belongs to another source. The form is
-chosen at run time: what is built on one machine of a cluster runs on all. Without a compiler, models use their PyTorch
-form.
+A kernel is one C++ file beside the module that calls it; what several kernels share is in `kernels.h`. `python -m
+pipeline kernels` compiles all of them, for each instruction set that this kind of processor may have, into a folder of
+the Python environment. File names contain a hash of the source, of the header and of the flags, so that a library never
+belongs to another source. The form is chosen at run time: what is built on one machine of a cluster runs on all.
+Without a compiler, models use their PyTorch form.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
 # Not -ffast-math: it removes the additions that round to whole numbers, and what depends on the order of sums.
@@ -62,6 +66,11 @@ class Kernel:
 def sources() -> list[Path]:
     """All C++ files of the project."""
     return sorted(_PACKAGE.rglob("*.cpp"))
+
+
+def headers() -> list[Path]:
+    """What sources may include, by name."""
+    return sorted(_PACKAGE.glob("*.h"))
 
 
 def forms() -> dict[str, tuple[str, ...]]:
@@ -106,7 +115,7 @@ def build() -> list[Path]:
 def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as own:
         result = Path(own) / path.name
-        command = [program, *_FLAGS, *flags, "-o", str(result), str(source)]
+        command = [program, *_FLAGS, *flags, f"-I{_PACKAGE}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise CompilerError(f"{program} failed on {source.name}: {' '.join(done.stderr.split())[-500:]}")
@@ -114,7 +123,9 @@ def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> 
 
 
 def _path(source: Path, form: str) -> Path:
-    content = source.read_bytes() + " ".join((*_FLAGS, *forms()[form])).encode()
+    flags = " ".join((*_FLAGS, *forms()[form])).encode()
+    parts = (*(each.read_bytes() for each in (source, *headers())), flags)
+    content = b"".join(hashlib.sha256(each).digest() for each in parts)
     return folder() / f"{source.stem}-{form}-{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
@@ -164,3 +175,24 @@ def _load(source: Path) -> Kernel | None:
             source.name,
         )
     return kernel
+
+
+def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
+    """The address of a tensor's numbers, which does not keep the tensor alive; a null pointer for None."""
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def check(code: int, name: str) -> None:
+    """Raise an error if a kernel's function returned one: 1 if memory ran out, 2 if it has no form for these sizes.
+
+    Args:
+        name: of what was computed, for the message.
+
+    Raises:
+        MemoryError: there was not enough memory.
+        ValueError: the kernel was not compiled for these sizes.
+    """
+    if code == 1:
+        raise MemoryError(f"{name}: not enough memory; a smaller batch needs less")
+    if code:
+        raise ValueError(f"{name}: the kernel was not compiled for these sizes")

@@ -1,8 +1,12 @@
-"""Which modules of this repository a module imports, read off the source, whether at the top or inside a function."""
+"""Which files of this repository a file imports, read off the source, whether at the top or inside a function.
+
+A module imports the C++ file that it names, and that the headers that it includes.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -22,7 +26,8 @@ def file_of(module: str) -> str | None:
 class _Imports(ast.NodeVisitor):
     """Collects what is imported while the program runs; what only type checkers see is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str) -> None:
+        self.file = Path(file)
         self.found: set[str] = set()
 
     def visit_If(self, node: ast.If) -> None:
@@ -40,12 +45,19 @@ class _Imports(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         self.found |= {found for alias in node.names if (found := file_of(alias.name))}
 
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and re.fullmatch(r"\w+\.cpp", node.value):
+            self.found.add(self.file.with_name(node.value).as_posix())
+
 
 @cache
 def imports(file: str) -> frozenset[str]:
     """Files of this repository that a file imports."""
-    visitor = _Imports()
-    visitor.visit(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+    source = (ROOT / file).read_text(encoding="utf-8")
+    if not file.endswith(".py"):
+        return frozenset(f"pipeline/{name}" for name in re.findall(r'^#include "(.+)"', source, re.MULTILINE))
+    visitor = _Imports(file)
+    visitor.visit(ast.parse(source))
     return frozenset(visitor.found)
 
 

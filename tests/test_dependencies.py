@@ -166,6 +166,20 @@ def test_every_item_depends_on_all_the_code_it_runs(path: Path) -> None:
     assert missing == {}
 
 
+def test_a_training_changes_with_the_kernels_it_runs_and_with_what_they_include() -> None:
+    graph, values = graph_of(ROOT / "params.yaml")
+    found = {}
+    for run, item in graph.items["train"].items():
+        files = {file for file in imported(item, values) if file.endswith((".cpp", ".h"))}
+        assert all(covered(file, list(item.deps)) for file in files), item.label
+        found[values["runs"][run]["variant"]] = files
+    layers = {f"pipeline/layers/{name}.cpp" for name in ("attention", "rendering")}
+    assert found["generative"] == {"pipeline/kernels.h", *layers}
+    routing = "pipeline/systems/matrix_capsules/model/em_routing.cpp"
+    assert found["matrix_capsules"] == {"pipeline/kernels.h", routing}
+    assert found["vae"] == set()
+
+
 def test_no_stage_depends_on_code_it_does_not_run() -> None:
     """A file or folder named by a stage is run through by one of its items at least: where a stage cannot choose by
     system it names the files of all.

@@ -61,6 +61,35 @@ def test_the_kernel_found_is_that_of_the_source_as_it_is_now(project: Path) -> N
     assert kernels.find(project) is None
 
 
+@pytest.mark.skipif(kernels.compiler() is None, reason="no C++ compiler")
+@runs_here
+def test_a_kernel_includes_the_header_and_is_another_when_that_changes(project: Path) -> None:
+    header = project.parent / "shared.h"
+    header.write_text("#define ANSWER 42\n")
+    (project.parent / "layers").mkdir()
+    source = project.rename(project.parent / "layers" / "answer.cpp")
+    source.write_text('#include "shared.h"\n' + SOURCE.replace("42", "ANSWER"))
+    first = kernels.build()
+    kernel = kernels.find(source)
+    assert kernel is not None
+    assert kernel.library.answer() == 42
+    header.write_text("#define ANSWER 43\n")
+    assert kernels.find(source) is None
+    assert not set(kernels.build()) & set(first)
+    kernel = kernels.find(source)
+    assert kernel is not None
+    assert kernel.library.answer() == 43
+
+
+def test_a_changed_header_gives_a_library_another_name(project: Path) -> None:
+    forms = list(kernels.forms())
+    names = {kernels._path(project, form).name for form in forms}
+    for content in ("int one();\n", "int two();\n"):
+        (project.parent / "shared.h").write_text(content)
+        names |= {kernels._path(project, form).name for form in forms}
+    assert len(names) == 3 * len(forms)
+
+
 def test_a_missing_kernel_is_logged_once(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert kernels.load(project) is None
@@ -109,3 +138,18 @@ def test_a_failing_compiler_is_quoted_and_leaves_nothing(
     with pytest.raises(kernels.CompilerError, match=r"failed on answer.cpp: answer.cpp:1: no such thing"):
         kernels.build()
     assert list((tmp_path / "compiled").iterdir()) == []
+
+
+def test_a_pointer_is_the_address_of_a_tensors_numbers() -> None:
+    tensor = torch.arange(4.0)
+    assert kernels.pointer(tensor).value == tensor.data_ptr()
+    assert kernels.pointer(tensor[1:]).value == tensor.data_ptr() + 4
+    assert kernels.pointer(None).value is None
+
+
+def test_what_a_kernel_returns_is_checked_and_the_message_names_what_failed() -> None:
+    kernels.check(0, "attention")
+    with pytest.raises(MemoryError, match=r"^attention: not enough memory; a smaller batch needs less$"):
+        kernels.check(1, "attention")
+    with pytest.raises(ValueError, match=r"^EM routing: the kernel was not compiled for these sizes$"):
+        kernels.check(2, "EM routing")

@@ -12,92 +12,18 @@
 // Threads process chunks of images. Sums over images are kept for at most 8 groups of chunks and added in order, so
 // that the result has the same bits for any number of threads.
 
+#include "kernels.h"
+
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <new>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace {
 
 constexpr int64_t ROWS = 128; // of a chunk, about
 constexpr int64_t GROUPS = 8; // of chunks, at most: each has its own sums
-
-template <int L> struct Vec;
-template <> struct Vec<4> {
-    typedef float F __attribute__((vector_size(16)));
-    typedef int32_t I __attribute__((vector_size(16)));
-};
-template <> struct Vec<8> {
-    typedef float F __attribute__((vector_size(32)));
-    typedef int32_t I __attribute__((vector_size(32)));
-};
-template <> struct Vec<16> {
-    typedef float F __attribute__((vector_size(64)));
-    typedef int32_t I __attribute__((vector_size(64)));
-};
-template <int L> using F = typename Vec<L>::F;
-template <int L> using I32 = typename Vec<L>::I;
-
-#define INLINE inline __attribute__((always_inline))
-
-template <int L> INLINE F<L> load(const float *from) {
-    F<L> v;
-    std::memcpy(&v, from, sizeof v);
-    return v;
-}
-template <int L> INLINE void store(float *to, F<L> v) { std::memcpy(to, &v, sizeof v); }
-template <int L> INLINE F<L> select(I32<L> mask, F<L> yes, F<L> no) {
-    return (F<L>)((mask & (I32<L>)yes) | (~mask & (I32<L>)no));
-}
-template <int L> INLINE F<L> larger(F<L> a, F<L> b) { return select<L>(a > b, a, b); }
-
-// The lower and the upper half of the lanes.
-template <int L> INLINE F<L / 2> lower(F<L> v) {
-    F<L / 2> half;
-    std::memcpy(&half, &v, sizeof half);
-    return half;
-}
-template <int L> INLINE F<L / 2> upper(F<L> v) {
-    F<L / 2> half;
-    std::memcpy(&half, (const char *)&v + sizeof half, sizeof half);
-    return half;
-}
-template <int L> INLINE float sum(F<L> v) {
-    if constexpr (L == 4)
-        return (v[0] + v[2]) + (v[1] + v[3]);
-    else
-        return sum<L / 2>(lower<L>(v) + upper<L>(v));
-}
-template <int L> INLINE float largest(F<L> v) {
-    if constexpr (L == 4)
-        return std::max(std::max(v[0], v[2]), std::max(v[1], v[3]));
-    else
-        return largest<L / 2>(larger<L / 2>(lower<L>(v), upper<L>(v)));
-}
-
-// exp of x <= 0 to about 1 ulp; 0 below -86. Adding 1.5 2^23 rounds to a whole number.
-template <int L> INLINE F<L> exp(F<L> x) {
-    const F<L> magic = F<L>{} + 12582912.0f, bottom = F<L>{} - 86.0f;
-    const I32<L> keep = x > bottom;
-    x = select<L>(keep, x, bottom);
-    const F<L> shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-    F<L> r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
-    F<L> y = F<L>{} + 1.9875691500e-4f;
-    y = y * r + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
-    y = y * r * r + r + 1.0f;
-    const I32<L> exponent = ((I32<L>)shifted - (I32<L>)magic) << 23;
-    return select<L>(keep, (F<L>)((I32<L>)y + exponent), F<L>{});
-}
 
 // R rows and W vectors of `product`, kept in registers.
 template <int L, int R, int W, bool ADD>
@@ -421,28 +347,6 @@ template <int L> struct Attention {
     }
 };
 
-// `work(task, memory)` for every task, by as many threads as asked for; false if one of them ran out of memory.
-template <class Work> bool each_task(int64_t threads, int64_t tasks, Work work) {
-    std::atomic<int64_t> next{0};
-    std::atomic<bool> good{true};
-    auto run = [&] {
-        try {
-            std::vector<float> memory;
-            for (int64_t task; (task = next++) < tasks;) work(task, memory);
-        } catch (const std::bad_alloc &) {
-            good = false;
-        }
-    };
-    std::vector<std::thread> others;
-    try {
-        for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
-    } catch (const std::system_error &) { // the system has no more threads: fewer do the same work
-    }
-    run();
-    for (auto &thread : others) thread.join();
-    return good;
-}
-
 template <int L> bool forward_all(const Block &b, float *kept, float *out) {
     const Attention<L> block(b, kept);
     const auto weights = block.transposed();
@@ -451,9 +355,10 @@ template <int L> bool forward_all(const Block &b, float *kept, float *out) {
         block.queries(block.n, b.x, weights, block.of_x, normed.data(), block.q);
     }
     const int64_t size = block.chunk();
-    return each_task(b.threads, block.chunks(), [&](int64_t task, std::vector<float> &memory) {
+    auto work = [&](int64_t task, std::vector<float> &memory) {
         block.forward(task * size, std::min(size, b.images - task * size), weights, memory, out);
-    });
+    };
+    return each_task(b.threads, block.chunks(), [] { return std::vector<float>(); }, work);
 }
 
 template <int L>
@@ -464,14 +369,14 @@ bool backward_all(const Block &b, float *kept, const float *out, float *to_x, fl
     const int64_t all = block.places.all, of_q = b.shared ? block.n * block.wide : 0,
                   of_x = b.shared ? block.n * block.d : 0;
     std::vector<std::vector<float>> sums(groups);
-    const bool good = each_task(b.threads, groups, [&](int64_t group, std::vector<float> &memory) {
+    auto work = [&](int64_t group, std::vector<float> &memory) {
         sums[group].assign(all + of_q + of_x, 0.0f);
         float *own = sums[group].data();
         for (int64_t chunk = group * chunks / groups; chunk < (group + 1) * chunks / groups; chunk++)
             block.backward(chunk * size, std::min(size, b.images - chunk * size), weights, memory, out, to_x, to_y, own,
                            own + all, own + all + of_q);
-    });
-    if (!good) return false;
+    };
+    if (!each_task(b.threads, groups, [] { return std::vector<float>(); }, work)) return false;
     float *total = sums[0].data();
     for (int64_t group = 1; group < groups; group++)
         for (int64_t i = 0; i < all + of_q + of_x; i++) total[i] += sums[group][i];
@@ -521,19 +426,11 @@ int64_t kept_floats(const Block *b) { return choose_kept(b); }
 
 // 0, or 1: out of memory.
 int32_t attention_forward(const Block *b, float *kept, float *out) {
-    try {
-        return choose_forward(b, kept, out) ? 0 : 1;
-    } catch (const std::bad_alloc &) {
-        return 1;
-    }
+    return code_of([&] { return choose_forward(b, kept, out); });
 }
 
 // From the gradient `out [B, n, d]`: those of x and y, and of the parameters in the order of `Places`.
 int32_t attention_backward(const Block *b, float *kept, const float *out, float *to_x, float *to_y, float *parameters) {
-    try {
-        return choose_backward(b, kept, out, to_x, to_y, parameters) ? 0 : 1;
-    } catch (const std::bad_alloc &) {
-        return 1;
-    }
+    return code_of([&] { return choose_backward(b, kept, out, to_x, to_y, parameters); });
 }
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.layers.attention import MultiheadAttentionBlock
 
 _SOURCE = Path(__file__).with_name("attention.cpp")
+_NAME = "attention"
 _LANES = 8
 """The numbers of a head must be a multiple of it."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
@@ -85,7 +86,8 @@ class _Attend(torch.autograd.Function):
         library.kept_floats.restype = ctypes.c_int64
         kept = x.new_empty(library.kept_floats(ctypes.byref(block)))
         out = x.new_empty(len(y), *x.shape[1:])
-        _check(library.attention_forward(ctypes.byref(block), _pointer(kept), _pointer(out)))
+        code = library.attention_forward(ctypes.byref(block), kernels.pointer(kept), kernels.pointer(out))
+        kernels.check(code, _NAME)
         ctx.save_for_backward(kept, x, y, *parameters)
         ctx.settings = heads, eps, library
         return out
@@ -99,8 +101,8 @@ class _Attend(torch.autograd.Function):
         gradient = gradient.contiguous()
         sizes = [each.numel() for each in parameters]
         to_x, to_y, found = torch.empty_like(x), torch.empty_like(y), x.new_empty(sum(sizes))
-        pointers = map(_pointer, (kept, gradient, to_x, to_y, found))
-        _check(library.attention_backward(ctypes.byref(block), *pointers))
+        pointers = map(kernels.pointer, (kept, gradient, to_x, to_y, found))
+        kernels.check(library.attention_backward(ctypes.byref(block), *pointers), _NAME)
         gradients = (part.view_as(each) for part, each in zip(found.split(sizes), parameters, strict=True))
         return to_x, to_y, None, None, None, *gradients
 
@@ -122,12 +124,3 @@ def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tenso
         eps=eps,
         **linears,
     )
-
-
-def _pointer(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _check(code: int) -> None:
-    if code:
-        raise MemoryError("attention: not enough memory; a smaller batch needs less")

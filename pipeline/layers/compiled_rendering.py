@@ -14,6 +14,7 @@ from pipeline import kernels
 from pipeline.layers import poses
 
 _SOURCE = Path(__file__).with_name("rendering.cpp")
+_NAME = "the renderer"
 _INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
@@ -66,7 +67,8 @@ class _Render(torch.autograd.Function):
     def forward(ctx, templates, inverse, presence, size, kernel):  # type: ignore[no-untyped-def]
         inputs = [each.contiguous() for each in (templates, inverse, presence)]
         pictures = inverse.new_empty(len(inverse), size, size)
-        _check(kernel.library.render_forward(ctypes.byref(_struct(*inputs, size)), _pointer(pictures)))
+        code = kernel.library.render_forward(ctypes.byref(_struct(*inputs, size)), kernels.pointer(pictures))
+        kernels.check(code, _NAME)
         ctx.save_for_backward(*inputs)
         ctx.size, ctx.library = size, kernel.library
         return pictures
@@ -77,8 +79,8 @@ class _Render(torch.autograd.Function):
         inputs = ctx.saved_tensors
         gradient = gradient.contiguous()
         found = [torch.empty_like(each) for each in inputs]
-        pointers = map(_pointer, (gradient, *found))
-        _check(ctx.library.render_backward(ctypes.byref(_struct(*inputs, ctx.size)), *pointers))
+        pointers = map(kernels.pointer, (gradient, *found))
+        kernels.check(ctx.library.render_backward(ctypes.byref(_struct(*inputs, ctx.size)), *pointers), _NAME)
         return *found, None, None
 
 
@@ -87,12 +89,3 @@ def _struct(templates: Tensor, inverse: Tensor, presence: Tensor, size: int) -> 
     (images, parts), (height, width) = presence.shape, templates.shape[-2:]
     addresses = (each.data_ptr() for each in (templates, inverse, presence))
     return _Scene(images, parts, height, width, size, torch.get_num_threads(), *addresses)
-
-
-def _pointer(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _check(code: int) -> None:
-    if code:
-        raise MemoryError("the renderer: not enough memory; a smaller batch needs less")

@@ -10,14 +10,11 @@
 // Threads process groups of images. Sums over images are kept for at most 16 groups and added in order, so that the
 // result has the same bits for any number of threads.
 
+#include "kernels.h"
+
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <new>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 extern "C" {
@@ -32,8 +29,6 @@ struct Scene {
 namespace {
 
 constexpr int64_t GROUPS = 16; // of images, at most: each has its own sums
-
-typedef float Four __attribute__((vector_size(16)));
 
 // A row of a layer, and where its pixels lie in the template with its border.
 struct Row {
@@ -208,39 +203,15 @@ struct Drawing {
         for (int64_t i = row.first; i < row.last; i++) {
             float *at = to_template + 2 * ((const int32_t *)places)[i];
             const float u = right[i], v = lower[i];
-            const Four both = {to_colour[i], to_opacity[i], to_colour[i], to_opacity[i]};
-            const Four spread = both * Four{1 - u, 1 - u, u, u};
-            Four top, bottom;
-            std::memcpy(&top, at, sizeof top);
-            std::memcpy(&bottom, at + 2 * stride, sizeof bottom);
-            top += spread * (1 - v);
-            bottom += spread * v;
-            std::memcpy(at, &top, sizeof top);
-            std::memcpy(at + 2 * stride, &bottom, sizeof bottom);
+            const F<4> both = {to_colour[i], to_opacity[i], to_colour[i], to_opacity[i]};
+            const F<4> spread = both * F<4>{1 - u, 1 - u, u, u};
+            float *under = at + 2 * stride;
+            const F<4> top = load<4>(at) + spread * (1 - v), bottom = load<4>(under) + spread * v;
+            store<4>(at, top);
+            store<4>(under, bottom);
         }
     }
 };
-
-// `work(task)` for every task, by as many threads as asked for; false if one of them ran out of memory.
-template <class Work> bool each_task(int64_t threads, int64_t tasks, Work work) {
-    std::atomic<int64_t> next{0};
-    std::atomic<bool> good{true};
-    auto run = [&] {
-        try {
-            for (int64_t task; (task = next++) < tasks;) work(task);
-        } catch (const std::bad_alloc &) {
-            good = false;
-        }
-    };
-    std::vector<std::thread> others;
-    try {
-        for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
-    } catch (const std::system_error &) { // the system has no more threads: fewer do the same work
-    }
-    run();
-    for (auto &thread : others) thread.join();
-    return good;
-}
 
 bool forward_all(const Scene &s, float *pictures) {
     const Drawing drawing(s);
@@ -281,20 +252,12 @@ extern "C" {
 
 // 0, or 1: out of memory. `pictures [B, S, S]`.
 int32_t render_forward(const Scene *s, float *pictures) {
-    try {
-        return forward_all(*s, pictures) ? 0 : 1;
-    } catch (const std::bad_alloc &) {
-        return 1;
-    }
+    return code_of([&] { return forward_all(*s, pictures); });
 }
 
 // From the pictures' gradient: those of templates, inverse poses and presences.
 int32_t render_backward(const Scene *s, const float *gradient, float *to_templates, float *to_inverse,
                         float *to_presence) {
-    try {
-        return backward_all(*s, gradient, to_templates, to_inverse, to_presence) ? 0 : 1;
-    } catch (const std::bad_alloc &) {
-        return 1;
-    }
+    return code_of([&] { return backward_all(*s, gradient, to_templates, to_inverse, to_presence); });
 }
 }

@@ -32,7 +32,7 @@ def code_fingerprint(root: Path, places: Iterable[str]) -> str:
     files: set[Path] = set()
     for place in places:
         path = root / place
-        files |= {path} if path.is_file() else {*path.rglob("*.py"), *path.rglob("*.cpp")}
+        files |= {path} if path.is_file() else {each for kind in ("py", "cpp", "h") for each in path.rglob(f"*.{kind}")}
     return json_sha256({file.relative_to(root).as_posix(): sha256(file) for file in sorted(files)})
 
 

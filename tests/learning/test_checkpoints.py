@@ -38,12 +38,13 @@ def test_code_is_part_of_it_file_by_file(tmp_path: Path) -> None:
     assert code() in found, "another package does not matter, nor what is no code"
     assert code_fingerprint(tmp_path, ["compute.py", "models"]) in found
     assert code_fingerprint(tmp_path, ["compute.py", "models", "models/inner", "models/a.py"]) in found
-    for change in ("models/a.py", "models/inner/c.py", "models/d.py", "models/kernel.cpp", "compute.py"):
+    changes = ("models/a.py", "models/inner/c.py", "models/d.py", "models/kernel.cpp", "models/shared.h", "compute.py")
+    for change in changes:
         (tmp_path / change).write_text("changed")
         found.add(code())
     (tmp_path / "models" / "d.py").rename(tmp_path / "models" / "e.py")
     found.add(code())
-    assert len(found) == 7
+    assert len(found) == 8
 
 
 def test_a_hash_of_code_is_the_same_wherever_the_repository_lies(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pipeline import kernels
 from pipeline.systems.matrix_capsules.model.em_routing import Routing
 
 _SOURCE = Path(__file__).with_name("em_routing.cpp")
+_NAME = "EM routing"
 _FORMS = ((4, 4), (1, 16))
 """Rows and columns of the poses that the kernel is compiled for."""
 _MOST_ITERATIONS = 8
@@ -116,8 +117,8 @@ class _Route(torch.autograd.Function):
         kept = None
         if any(ctx.needs_input_grad):
             kept = poses.new_empty(len(poses), _kept_floats(kernel, call.layer))
-        pointers = (kept, found_poses, found_activations)
-        _check(kernel.library.em_routing_forward(ctypes.byref(call.layer), *map(_pointer, pointers)))
+        pointers = map(kernels.pointer, (kept, found_poses, found_activations))
+        kernels.check(kernel.library.em_routing_forward(ctypes.byref(call.layer), *pointers), _NAME)
         ctx.call, ctx.kernel, ctx.kept = call, kernel, kept
         return found_poses, found_activations
 
@@ -129,9 +130,9 @@ class _Route(torch.autograd.Function):
         below = torch.zeros_like(call.poses), torch.zeros_like(call.activations)
         packed = torch.zeros_like(call.transformations) if ctx.needs_input_grad[4] else None
         betas = grad_poses.new_zeros(2, call.layer.groups * call.layer.lanes)
-        gradients = _Gradients(*(_address(each) for each in (*grads, *below, packed, betas)))
-        library = ctx.kernel.library
-        _check(library.em_routing_backward(ctypes.byref(call.layer), _pointer(ctx.kept), ctypes.byref(gradients)))
+        gradients = _Gradients(*map(kernels.pointer, (*grads, *below, packed, betas)))
+        pointers = ctypes.byref(call.layer), kernels.pointer(ctx.kept), ctypes.byref(gradients)
+        kernels.check(ctx.kernel.library.em_routing_backward(*pointers), _NAME)
         D = call.layer.types
         unpacked = None if packed is None else packed.permute(0, 1, 3, 2, 5, 4).flatten(3, 4)[..., :D, :]
         return None, None, *below, unpacked, *betas[:, :D]
@@ -179,7 +180,7 @@ class _Call:
             (1 / (D * competing)).float().contiguous(),
             None if routing.offsets is None else routing.offsets.contiguous(),
         )
-        inverse_temperatures, children, seen_by, even, offsets = map(_address, others)
+        inverse_temperatures, children, seen_by, even, offsets = map(kernels.pointer, others)
         layer = _Layer(
             images=B,
             positions=X,
@@ -211,25 +212,10 @@ class _Call:
             most=slots.shape[1],
             even=even,
             offsets=offsets,
-            poses=_address(poses),
-            activations=_address(activations),
-            transformations=_address(packed),
-            beta_a=_address(beta_a),
-            beta_u=_address(beta_u),
+            poses=kernels.pointer(poses),
+            activations=kernels.pointer(activations),
+            transformations=kernels.pointer(packed),
+            beta_a=kernels.pointer(beta_a),
+            beta_u=kernels.pointer(beta_u),
         )
         return cls(layer, poses, activations, packed, (*others, beta_a, beta_u))
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
-
-
-def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(_address(tensor))
-
-
-def _check(code: int) -> None:
-    if code == 1:
-        raise MemoryError("EM routing: not enough memory; a smaller batch needs less")
-    if code:
-        raise ValueError("EM routing: the kernel was not compiled for these sizes")

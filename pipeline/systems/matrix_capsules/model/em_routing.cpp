@@ -14,14 +14,14 @@
 // Threads process chunks of images. Sums over images are kept by chunk and added in order, so that the result has the
 // same bits for any number of threads.
 
+#include "kernels.h"
+
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -32,77 +32,7 @@ constexpr float LEAST_MASS = 1e-7f; // added to masses that are divided by, as i
 constexpr int64_t MOST_ITERATIONS = 8;
 constexpr float EMPTY = -1e30f; // log density of lanes without a parent
 
-template <int L> struct Vec;
-template <> struct Vec<4> {
-    typedef float F __attribute__((vector_size(16)));
-    typedef int32_t I __attribute__((vector_size(16)));
-};
-template <> struct Vec<8> {
-    typedef float F __attribute__((vector_size(32)));
-    typedef int32_t I __attribute__((vector_size(32)));
-};
-template <> struct Vec<16> {
-    typedef float F __attribute__((vector_size(64)));
-    typedef int32_t I __attribute__((vector_size(64)));
-};
-
-template <int L> using F = typename Vec<L>::F;
-template <int L> using I32 = typename Vec<L>::I;
-
-#define INLINE inline __attribute__((always_inline))
 #define FLAT __attribute__((always_inline))
-
-template <int L> INLINE F<L> broadcast(float x) { return F<L>{} + x; }
-template <int L> INLINE F<L> select(I32<L> mask, F<L> yes, F<L> no) {
-    return (F<L>)((mask & (I32<L>)yes) | (~mask & (I32<L>)no));
-}
-template <int L> INLINE F<L> larger(F<L> a, F<L> b) { return select<L>(a > b, a, b); }
-
-// The lower and the upper half of the lanes.
-template <int L> INLINE F<L / 2> lower(F<L> v) {
-    F<L / 2> half;
-    std::memcpy(&half, &v, sizeof half);
-    return half;
-}
-template <int L> INLINE F<L / 2> upper(F<L> v) {
-    F<L / 2> half;
-    std::memcpy(&half, (const char *)&v + sizeof half, sizeof half);
-    return half;
-}
-
-template <int L> INLINE float sum(F<L> v) {
-    if constexpr (L == 4)
-        return (v[0] + v[2]) + (v[1] + v[3]);
-    else
-        return sum<L / 2>(lower<L>(v) + upper<L>(v));
-}
-template <int L> INLINE float largest(F<L> v) {
-    float part[L];
-    std::memcpy(part, &v, sizeof v);
-    for (int half = L / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
-    return part[0];
-}
-
-// exp to about 1 ulp; 0 below -86. Adding 1.5 2^23 rounds to a whole number: no -ffast-math here, it deletes that.
-template <int L> INLINE F<L> exp(F<L> x) {
-    const F<L> magic = broadcast<L>(12582912.0f), top = broadcast<L>(88.0f), bottom = broadcast<L>(-86.0f);
-    I32<L> keep = x > bottom;
-    x = select<L>(x > top, top, select<L>(keep, x, bottom));
-    F<L> shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-    F<L> r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
-    F<L> y = broadcast<L>(1.9875691500e-4f);
-    y = y * r + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
-    y = y * r * r + r + 1.0f;
-    I32<L> exponent = ((I32<L>)shifted - (I32<L>)magic) << 23;
-    y = (F<L>)((I32<L>)y + exponent);
-    return select<L>(keep, y, F<L>{});
-}
 
 // log of positive normal numbers, to about 1 ulp.
 template <int L> INLINE F<L> log(F<L> x) {
@@ -829,57 +759,36 @@ struct Memory { // aligned for the widest vectors
 
 int64_t chunk_size(int64_t images) { return std::max(IMAGES, (images + 31) / 32); }
 
-// `work(chunk)` for every chunk of images, by as many threads as asked for; false if one of them ran out of memory.
-template <class Work> bool each_chunk(const Layer &l, Work work) {
-    const int64_t size = chunk_size(l.images), chunks = (l.images + size - 1) / size;
-    std::atomic<int64_t> next{0};
-    std::atomic<bool> good{true};
-    auto run = [&] {
-        try {
-            work(next, chunks, size);
-        } catch (const std::bad_alloc &) {
-            good = false;
-        }
-    };
-    std::vector<std::thread> threads;
-    for (int64_t i = 1; i < std::min(l.threads, chunks); i++) threads.emplace_back(run);
-    run();
-    for (auto &thread : threads) thread.join();
-    return good;
-}
-
 template <int L, int R, int I> bool forward_all(const Layer &l, float *keep, float *poses, float *activations) {
     using V = F<L>;
     const Router<L, R, I> router(l);
-    const int64_t each = router.kept.all;
-    return each_chunk(l, [&](std::atomic<int64_t> &next, int64_t chunks, int64_t size) {
-        Memory own(keep ? 0 : each * sizeof(V)), constants(router.parents * sizeof(V));
-        for (int64_t chunk; (chunk = next++) < chunks;)
-            for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
-                router.forward(image, keep ? (V *)keep + image * each : (V *)own.at, (V *)constants.at, poses,
-                               activations);
-    });
+    const int64_t each = router.kept.all, own = keep ? 0 : each;
+    const int64_t size = chunk_size(l.images), chunks = (l.images + size - 1) / size;
+    auto work = [&](int64_t chunk, Memory &memory) {
+        V *constants = (V *)memory.at + own;
+        for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
+            router.forward(image, keep ? (V *)keep + image * each : (V *)memory.at, constants, poses, activations);
+    };
+    return each_task(l.threads, chunks, [&] { return Memory((own + router.parents) * sizeof(V)); }, work);
 }
 
 template <int L, int R, int I> bool backward_all(const Layer &l, const float *keep, const Gradients &gradients) {
     using V = F<L>;
     const Router<L, R, I> router(l);
-    const int64_t each = router.kept.all, chunks = (l.images + chunk_size(l.images) - 1) / chunk_size(l.images);
+    const int64_t each = router.kept.all;
+    const int64_t size = chunk_size(l.images), chunks = (l.images + size - 1) / size;
     const int64_t weights = gradients.transformations ? l.places * l.types_below * l.groups * I * I : 0,
                   betas = 2 * l.groups;
     Memory sums(chunks * (weights + betas) * sizeof(V));
-    const bool good = each_chunk(l, [&](std::atomic<int64_t> &next, int64_t chunks, int64_t size) {
-        Memory own(router.scratch_size() * sizeof(V));
-        const auto scratch = router.scratch((V *)own.at);
-        for (int64_t chunk; (chunk = next++) < chunks;) {
-            V *sum = (V *)sums.at + chunk * (weights + betas);
-            std::memset((void *)sum, 0, (weights + betas) * sizeof(V));
-            for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
-                router.backward(image, (const V *)keep + image * each, scratch, gradients,
-                                weights ? sum + betas : nullptr, sum);
-        }
-    });
-    if (!good) return false;
+    auto work = [&](int64_t chunk, Memory &memory) {
+        const auto scratch = router.scratch((V *)memory.at);
+        V *sum = (V *)sums.at + chunk * (weights + betas);
+        std::memset((void *)sum, 0, (weights + betas) * sizeof(V));
+        for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
+            router.backward(image, (const V *)keep + image * each, scratch, gradients, weights ? sum + betas : nullptr,
+                            sum);
+    };
+    if (!each_task(l.threads, chunks, [&] { return Memory(router.scratch_size() * sizeof(V)); }, work)) return false;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const V *sum = (const V *)sums.at + chunk * (weights + betas);
         for (int64_t i = 0; i < betas; i++) ((V *)gradients.betas)[i] += sum[i];
@@ -890,23 +799,19 @@ template <int L, int R, int I> bool backward_all(const Layer &l, const float *ke
 
 #ifdef __AVX512F__
 #define WIDE(CALL)                                                                                                     \
-    if (l->lanes == 16 && matrix) return CALL(16, 4, 4) ? 0 : 1;                                                       \
-    if (l->lanes == 16 && vector) return CALL(16, 1, 16) ? 0 : 1;
+    if (l->lanes == 16 && matrix) return code_of([&] { return CALL(16, 4, 4); });                                      \
+    if (l->lanes == 16 && vector) return code_of([&] { return CALL(16, 1, 16); });
 #else
 #define WIDE(CALL)
 #endif
 
-// The form for these poses and lanes: `call(router type)`; 2 if there is none.
+// The form for these poses and lanes: `CALL(lanes, rows, inner)`; 2 if there is none.
 #define CHOOSE(CALL)                                                                                                   \
     if (l->iterations < 1 || l->iterations > MOST_ITERATIONS) return 2;                                                \
     const bool matrix = l->rows == 4 && l->inner == 4, vector = l->rows == 1 && l->inner == 16;                        \
-    try {                                                                                                              \
-        if (l->lanes == 8 && matrix) return CALL(8, 4, 4) ? 0 : 1;                                                     \
-        if (l->lanes == 8 && vector) return CALL(8, 1, 16) ? 0 : 1;                                                    \
-        WIDE(CALL)                                                                                                     \
-    } catch (const std::bad_alloc &) {                                                                                 \
-        return 1;                                                                                                      \
-    }                                                                                                                  \
+    if (l->lanes == 8 && matrix) return code_of([&] { return CALL(8, 4, 4); });                                        \
+    if (l->lanes == 8 && vector) return code_of([&] { return CALL(8, 1, 16); });                                       \
+    WIDE(CALL)                                                                                                         \
     return 2;
 
 } // namespace
