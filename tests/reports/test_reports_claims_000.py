@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -78,6 +79,17 @@ def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, 
     assert "objects 8 (paper: 16)" not in size.remarks
     assert [each["stage"] for each in accuracy.records] == ["evaluate"]
     assert [each["stage"] for each in vae.records] == ["train", "evaluate"]
+
+
+def test_of_several_vaes_the_widest_answers_and_the_row_names_its_sizes(full: Writer, values: dict[str, Any]) -> None:
+    shutil.copy(full.metrics / "evaluate" / "vae-digits.json", full.metrics / "evaluate" / "vae-wide.json")
+    wide = values["runs"]["vae-digits"]
+    wide = wide | {"model": wide["model"] | {"latent": 64, "pixels": "bernoulli"}}
+    recorded(full.results, parse_params(values | {"runs": values["runs"] | {"vae-wide": wide}}))
+    finding = MEASURES["000.t1.vae.0"](full.results)
+    assert finding is not None
+    (note,) = [note for note in finding.notes if "latent" in note]
+    assert note == "64 latent dimensions, 128 hidden units, bernoulli pixels (the paper gives none of these)"
 
 
 @pytest.mark.parametrize(

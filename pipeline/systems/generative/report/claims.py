@@ -73,6 +73,10 @@ def _probe(features: str, test: str, variant: str) -> Measure:
             if variant == "vae" and test != "rotated_0":
                 remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
             notes = presences.notes(numbers) if features == "t0" else []
+            if variant == "vae":
+                model = setting.run.model
+                sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
+                notes.append(f"{sizes}, {model.get('pixels', 'normal')} pixels (the paper gives none of these)")
             if test != "rotated_0":
                 notes.insert(0, "probe refit on equally warped training images")
             others = {}

@@ -177,7 +177,9 @@ def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Dr
     images = classes.sum(1)
     order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]
     headings = [
-        "\n".join([str(classes[i].argmax()), _percent(classes[i].max() / images[i]), _percent(images[i] / images.sum())])
+        "\n".join(
+            [str(classes[i].argmax()), _percent(classes[i].max() / images[i]), _percent(images[i] / images.sum())]
+        )
         for i in order
     ]
     return Drawing(
