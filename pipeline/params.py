@@ -43,6 +43,10 @@ class Params(Section):
     """Everything in `params.yaml`."""
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
+    publish: bool = Field(
+        description="whether results are for publication: one made from uncommitted changes is then a draft, which "
+        "answers no claim"
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
     sources: list[
         Literal[

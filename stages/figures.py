@@ -15,7 +15,8 @@ def main() -> None:
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        missing, others = compare(results, current_settings(workspace.graph, workspace.params))
+        expected = current_settings(workspace.graph, workspace.params)
+        missing, others = compare(results, expected, publish=workspace.params.publish)
         written = write_figures(workspace.figures_folder, results)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")

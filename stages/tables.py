@@ -21,12 +21,14 @@ def main() -> None:
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder)
-        missing, others = compare(results, current_settings(workspace.graph, workspace.params))
+        expected = current_settings(workspace.graph, workspace.params)
+        missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()
         tables = build_tables(results, written)
-        rows = build_scorecard(claims, results, profile=workspace.profile, others=others)
+        publish, profile = workspace.params.publish, workspace.profile
+        rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))
-        profile, incomplete = workspace.profile, without_arrays(workspace.figures_folder)
+        incomplete = without_arrays(workspace.figures_folder)
         page = build_page(rows, claims, profile, figures, tables, missing, others, without_arrays=incomplete)
 
         write_tables(workspace.tables_folder, tables, written)

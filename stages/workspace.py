@@ -271,6 +271,8 @@ class Workspace:
         from pipeline.results.spread import flat
 
         write_outcome(self.places, outcome, self.provenance(**provenance))
+        if self.params.publish and self.dirty:
+            print(f"{self.label} is a draft: it was made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=step)
 
     @property

@@ -247,6 +247,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
     }
     return {
         "profile": "small",
+        "publish": False,
         "device": "cpu",
         "sources": ["digits"],
         "datasets": {

@@ -22,7 +22,7 @@ from pipeline.drawing.table import Table
 from pipeline.page.scorecard import VERDICTS, Row, Verdict, count_verdicts, dataset_and_remarks
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
-from pipeline.results.freshness import CHANGED, GONE
+from pipeline.results.freshness import CHANGED, DRAFT, GONE
 from pipeline.results.reading import Record, ResultError, dataset_label, merged_provenance, unique
 
 TEMPLATE = "page.html.j2"
@@ -39,6 +39,7 @@ MARKS: dict[Verdict, tuple[str, str]] = {
 
 NOTICES = {
     CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
+    DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: they answer no claim"),
     GONE: ("result is", "results are", "no longer in this profile"),
 }
 """The page's words for results that do not belong to the profile: singular, plural, and what is wrong with them."""

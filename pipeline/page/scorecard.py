@@ -9,7 +9,8 @@ The rules of the verdict, all of them:
   vary at least that much with another sample of test images.
 - Outside the tolerance it is "better" on the good side (`better` in claims.yaml: accuracies higher, errors lower) and
   "worse" on the other.
-- A claim without a measurement is "not run".
+- A claim without a measurement is "not run", and so is one that only drafts answer, where results are for publication
+  (`publish` in params.yaml): results made from uncommitted changes.
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
@@ -26,7 +27,7 @@ from typing import Any, Literal, TypedDict
 
 from pipeline.results.claims import Claim
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Results, merged_provenance
+from pipeline.results.reading import Results, item_name, merged_provenance, unique
 from pipeline.systems import REPORTS
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
@@ -106,6 +107,18 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
     return [*finding.notes, *others]
 
 
+def _dirty(finding: Finding) -> list[str]:
+    """The items behind a finding that were made from uncommitted changes."""
+    return unique(item_name(record) for record in finding.records if record.get("dirty"))
+
+
+def _draft_notes(claim: Claim, finding: Finding) -> list[str]:
+    """What drafts come to, as a note on a claim that they do not answer."""
+    value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
+    items = ", ".join(_dirty(finding))
+    return [f"drafts would say {judge(claim, finding)}{value}: {items} made from uncommitted changes"]
+
+
 def build_scorecard(
     claims: Sequence[Claim],
     results: Results,
@@ -113,6 +126,7 @@ def build_scorecard(
     *,
     profile: str | None = None,
     others: Collection[str] = (),
+    drafts: bool = True,
 ) -> list[Row]:
     """One row per claim, in the claims' order.
 
@@ -120,15 +134,22 @@ def build_scorecard(
         measures: the measure of each claim; `all_measures()` by default.
         profile: the profile that the rows name; by default the one that made the results (None in a row without any).
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
+        drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no other says what
+            they come to.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
     measures = all_measures() if measures is None else measures
+    answering = results if drafts else results.without_drafts()
     rows = []
     for claim in claims:
         measure = measures.get(claim.id)
-        finding = measure(results) if measure else None
+        finding = measure(answering) if measure else None
+        notes = _notes(claim, finding) if finding else []
+        if not drafts and measure and (finding is None or _dirty(finding)):
+            finding, draft = None, finding or measure(results)
+            notes = _draft_notes(claim, draft) if draft else []
         ours = finding.ours if finding else None
         records = finding.records if finding else []
         provenance = merged_provenance(records)
@@ -142,7 +163,7 @@ def build_scorecard(
                 ours={"value": ours.mean, "sd": ours.sd, "n": ours.n} if ours else None,
                 verdict=judge(claim, finding),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
-                notes=_notes(claim, finding) if finding else [],
+                notes=notes,
                 profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
                 provenance=provenance,
                 other_settings=[item for item in provenance["items"] if item in others],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CHANGED = "made with other settings than the profile's now"
 GONE = "no longer in the profile"
+DRAFT = "made from uncommitted changes"
 
 
 @dataclass(frozen=True)
@@ -70,37 +71,40 @@ def expected_settings(graph: Graph, values: Mapping[str, Any], required: Mapping
     }
 
 
-def compare(results: Results, expected: Mapping[str, Expected]) -> tuple[list[str], dict[str, str]]:
+def compare(
+    results: Results, expected: Mapping[str, Expected], *, publish: bool = False
+) -> tuple[list[str], dict[str, str]]:
     """Compare the results with the profile.
 
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
+        publish: whether results made from uncommitted changes are drafts.
 
     Returns:
         missing: items of the profile that were not executed, in its order.
-        others: results with other settings than the profile's (`CHANGED`), in its order, then results of items that are
-            not in the profile (`GONE`).
+        others: results with other settings than the profile's (`CHANGED`), in its order, then other drafts (`DRAFT`),
+            then results of items that are not in the profile (`GONE`).
 
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = unique([*(label.partition("/")[0] for label in expected), *folders])
-    recorded = {
-        f"{stage}/{item}": numbers.records[-1].get("settings", {})
-        for stage in stages
-        for item, numbers in results.executed(stage)
-    }
+    found = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
+    recorded = {label: numbers.records[-1].get("settings", {}) for label, numbers in found.items()}
     missing = [label for label in expected if label not in recorded]
     changed = {
         label: CHANGED for label, now in expected.items() if label in recorded and not now.agrees(recorded[label])
     }
-    return missing, changed | {label: GONE for label in recorded if label not in expected}
+    drafts = {
+        label: DRAFT for label in expected if publish and label in found and found[label].draft and label not in changed
+    }
+    return missing, changed | drafts | {label: GONE for label in recorded if label not in expected}
 
 
 def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:
     """The result of `compare` as text, one line for each kind of difference."""
     groups = {"not executed": list(missing)}
-    for words in (CHANGED, GONE):
+    for words in (CHANGED, DRAFT, GONE):
         groups[words] = [label for label, why in others.items() if why == words]
     return [f"{words}: {', '.join(labels)}" for words, labels in groups.items() if labels]

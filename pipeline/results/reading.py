@@ -12,7 +12,7 @@ import math
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +157,11 @@ class Numbers:
         return setting
 
     @property
+    def draft(self) -> bool:
+        """Whether it was made from code or settings that no commit has."""
+        return bool(self.records[-1].get("dirty"))
+
+    @property
     def records(self) -> list[Record]:
         """The provenance records, the stage's own last. Raises `ResultError` if there is none."""
         records = self.values.get("provenance")
@@ -172,10 +177,16 @@ class Results:
     Args:
         records: the folder with `<stage>/<item>.json` and `.csv`.
         arrays: the folder with `<stage>/<item>/<name>.npz`.
+        drafts: whether numbers made from uncommitted changes are among them.
     """
 
     records: Path
     arrays: Path
+    drafts: bool = True
+
+    def without_drafts(self) -> Results:
+        """The same results, without numbers made from uncommitted changes."""
+        return replace(self, drafts=False)
 
     def items(self, stage: str) -> list[str]:
         """The items of a stage that were executed, in natural order (45 before 180)."""
@@ -189,7 +200,7 @@ class Results:
                 yield item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage, or None if it was not executed.
+        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out.
 
         Raises:
             ResultError: the file is not JSON, contains NaN or infinity, or is not an object.
@@ -204,7 +215,8 @@ class Results:
         records = values.get(RECORD) if isinstance(values, dict) else None
         if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
             raise ResultError(f"{path} is corrupt: it should hold one '{RECORD}', a JSON object in a list")
-        return Numbers(path, records[0])
+        numbers = Numbers(path, records[0])
+        return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
         """The table of an item of a stage, or None if it was not executed.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from made_up_page import CLAIMS, MEASURES, SWEPT, record
+from records import dump_record
 
 from pipeline.page import scorecard
 from pipeline.page.scorecard import (
@@ -73,6 +74,43 @@ def test_a_statement_holds_or_fails_as_its_check_says_and_is_not_run_without_one
     assert judge(claim, found(1.0, holds=False)) == "fails"
     assert judge(claim, None) == "not run"
     assert judge(numeric(1), None) == "not run"
+
+
+def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_what_it_comes_to(
+    tmp_path: Path,
+) -> None:
+    claim = numeric(96, 1)
+    results = Results(tmp_path, tmp_path)
+
+    def write(item: str, dirty: bool, value: float) -> None:
+        path = tmp_path / "evaluate" / f"{item}.json"
+        path.parent.mkdir(exist_ok=True)
+        made = record("evaluate", item) | {"dirty": dirty}
+        dump_record(path, {"value": value, "provenance": [made]})
+
+    def measure(found: Results) -> Finding | None:
+        """The first item answers, and names a training that was not measured again."""
+        for item, numbers in found.executed("evaluate"):
+            value = numbers.number("value")
+            assert value is not None
+            trained = record("train", item) | {"dirty": item == "b"}
+            return Finding(Measured(value, 0.0, 1), "MNIST", [trained, *numbers.records])
+        return None
+
+    def row(drafts: bool) -> Row:
+        (only,) = build_scorecard([claim], results, {claim.id: measure}, drafts=drafts)
+        return only
+
+    write("a", True, 90.0)
+    assert (row(True)["verdict"], row(True)["notes"]) == ("worse", [])
+    assert row(False)["verdict"] == "not run"
+    assert row(False)["ours"] is None
+    assert row(False)["notes"] == ["drafts would say worse (90 %): evaluate/a made from uncommitted changes"]
+    write("b", False, 96.0)  # whose training is a draft
+    assert row(False)["notes"] == ["drafts would say within (96 %): train/b made from uncommitted changes"]
+    write("a", False, 95.0)
+    assert (row(False)["verdict"], row(False)["notes"]) == ("within", [])
+    assert row(False)["ours"] == {"value": 95.0, "sd": 0.0, "n": 1}
 
 
 def test_every_claim_has_a_row_in_order(results: Results) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from result_files import ResultFiles
 
 from pipeline.dependencies import Graph
-from pipeline.results.freshness import CHANGED, GONE, Expected, compare, expected_settings, summary
+from pipeline.results.freshness import CHANGED, DRAFT, GONE, Expected, compare, expected_settings, summary
 from pipeline.results.reading import ResultError
 from pipeline.settings import WITHOUT_NEUTRAL, Section, neutral
 
@@ -88,6 +88,16 @@ def test_a_changed_run_shows_in_all_that_rests_on_it(files: ResultFiles) -> None
     missing, others = compare(files.results, expected(runs={"capsules": {"epochs": 26}, "vae": {"epochs": 30}}))
     assert missing == []
     assert others == dict.fromkeys(["train/capsules", "sweep/capsules-0", "sweep/capsules-45"], CHANGED)
+
+
+def test_what_was_made_from_uncommitted_changes_is_a_draft_where_results_are_published(files: ResultFiles) -> None:
+    execute(files, expected())
+    files.numbers("train", "vae", {}, settings=expected()["train/vae"].settings, dirty=True)
+    files.numbers("train", "capsules", {}, settings={}, dirty=True)
+    assert compare(files.results, expected()) == ([], {"train/capsules": CHANGED})
+    missing, others = compare(files.results, expected(), publish=True)
+    assert (missing, others) == ([], {"train/capsules": CHANGED, "train/vae": DRAFT})
+    assert summary(missing, others)[1] == "made from uncommitted changes: train/vae"
 
 
 def test_a_setting_younger_than_a_result_changes_nothing_while_it_is_neutral(files: ResultFiles) -> None:
