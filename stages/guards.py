@@ -53,6 +53,25 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
         lock.release()
 
 
+def lock_path(root: Path, label: str) -> Path:
+    """The lock of a stage and item in a repository's folder."""
+    return root / ".cache" / "locks" / f"{label}.lock"
+
+
+def is_running(root: Path, stage: str, item: str) -> bool:
+    """Whether a process holds the lock of an item of a stage."""
+    path = lock_path(root, f"{stage}@{item}")
+    if not path.exists():
+        return False
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except TimeoutError:
+        return True
+    lock.release()
+    return False
+
+
 def dvc_ancestors() -> list[Process]:
     """The processes between this one and the `dvc` that started it, nearest first, `dvc` last.
 

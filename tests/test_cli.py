@@ -260,7 +260,7 @@ def test_help_answers_in_under_a_second() -> None:
         output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         seconds.append(time.monotonic() - begun)
     assert min(seconds) < 1.0
-    assert all(command in output for command in ("profile", "sync-mlflow", "doctor"))
+    assert all(command in output for command in ("profile", "status", "sync-mlflow", "doctor"))
 
 
 def test_nothing_heavy_is_imported_for_help() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.guards import AlreadyRunningError, single_instance
+from stages.guards import AlreadyRunningError, is_running, lock_path, single_instance
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +25,16 @@ def test_a_second_instance_is_refused_until_the_first_has_ended(tmp_path: Path) 
             pytest.fail("no work may be done")
     with single_instance(path, "train@x"):
         pass
+
+
+def test_an_item_runs_while_its_lock_is_held(tmp_path: Path) -> None:
+    assert not is_running(tmp_path, "train", "x")
+    with single_instance(lock_path(tmp_path, "train@x"), "train@x"):
+        assert is_running(tmp_path, "train", "x")
+        assert not is_running(tmp_path, "train", "y")
+    assert not is_running(tmp_path, "train", "x")
+    with single_instance(lock_path(tmp_path, "train@x"), "train@x"):
+        pass  # asking left nothing locked
 
 
 def test_a_full_disk_costs_the_owners_number_and_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,107 @@
+"""How far a profile is, on a handful of items with known times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from result_files import ResultFiles
+
+from pipeline.results.freshness import Expected
+from pipeline.results.status import ItemStatus, statuses, table, trained_images
+
+
+def settings(run: str, epochs: int, variant: str = "vae", replicas: int = 1) -> dict[str, Any]:
+    training = {"variant": variant, "dataset": "digits", "replicas": replicas, "training": {"epochs": epochs}}
+    return {"runs": {run: training}, "datasets": {"digits": {"train": 1000}}}
+
+
+RUNS = {
+    "a": settings("a", 10),
+    "b": settings("b", 20, replicas=3),
+    "c": settings("c", 5),
+    "other": settings("other", 10, variant="cnn"),
+}
+EXPECTED = {f"{stage}/{run}": Expected(each, each) for stage in ("train", "evaluate") for run, each in RUNS.items()}
+
+
+@pytest.fixture
+def files(files: ResultFiles) -> ResultFiles:
+    """A is recorded, c is stale, and there is a result that is not in the profile."""
+    files.numbers("train", "a", {}, settings=RUNS["a"], seconds=3600.0, commit="0123456789")
+    files.numbers("train", "c", {}, settings=settings("c", 7), seconds=7 * 360.0, commit="fedcba9876")
+    files.numbers("evaluate", "a", {}, settings=RUNS["a"], seconds=1800.0, dirty=True)
+    files.numbers("train", "old", {}, settings=settings("old", 1), seconds=900.0)
+    return files
+
+
+def found(files: ResultFiles, **options: Any) -> dict[str, ItemStatus]:
+    return {each.label: each for each in statuses(files.results, EXPECTED, **options)}
+
+
+def test_each_item_has_its_state(files: ResultFiles) -> None:
+    states = {label: each.state for label, each in found(files, publish=True).items()}
+    assert states == {
+        "train/a": "recorded",
+        "train/b": "missing",
+        "train/c": "stale",
+        "train/other": "missing",
+        "evaluate/a": "draft",
+        "evaluate/b": "missing",
+        "evaluate/c": "missing",
+        "evaluate/other": "missing",
+        "train/old": "gone",
+    }
+    assert found(files)["evaluate/a"].state == "recorded"
+    running = found(files, running={"train/b", "train/a"}.__contains__)
+    assert [label for label, each in running.items() if each.state == "running"] == ["train/a", "train/b"]
+
+
+def test_hours_are_recorded_or_follow_from_images_epochs_and_seeds(files: ResultFiles) -> None:
+    by_label = found(files)
+    hours = {label: (each.hours, each.estimated) for label, each in by_label.items()}
+    assert hours["train/a"] == (1.0, False)
+    assert hours["train/b"] == (pytest.approx(6.0), True)  # six times as many images
+    assert hours["train/c"] == (pytest.approx(0.5), True)  # not the time of the other settings
+    assert hours["train/other"] == (None, True), "nothing like it was trained"
+    assert hours["evaluate/b"] == (0.5, True), "the median of its stage"
+    assert hours["train/old"] == (0.25, False)
+    assert by_label["train/a"].commit == "0123456"
+    assert by_label["train/b"].commit == ""
+
+
+def test_the_table_has_a_line_for_each_item_and_the_sums(files: ResultFiles) -> None:
+    *lines, sums = table(statuses(files.results, EXPECTED, publish=True))
+    assert [line.split() for line in lines[:4]] == [
+        ["train/a", "recorded", "1.00", "h", "0123456"],
+        ["train/b", "missing", "~6.00", "h"],
+        ["train/c", "stale", "~0.50", "h", "fedcba9"],
+        ["train/other", "missing", "?", "h"],
+    ]
+    assert sums == (
+        "1 recorded (1.0 h); 1 made from uncommitted changes (0.5 h); 1 made with other settings than the profile's "
+        "now (about 0.5 h); 5 not executed (about 7.5 h, 1 of unknown duration); 1 no longer in the profile (0.2 h)"
+    )
+    assert table([]) == [""]
+
+
+def test_images_trained_on_are_counted_over_all_conditions_and_seeds() -> None:
+    def of(stage: str, name: str, study: dict[str, Any], **more: Any) -> dict[str, float]:
+        return trained_images(stage, name, RUNS["a"] | {stage: study} | more)
+
+    conditions = {"run": "a", "epochs": 4, "conditions": {"x": {}, "y": {}}}
+    assert of("ablation", "s", {"s": conditions | {"replicas": 3}}) == {"vae": 4 * 2 * 3 * 1000}
+    assert of("presence_ablation", "s", {"s": conditions | {"replicas": 1}}) == {"vae": 4 * 2 * 1000}
+    assert of("recipe", "s", {"s": conditions | {"held_out": [4, 6, 7]}}) == {"vae": 4 * 2 * 3 * 1000}
+    swept = {"replicas": 2, "training_share": 0.5}
+    assert of("sweep", "a-45", swept, item={"run": "a", "angle": 45}) == {"vae": 10 * 0.5 * 2 * 1000}
+    varied = {"run": "a", "epochs": 4, "replicas": 1, "hyperparameters": {"p": [0.1, 0.2]}}
+    assert of("sensitivity", "p", varied) == {"vae": 4 * 3 * 1000}
+    posterior = {"s": {"run": "a", "epochs": 4, "replicas": 2}}
+    assert of("posterior", "s", posterior) == {"vae": (10 + 2 * 4) * 2 * 1000}
+    both = {"runs": RUNS["a"]["runs"] | RUNS["other"]["runs"]}
+    views = {"s": {"capsules": "a", "cnn": "other", "epochs": 6, "replicas": 1}}
+    found = of("viewpoint", "s", views, **both)
+    assert found == pytest.approx({"vae": 2000.0, "cnn": 2000.0})
+    assert of("evaluate", "a", {}) == {}
+    assert trained_images("regression", "x", {}) == {}
