@@ -9,8 +9,8 @@ The rules of the verdict, all of them:
   vary at least that much with another sample of test images.
 - Outside the tolerance it is "better" on the good side (`better` in claims.yaml: accuracies higher, errors lower) and
   "worse" on the other.
-- A claim without a measurement is "not run", and so is one that only drafts answer, where results are for publication
-  (`publish` in params.yaml): results made from uncommitted changes.
+- A claim without a measurement is "not run". Where results are for publication (`publish` in params.yaml), so is one
+  whose number rests on a draft: a result made from uncommitted changes.
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
@@ -113,7 +113,7 @@ def _dirty(finding: Finding) -> list[str]:
 
 
 def _draft_notes(claim: Claim, finding: Finding) -> list[str]:
-    """What drafts come to, as a note on a claim that they do not answer."""
+    """The verdict that drafts would give, as a note on a claim that they do not answer."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
     items = ", ".join(_dirty(finding))
     return [f"drafts would say {judge(claim, finding)}{value}: {items} made from uncommitted changes"]
@@ -134,8 +134,8 @@ def build_scorecard(
         measures: the measure of each claim; `all_measures()` by default.
         profile: the profile that the rows name; by default the one that made the results (None in a row without any).
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
-        drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no other says what
-            they come to.
+        drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no others has a note
+            with the verdict that they would give.
 
     Raises:
         ResultError: a result file is corrupt; it is named.

@@ -276,11 +276,12 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
     """The provenance of the trainings of the runs that a result rests on, then its own.
 
     A training is left out if it was repeated later with other settings, or if one of both results is older than a
-    setting.
+    setting. Drafts are never left out: a number that rests on a draft is one, too.
     """
     trainings: list[Record] = []
+    everything = replace(results, drafts=True)
     for run in runs:
-        trained = results.numbers("train", run)
+        trained = everything.numbers("train", run)
         if trained and _training_of(trained, run) == _training_of(numbers, run):
             trainings += trained.records
     return [*trainings, *numbers.records]

@@ -24,7 +24,7 @@ from pipeline.page.scorecard import (
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding
 from pipeline.results.freshness import CHANGED, GONE
-from pipeline.results.reading import Measured, Results
+from pipeline.results.reading import Measured, Results, with_training
 
 
 def numeric(value: float, sd: float | None = None, better: str = "higher", **more: Any) -> Claim:
@@ -82,19 +82,19 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
     claim = numeric(96, 1)
     results = Results(tmp_path, tmp_path)
 
-    def write(item: str, dirty: bool, value: float) -> None:
-        path = tmp_path / "evaluate" / f"{item}.json"
+    def write(item: str, dirty: bool, value: float, stage: str = "evaluate") -> None:
+        path = tmp_path / stage / f"{item}.json"
         path.parent.mkdir(exist_ok=True)
-        made = record("evaluate", item) | {"dirty": dirty}
-        dump_record(path, {"value": value, "provenance": [made]})
+        runs = {item: {"dataset": "digits", "training": {"epochs": 1, "patience": 1}}}
+        settings = {"runs": runs, "datasets": {"digits": {}}}
+        dump_record(path, {"value": value, "provenance": [record(stage, item, dirty=dirty, settings=settings)]})
 
     def measure(found: Results) -> Finding | None:
-        """The first item answers, and names a training that was not measured again."""
+        """The first item answers."""
         for item, numbers in found.executed("evaluate"):
             value = numbers.number("value")
             assert value is not None
-            trained = record("train", item) | {"dirty": item == "b"}
-            return Finding(Measured(value, 0.0, 1), "MNIST", [trained, *numbers.records])
+            return Finding(Measured(value, 0.0, 1), "MNIST", with_training(found, numbers, item))
         return None
 
     def row(drafts: bool) -> Row:
@@ -106,7 +106,8 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
     assert row(False)["verdict"] == "not run"
     assert row(False)["ours"] is None
     assert row(False)["notes"] == ["drafts would say worse (90 %): evaluate/a made from uncommitted changes"]
-    write("b", False, 96.0)  # whose training is a draft
+    write("b", True, 0.0, "train")
+    write("b", False, 96.0)
     assert row(False)["notes"] == ["drafts would say within (96 %): train/b made from uncommitted changes"]
     write("a", False, 95.0)
     assert (row(False)["verdict"], row(False)["notes"]) == ("within", [])
