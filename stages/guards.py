@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0
+LOCK_SECONDS = 0.2  # `is_running` holds a lock for a moment, which must not stop a stage that begins then
 TERMINATED = 128 + signal.SIGTERM
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
@@ -40,7 +41,7 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
     """
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(timeout=LOCK_SECONDS)
     except TimeoutError:
         number = holder.read_text() if holder.exists() else ""
         message = f"{label} is already running (process {number or 'unknown'}): this one stops"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pipeline.data.sources import SOURCES
 from pipeline.errors import UserError
 from pipeline.profiles import ProfileError, Profiles
 from pipeline.tracking import TrackedRun
+from stages.guards import lock_path, single_instance
 
 ROOT = Path(__file__).parents[1]
 
@@ -249,6 +251,30 @@ def test_doctor_names_data_that_no_public_server_has(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert not any("not on any public server" in line for line in found()), "existing files need no server"
+
+
+def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "profiles" / "paper").mkdir(parents=True)
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    values = Profiles(ROOT).params_path("quick").read_text(encoding="utf-8")
+    (tmp_path / "params.yaml").write_text(values)
+    (tmp_path / "profiles" / "paper" / "params.yaml").write_text(values.replace("profile: quick", "profile: paper"))
+    monkeypatch.chdir(tmp_path)
+    run = next(iter(yaml.safe_load(values)["runs"]))
+
+    def states(*profile: str) -> dict[str, str]:
+        assert pipeline(monkeypatch, "status", *profile) == 0
+        return dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[:-1])
+
+    with single_instance(lock_path(tmp_path, f"train@{run}"), run):
+        found, of_paper = states(), states("paper")
+    assert found.pop(f"train/{run}") == "running"
+    assert set(found.values()) == {"missing"}
+    assert set(of_paper.values()) == {"missing"}
+    assert of_paper.keys() == found.keys() | {f"train/{run}"}
+    assert pipeline(monkeypatch, "status", "big") == 1
 
 
 def test_help_answers_in_under_a_second() -> None:

@@ -1,7 +1,7 @@
 """How far a profile is: which results are recorded, stale, running or missing, and about how long they take.
 
-Stale means made with other settings; `dvc status` finds changes of code. Times of missing items are estimates from
-recorded ones: the time per image and epoch of trainings of the same variant, or the median time of the same stage.
+Stale means made with other settings; `dvc status` finds changes of code. Times of missing and stale items are estimates
+from recorded ones: the time per image and epoch of trainings of the same variant, or the median time of the same stage.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ class _Rates:
                 continue
             stage, _, item = label.partition("/")
             self._by_stage.setdefault(stage, []).append(hours)
-            if stage == "train":
-                for variant, images in trained_images(stage, item, numbers.records[-1].get("settings") or {}).items():
+            settings = numbers.records[-1].get("settings") or {}
+            if stage == "train" and item in settings.get("runs", {}):  # older results lack settings
+                for variant, images in trained_images(stage, item, settings).items():
                     self._per_image.setdefault(variant, []).append(hours / images)
 
     def estimate(self, label: str, settings: Mapping[str, Any]) -> float | None:
@@ -146,7 +147,10 @@ def trained_images(stage: str, item: str, settings: Mapping[str, Any]) -> dict[s
         case "ablation" | "presence_ablation":
             return passes(study["run"], study["epochs"], len(study["conditions"]) * study["replicas"])
         case "recipe":
-            return passes(study["run"], study["epochs"], len(study["conditions"]) * len(study["held_out"]))
+            epochs = sum(
+                each.get("training", {}).get("epochs", study["epochs"]) for each in study["conditions"].values()
+            )
+            return passes(study["run"], epochs, len(study["held_out"]))
         case "viewpoint":
             seeds = study["replicas"] * FAMILIAR_SHARE
             return passes(study["capsules"], study["epochs"], seeds) | passes(study["cnn"], study["epochs"], seeds)

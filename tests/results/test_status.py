@@ -70,6 +70,17 @@ def test_hours_are_recorded_or_follow_from_images_epochs_and_seeds(files: Result
     assert by_label["train/b"].commit == ""
 
 
+def test_results_without_settings_are_stale_and_no_estimate_rests_on_them(files: ResultFiles) -> None:
+    before = found(files)
+    files.numbers("train", "other", {}, seconds=10.0)
+    files.numbers("train", "older", {}, settings={"profile": "x"}, seconds=10.0)
+    after = found(files)
+    assert after["train/other"].state == "stale"
+    assert after["train/other"].hours is None
+    assert after["train/older"].state == "gone"
+    assert after["train/b"] == before["train/b"]
+
+
 def test_the_table_has_a_line_for_each_item_and_the_sums(files: ResultFiles) -> None:
     *lines, sums = table(statuses(files.results, EXPECTED, publish=True))
     assert [line.split() for line in lines[:4]] == [
@@ -92,7 +103,9 @@ def test_images_trained_on_are_counted_over_all_conditions_and_seeds() -> None:
     conditions = {"run": "a", "epochs": 4, "conditions": {"x": {}, "y": {}}}
     assert of("ablation", "s", {"s": conditions | {"replicas": 3}}) == {"vae": 4 * 2 * 3 * 1000}
     assert of("presence_ablation", "s", {"s": conditions | {"replicas": 1}}) == {"vae": 4 * 2 * 1000}
-    assert of("recipe", "s", {"s": conditions | {"held_out": [4, 6, 7]}}) == {"vae": 4 * 2 * 3 * 1000}
+    longer = {"conditions": {"x": {}, "y": {"model": {}}, "z": {"training": {"epochs": 6}}}}
+    recipe = conditions | longer | {"held_out": [4, 6, 7]}
+    assert of("recipe", "s", {"s": recipe}) == {"vae": (4 + 4 + 6) * 3 * 1000}
     swept = {"replicas": 2, "training_share": 0.5}
     assert of("sweep", "a-45", swept, item={"run": "a", "angle": 45}) == {"vae": 10 * 0.5 * 2 * 1000}
     varied = {"run": "a", "epochs": 4, "replicas": 1, "hyperparameters": {"p": [0.1, 0.2]}}
