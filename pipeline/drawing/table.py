@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -59,6 +60,19 @@ def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str
     """A mean with its sd, such as "93.1 ± 0.4"; without the sd if only one replica was measured."""
     alone = n is not None and n < 2
     return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """Changed settings as text: `object presence 0.1, seeding (images 10, iterations 5)`; without any, `nothing`."""
+    return ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in settings.items()) or "nothing"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"({in_words(value)})"
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def tracked(records: Sequence[Record]) -> str:

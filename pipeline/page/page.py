@@ -39,7 +39,7 @@ MARKS: dict[Verdict, tuple[str, str]] = {
 
 NOTICES = {
     CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
-    DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: they answer no claim"),
+    DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: no claim is answered by drafts"),
     GONE: ("result is", "results are", "no longer in this profile"),
 }
 """The page's words for results that do not belong to the profile: singular, plural, and what is wrong with them."""

@@ -147,9 +147,8 @@ def trained_images(stage: str, item: str, settings: Mapping[str, Any]) -> dict[s
         case "ablation" | "presence_ablation":
             return passes(study["run"], study["epochs"], len(study["conditions"]) * study["replicas"])
         case "recipe":
-            epochs = sum(
-                each.get("training", {}).get("epochs", study["epochs"]) for each in study["conditions"].values()
-            )
+            trainings = [each.get("training", {}) for each in study["conditions"].values()]
+            epochs = sum(training.get("epochs", study["epochs"]) for training in trainings)
             return passes(study["run"], epochs, len(study["held_out"]))
         case "viewpoint":
             seeds = study["replicas"] * FAMILIAR_SHARE

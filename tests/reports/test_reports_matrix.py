@@ -275,6 +275,7 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
     (table,) = recipes(recorded(writer.results, parse_params(values)))
     rows = table.shown.set_index("condition")
     assert rows["changed"].tolist() == ["nothing", "rotation 20, iterations 3"]
+    assert rows["held out"].tolist() == ["instance 4, instance 6"] * 2
     assert rows["epochs"].tolist() == ["5", "5"]
     assert rows["seconds"].tolist() == ["61", "61"]
     assert rows["error, new objects (%)"].tolist() == ["20.0 ± 1.0"] * 2

@@ -153,8 +153,8 @@ def test_an_ablation_of_presences_has_a_row_for_each_condition(full: Writer, val
     full.numbers("presence_ablation", "digits", {"condition": {"unchanged": measured, "image-seeds": silent}})
     rows = table()
     assert [(row["study"], row["run"], row["condition"], row["changed"]) for row in rows] == [
-        ("digits", "capsules-digits", "unchanged", ""),
-        ("digits", "capsules-digits", "image-seeds", "seeding null, pixel_sd 0.1"),
+        ("digits", "capsules-digits", "unchanged", "nothing"),
+        ("digits", "capsules-digits", "image-seeds", "seeding none, pixel sd 0.1"),
     ]
     assert [row["probe: sample (%)"] for row in rows] == ["60.0 ± 1.0", "11.0 ± 1.0"]
     assert [row["I(t0; x)"] for row in rows] == ["2.10 ± 0.03", "0.00 ± 0.01"]

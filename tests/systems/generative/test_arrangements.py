@@ -139,6 +139,29 @@ def test_seeding_sets_the_generative_model_of_the_objects_and_nothing_else(model
     torch.testing.assert_close(model.c[:, 1:], fit.c.T.clamp_min(0.022), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("seeding", [SEEDED["seeding"], None])
+def test_the_mean_inactive_pose_is_that_of_the_parts_that_are_present_and_is_not_trained(
+    seeding: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    params = GenerativeModelParams.model_validate(SEEDED | {"inactive_pose": "mean", "seeding": seeding})
+    model = GenerativeModel(params, 12).train()
+    assert torch.equal(model.inactive_pose, model.initial_pose)
+    images = torch.rand(40, 1, 12, 12)
+    y1, A1 = torch.randn(40, params.parts), 0.3 * torch.randn(40, params.parts, poses.POSE_SIZE)
+    monkeypatch.setattr(model, "encode_parts", lambda images: (y1[: len(images)], A1[: len(images)]))
+    model.begin_epoch(0, images)
+    assert torch.equal(model.inactive_pose, model.initial_pose)
+    model.begin_epoch(1, images)
+    for part in range(params.parts):
+        expected = np.average(A1[:, part].numpy(), axis=0, weights=y1[:, part].sigmoid().numpy())
+        assert model.inactive_pose[part].numpy() == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert model.inactive_pose[part].numpy() != pytest.approx(A1[:, part].mean(0).numpy(), rel=1e-3), "weighted"
+    assert not model.inactive_pose.requires_grad
+    layer = model.parts_given_objects(*model.encode_objects(y1, A1))
+    assert torch.equal(layer.inactive_pose, model.inactive_pose)
+
+
 def test_while_objects_are_taught_their_encoder_learns_from_the_mixture_and_parts_from_the_pixels(
     model: GenerativeModel,
 ) -> None:

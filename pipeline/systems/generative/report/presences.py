@@ -7,10 +7,8 @@ Results of older code lack these measurements; nothing is said of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.reading import Measured, Numbers, Results
 from pipeline.systems.generative.report.runs import setting_of
 
@@ -129,7 +127,7 @@ def ablation(results: Results) -> list[Table]:
             scaled = {
                 name: value.scaled(100) if value and name.startswith("t0") else value for name, value in found.items()
             }
-            changed = _words(settings.conditions.get(condition, {}))
+            changed = in_words(settings.conditions.get(condition, {}))
             rows.append(([study, settings.run, condition, changed], scaled, numbers))
     caption = (
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
@@ -141,17 +139,6 @@ def ablation(results: Results) -> list[Table]:
     return measured_table(
         "presence-ablation", "Which settings make presences carry information", caption, keys, _ABLATION_HEADS, rows
     )
-
-
-def _words(settings: Mapping[str, Any]) -> str:
-    """Settings as text: `p 0.1, seeding (images 10, iterations 5)`."""
-    parts = [
-        f"{name} ({_words(value)})"
-        if isinstance(value, Mapping)
-        else f"{name} {'null' if value is None else f'{value:g}' if isinstance(value, float) else value}"
-        for name, value in settings.items()
-    ]
-    return ", ".join(parts)
 
 
 def _probe(numbers: Numbers, features: str) -> Measured | None:

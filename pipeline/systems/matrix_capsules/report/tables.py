@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.drawing.drawings import Written
-from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.reading import Measured, Numbers, Results
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import (
@@ -64,11 +64,6 @@ def errors(results: Results) -> list[Table]:
     ]  # fmt: skip
 
 
-def changes(trial: Trial) -> str:
-    """What a condition changes, in words."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in trial.changes.items()) or "nothing"
-
-
 def conditions(results: Results) -> list[Table]:
     """Table 1 of document 004: ours beside the paper's, by the run that is changed; the run itself comes last."""
     values = paper_values()
@@ -78,7 +73,7 @@ def conditions(results: Results) -> list[Table]:
             beside = paper_error(trial, values)
             took = [_plain(trial.numbers, key) for key in ("parameters", "seconds")]
             epochs = trial.run.training.epochs
-            of_row: list[object] = [trial.name, changes(trial), trained_on(trial.run), epochs]
+            of_row: list[object] = [trial.name, in_words(trial.changes), trained_on(trial.run), epochs]
             of_row += ["" if beside is None else beside, *took]
             found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
             found["validation"] = _percent(trial.numbers, "validation", "accuracy")
@@ -116,11 +111,11 @@ def recipes(results: Results) -> list[Table]:
         settings = numbers.settings.recipe[study]
         for condition in numbers.names("condition"):
             parts = settings.conditions.get(condition, {}).values()
-            changed = ", ".join(f"{name.replace('_', ' ')} {value}" for part in parts for name, value in part.items())
             keys: list[object] = [
                 settings.run,
                 condition,
-                changed or "nothing",
+                in_words({name: value for part in parts for name, value in part.items()}),
+                ", ".join(f"{settings.factor} {value}" for value in settings.held_out),
                 numbers.trained[condition].training.epochs,
                 _plain(numbers, "condition", condition, "seconds", "mean"),
             ]
@@ -132,11 +127,13 @@ def recipes(results: Results) -> list[Table]:
         "train": ("training images (%)", 1),
     }
     caption = (
-        "Training with something changed, judged after its last epoch by objects held out: of every category, an "
-        "instance that is not trained on (new), and other images of those that are (known). Seeds are the instances "
-        "held out in turn, seconds the mean of their trainings. No test image is used."
+        "Networks trained with something changed in the run. New objects are the images held out, known objects other "
+        "images like those trained on: both errors are of the network after its last epoch. That on training images is "
+        "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
+        "that augment differently. For each value held out, one network is trained; each counts as a seed here, and "
+        "seconds are the mean of these trainings. No test image is used."
     )
-    head = ["run", "condition", "changed", "epochs", "seconds"]
+    head = ["run", "condition", "changed", "held out", "epochs", "seconds"]
     return measured_table(
         "matrix-recipe", "Single changes of training, on objects held out", caption, head, heads, rows
     )
