@@ -21,7 +21,7 @@ help:  ## what there is (the default)
 	@echo "make repro   regenerate every table and figure of the current profile, then say where the page is"
 	@echo "make test    run the tests, one process a core, warnings as errors, with coverage"
 	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT)"
-	@echo "make paper   switch to the paper profile and reproduce it (a GPU helps)"
+	@echo "make paper   switch to the paper profile and reproduce it (days on two cores)"
 	@echo "make bench   measure speed against references and the machine's limits"
 	@echo "make lint    check style and types"
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from pipeline.drawing import style  # noqa: E402
 from pipeline.files import write_bytes  # noqa: E402
 
-WIDTH, HEIGHT = 1.08, 0.62
+WIDTH, HEIGHT = 1.42, 0.62
 """Size of a box, in inches."""
 GAP, LINE = 0.44, 0.2
 """Between boxes, across and down, in inches."""

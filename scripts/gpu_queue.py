@@ -1,4 +1,4 @@
-"""The paper profile on a borrowed GPU machine without network access: what to run there, packed, run and brought back.
+"""The profile paper-gpu on a borrowed GPU machine without network access: what to run, how to pack it and collect it.
 
     python scripts/gpu_queue.py                    what there is to run, most valuable first, and what is done
     python scripts/gpu_queue.py show NAME          the shell command for it
@@ -90,7 +90,7 @@ class Entry:
 
 
 def paper_params() -> dict[str, Any]:
-    """The parameters of the paper profile: params.yaml while it is the current one, else those in profiles/."""
+    """The parameters of the profile paper-gpu: params.yaml while it is the current one, else those in profiles/."""
     for path in (ROOT / "params.yaml", ROOT / "profiles" / PROFILE / "params.yaml"):
         values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         if values["profile"] == PROFILE:
@@ -347,7 +347,7 @@ def gpu_tests() -> list[str]:
 
 
 def state(entry: Entry, root: Path = ROOT) -> str:
-    """ "done", or what is missing, by the records of the paper profile."""
+    """ "done", or what is missing, by the records of this profile."""
     if entry.measures:
         path = root / "reports" / "bench.json"
         rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
@@ -564,7 +564,7 @@ in such a Python on a CPU; the minutes are guesses until they ran on a GPU.
 
 ## Here, before
 
-    python -m pipeline profile switch paper
+    python -m pipeline profile switch paper-gpu
     dvc repro preprocess
     python scripts/gpu_queue.py pack {pack}
 
@@ -589,7 +589,7 @@ For `{example}`:
 {command}```
 
 `unpack` installs what is missing beside the machine's own packages and lays out a tree to work in, with the parameters
-of the paper profile. `wait` runs the stages in sessions of their own and waits {minutes} minutes at most. If it ends
+of paper-gpu. `wait` runs the stages in sessions of their own and waits {minutes} minutes at most. If it ends
 with code {unfinished}, they are still at work: give the same command again before the machine goes back. `ship` puts
 records, weights, arrays and tracked runs into `$OUT`, as a tar file cut into pieces of {piece} MiB.
 

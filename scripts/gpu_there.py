@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import BinaryIO
 
-PROFILE = "paper"
+PROFILE = "paper-gpu"
 
 WORK = Path(".cache") / "gpu"
 """What is kept from one call to the next."""

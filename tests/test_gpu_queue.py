@@ -28,9 +28,9 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).mkdir(parents=True)
         (folder / name / "code.py").write_text("x = 1\n")
     (folder / "dvc.yaml").write_text("stages: {}\n")
-    for name in ("params.yaml", "profiles/paper/params.yaml"):
+    for name in ("params.yaml", "profiles/paper-gpu/params.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        profile = "paper" if "paper" in name else "quick"
+        profile = "paper-gpu" if "paper" in name else "quick"
         (folder / name).write_text(f"# about\nprofile: {profile}\n")
     about = {"commit": "abc", "dirty": False, "code": gpu_there.code_hash(folder)}
     (folder / ".gpu" / "data").mkdir(parents=True)
@@ -43,8 +43,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def results_of(tree: Path) -> None:
     """What a training leaves behind."""
     for name, content in {
-        "reports/paper/results/evaluate/a.json": json.dumps({"test": 0.5, "record": [{"provenance": [RECORD]}]}),
-        "reports/paper/results/evaluate/a.csv": "test,accuracy\n",
+        "reports/paper-gpu/results/evaluate/a.json": json.dumps({"test": 0.5, "record": [{"provenance": [RECORD]}]}),
+        "reports/paper-gpu/results/evaluate/a.csv": "test,accuracy\n",
         "models/a/weights.safetensors": "weights",
         ".tracking/run/events.jsonl": json.dumps({"event": "start", "tags": {"commit": "unknown"}}) + "\nrest\n",
     }.items():
@@ -86,7 +86,7 @@ def test_commands_records_and_what_is_needed_are_those_of_the_pipeline() -> None
     assert attack.commands == ["python3 -m stages.attack smallnorb"]
     assert attack.needs == ("train-matrix-small-smallnorb", "train-cnn-smallnorb")
     assert sweep.commands == ["python3 -m stages.sweep vae-mnist 45"]
-    assert sweep.results == {"reports/paper/results/sweep/vae-mnist-45.json": 5}
+    assert sweep.results == {"reports/paper-gpu/results/sweep/vae-mnist-45.json": 5}
     assert entries["train-vae-mnist"].needs == ()
     stages = [entry for entry in entries.values() if entry.commands[0].startswith("python3 -m stages.")]
     assert all(len(entry.results) == 1 for entry in stages)
@@ -98,7 +98,7 @@ def test_what_does_not_belong_among_results_is_refused(tmp_path: Path) -> None:
     (folder / "pack.json").write_text(json.dumps({"commit": "abc", "dirty": False, "code": ""}))
     (tmp_path / "x").write_text("x")
     with tarfile.open(folder / "results.tar.gz.00", "w:gz") as archive:
-        archive.add(tmp_path / "x", "reports/paper/index.html")
+        archive.add(tmp_path / "x", "reports/paper-gpu/index.html")
     with pytest.raises(gpu_queue.QueueError, match="does not belong among results"):
         gpu_queue.collect(folder, tmp_path / "here")
 
@@ -130,14 +130,14 @@ def test_unpacking_lays_out_a_tree_with_the_paper_parameters_and_data(copy: Path
     gpu_there.unpack(Path(".gpu"))
     tree = copy / gpu_there.TREE
     assert capsys.readouterr().out.strip() == str(copy / gpu_there.WORK / "site")
-    assert "profile: paper" in (tree / "params.yaml").read_text()
+    assert "profile: paper-gpu" in (tree / "params.yaml").read_text()
     assert (tree / "data" / "processed" / "mnist.npz").read_bytes() == b"digits"
 
 
 def test_the_paper_parameters_are_taken_where_they_are_the_current_ones(copy: Path) -> None:
-    (copy / "profiles" / "paper" / "params.yaml").replace(copy / "params.yaml")
+    (copy / "profiles" / "paper-gpu" / "params.yaml").replace(copy / "params.yaml")
     gpu_there.unpack(Path(".gpu"))
-    assert "profile: paper" in (copy / gpu_there.TREE / "params.yaml").read_text()
+    assert "profile: paper-gpu" in (copy / gpu_there.TREE / "params.yaml").read_text()
 
 
 @pytest.mark.parametrize("name", ["stages/code.py", "pipeline/code.py", "dvc.yaml"])
@@ -160,16 +160,16 @@ def test_results_come_back_in_pieces_with_the_commit_that_was_packed(copy: Path,
     assert sorted(map(str, taken)) == [
         ".tracking/run/events.jsonl",
         "models/a/weights.safetensors",
-        "reports/paper/results/evaluate/a.csv",
-        "reports/paper/results/evaluate/a.json",
+        "reports/paper-gpu/results/evaluate/a.csv",
+        "reports/paper-gpu/results/evaluate/a.json",
     ]
-    result = json.loads((here / "reports/paper/results/evaluate/a.json").read_text())
+    result = json.loads((here / "reports/paper-gpu/results/evaluate/a.json").read_text())
     assert result["test"] == 0.5
     assert result["record"][0]["provenance"] == [{"commit": "abc", "dirty": False, "seeds": [0, 1]}]
     first, rest = (here / ".tracking/run/events.jsonl").read_text().splitlines()
     assert json.loads(first)["tags"]["commit"] == "abc"
     assert rest == "rest"
-    assert (here / "results/paper/evaluate/a").is_dir()
+    assert (here / "results/paper-gpu/evaluate/a").is_dir()
     assert "dvc commit --force evaluate@a" in gpu_queue.afterwards(taken)
 
 
@@ -186,7 +186,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path: Path) -> Non
 
 
 def test_an_entry_is_done_once_all_its_seeds_are_there(tmp_path: Path) -> None:
-    record = "reports/paper/results/evaluate/a.json"
+    record = "reports/paper-gpu/results/evaluate/a.json"
     entry = gpu_queue.Entry("evaluate-a", "", ["true"], 1, {record: 5})
     assert gpu_queue.state(entry, tmp_path) == "missing"
     results_of(tmp_path)
