@@ -109,6 +109,7 @@ template <class Make, class Work> bool each_task(int64_t threads, int64_t tasks,
     };
     std::vector<std::thread> others;
     try {
+        others.reserve(std::max<int64_t>(std::min(threads, tasks) - 1, 0)); // before any thread could be left behind
         for (int64_t i = 1; i < std::min(threads, tasks); i++) others.emplace_back(run);
     } catch (const std::system_error &) { // the system has no more threads: fewer do the same work
     }

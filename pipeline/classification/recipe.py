@@ -22,10 +22,15 @@ ERRORS = {"new": "validation_accuracy", "known": f"{KNOWN}_accuracy", "train": "
 
 
 def errors(trained: Trained) -> dict[str, float]:
-    """Errors after the last epoch, on new, known and training images, in [0, 1], and the seconds of training."""
+    """Errors in [0, 1] and the seconds of training.
+
+    Returns:
+        by name: new and known, after the last epoch (known only if a share of such images is left out of training);
+        train, the mean over the last epoch, on augmented images; seconds.
+    """
     last = trained.history.iloc[-1]
-    found = {name: 1 - float(last[column]) for name, column in ERRORS.items() if column in last}
-    return found | {"seconds": trained.seconds}
+    measured = [name for name, column in ERRORS.items() if name != "known" or column in last]
+    return {name: 1 - float(last[ERRORS[name]]) for name in measured} | {"seconds": trained.seconds}
 
 
 def outcome(measured: Mapping[str, Mapping[int, Mapping[str, float]]], trained: Mapping[str, Any]) -> Outcome:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Protocol, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
-from pipeline.learning.settings import CropParams, RunSettings, TrainingParams
+from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section, neutral
 
 Mixup = Annotated[
@@ -75,6 +75,12 @@ class RecipeParams(Section):
         Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
     ] = Field(min_length=1, description="by condition, settings of the run that are other; none for the run as it is")
 
+    @model_validator(mode="after")
+    def _consistent(self) -> RecipeParams:
+        if len(set(self.held_out)) < len(self.held_out):
+            raise ValueError("held_out has a value twice")
+        return self
+
     def changed(self, run: AnyRun, condition: str) -> AnyRun:
         """A run, of one seed, with the settings of a condition and the epochs of the condition or the study.
 
@@ -87,9 +93,9 @@ class RecipeParams(Section):
         values: dict[str, Any] = run.model_dump() | {"replicas": 1}
         for part, changed in changes.items():
             values[part] |= changed
+        type(run).model_validate(values)  # a wrong number of epochs is named, too
         values["training"]["epochs"] = run.training.epochs
-        checked = type(run).model_validate(values)
-        return checked.with_epochs(TrainingParams.model_validate({**values["training"], "epochs": epochs}).epochs)
+        return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
     def without(self, run: AnyRun, value: int) -> AnyRun:
         """The run trained without the images of one value of the factor."""

@@ -168,11 +168,11 @@ def table(found: list[ItemStatus]) -> list[str]:
     for state, words in STATES.items():
         chosen = [each for each in found if each.state == state]
         if chosen:
-            hours = sum(each.hours for each in chosen if each.hours is not None)
-            unknown = sum(each.hours is None for each in chosen)
-            unknown_words = f", {unknown} of unknown duration" if unknown else ""
+            known = [each.hours for each in chosen if each.hours is not None]
             about = "about " if any(each.estimated for each in chosen) else ""
-            sums.append(f"{len(chosen)} {words} ({about}{hours:.1f} h{unknown_words})")
+            parts = [f"{about}{sum(known):.1f} h"] if known else []
+            parts += [f"{len(chosen) - len(known)} of unknown duration"] if len(known) < len(chosen) else []
+            sums.append(f"{len(chosen)} {words} ({', '.join(parts)})")
     return [*lines, "; ".join(sums)]
 
 

@@ -41,8 +41,11 @@ def test_a_condition_changes_what_it_names_and_is_of_one_seed(run: CroppedRun) -
     assert both.augmentation == run.augmentation.model_copy(update={"rotation": 5})
     assert both.model.model_dump() == {**alone.model.model_dump(), "mixup": 0.1}
     assert both.training == alone.training
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError) as refused:
         study(conditions={"wrong": {"training": {"epochs": 0}}}).changed(run, "wrong")
+    assert refused.value.errors()[0]["loc"] == ("training", "epochs")
+    with pytest.raises(ValidationError, match="held_out has a value twice"):
+        study(held_out=[4, 6, 4])
     with pytest.raises(ValidationError):
         study(conditions={"wrong": {"model": {"mixxup": 0.1}}}).changed(run, "wrong")
 
@@ -60,6 +63,10 @@ def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
     del columns["known_accuracy"]
     trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
     assert errors(trained).keys() == {"new", "train", "seconds"}
+    del columns["validation_accuracy"]
+    trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
+    with pytest.raises(KeyError):
+        errors(trained)
 
 
 def test_numbers_spread_over_what_was_held_out() -> None:

@@ -118,3 +118,8 @@ def test_images_trained_on_are_counted_over_all_conditions_and_seeds() -> None:
     assert found == pytest.approx({"vae": 2000.0, "cnn": 2000.0})
     assert of("evaluate", "a", {}) == {}
     assert trained_images("regression", "x", {}) == {}
+
+
+def test_nothing_is_said_of_hours_where_nothing_is_known() -> None:
+    unknown = [ItemStatus(f"train/{name}", "missing", None, True, "") for name in "ab"]
+    assert table(unknown)[-1] == "2 not executed (2 of unknown duration)"

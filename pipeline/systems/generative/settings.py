@@ -46,8 +46,8 @@ class GenerativeModelParams(Section):
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
     inactive_pose_sd: float = Field(gt=0, le=100, description="sd lambda_off of an absent part's pose")
     inactive_pose: Literal["initial", "mean", "zero"] = Field(
-        description="mean of an absent part's pose: the part's initial pose, its mean pose at seeding_epoch, or zero "
-        "as printed in equation 6"
+        description="mean of an absent part's pose: the part's initial pose, its mean pose at seeding_epoch (weighted "
+        "by its presence), or zero as printed in equation 6"
     )
     slots: Literal["own", "any"] = Field(
         description="place of a part in its parent: its own (as published), or any of the parts' places, marginalised"

@@ -133,7 +133,8 @@ def ablation(results: Results) -> list[Table]:
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
         "probes on one sample of t0, on its log odds and on these with the mean of A0 (clean images); mutual "
         "information of t0 and the image, KL divergence from the prior and routing entropy in nats; sd of the log odds "
-        "over images; squared pixel error summed over an image. All on test images."
+        "over images; squared pixel error summed over an image. All on test images, information on the first 1,000. "
+        "Divergences from different priors (object_presence) cannot be compared."
     )
     keys = ["study", "run", "condition", "changed"]
     return measured_table(
