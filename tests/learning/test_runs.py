@@ -123,7 +123,7 @@ class TestForeignWeights:
         assert "image_size 12 instead of 28" in self.refused(folder, "mine", small_run("vae"), 28)
 
     def test_of_another_model(self, folder: Path) -> None:
-        wider = small_run("vae", model={"latent": 3, "hidden": 9, "pixel_sd": 0.2})
+        wider = small_run("vae", model={"latent": 3, "hidden": 9, "pixels": "normal", "pixel_sd": 0.2})
         assert "something else: model " in self.refused(folder, "mine", wider)
 
     def test_of_other_seeds(self, folder: Path) -> None:
