@@ -6,6 +6,8 @@ defaults here: all values are in `params.yaml`, so that `dvc params diff` shows 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,10 +93,8 @@ class Params(Section):
             if run.dataset not in self.datasets:
                 raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")
         for name, study in self.optimise.items():
-            run_of_study = self.runs.get(study.run)
-            if run_of_study is None or run_of_study.variant != "generative":
-                generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
-                raise ValueError(f"optimise.{name}.run: '{study.run}' is not one of {generative}")
+            run_of_study = self._run_of(f"optimise.{name}.run", study.run, "generative")
+            assert isinstance(run_of_study, GenerativeRun)
             if run_of_study.model.slots != "own" or run_of_study.model.pose_posterior != "delta":
                 raise ValueError(f"optimise.{name}.run: '{study.run}' must have slots: own and pose_posterior: delta")
         for name, posterior in self.posterior.items():
@@ -104,14 +104,9 @@ class Params(Section):
             if posterior.replicas > start.replicas:
                 raise ValueError(f"posterior.{name}.replicas: '{posterior.run}' has {start.replicas}")
         for name, inference in self.infer.items():
-            network = self.runs.get(inference.run)
-            if network is None or network.variant != "capsnet":
-                capsnets = sorted(key for key, run in self.runs.items() if run.variant == "capsnet")
-                raise ValueError(f"infer.{name}.run: '{inference.run}' is not one of {capsnets}")
+            self._run_of(f"infer.{name}.run", inference.run, "capsnet")
         for name in self.sweep.runs:
-            if name not in self.runs or self.runs[name].variant not in SWEEPS:
-                known = sorted(key for key, run in self.runs.items() if run.variant in SWEEPS)
-                raise ValueError(f"sweep.runs: '{name}' is not one of {known}")
+            self._run_of("sweep.runs", name, *SWEEPS)
         for section in ("regression", "regression_sets"):
             for name, regression in getattr(self, section).items():
                 if regression.dataset not in self.datasets:
@@ -121,10 +116,8 @@ class Params(Section):
         self._check_ablations()
         self._check_recipes()
         self._check_classifiers()
-        varied_run = self.runs.get(self.sensitivity.run)
-        if varied_run is None or varied_run.variant != "generative":
-            generative = sorted(key for key, run in self.runs.items() if run.variant == "generative")
-            raise ValueError(f"sensitivity.run: '{self.sensitivity.run}' is not one of {generative}")
+        varied_run = self._run_of("sensitivity.run", self.sensitivity.run, "generative")
+        assert isinstance(varied_run, GenerativeRun)
         for name, values in self.sensitivity.hyperparameters.model_dump().items():
             for value in values:
                 try:
@@ -147,11 +140,11 @@ class Params(Section):
                         raise ValueError(f"{section}_sets.{name}: there is another study called '{study}'")
                     seen.add(study)
 
-    def _run_of(self, where: str, name: str, variant: str) -> Run:
-        """The run that a study names; ValueError if it is of another variant."""
+    def _run_of(self, where: str, name: str, *variants: str) -> Run:
+        """The run that a study names. ValueError if there is none, or it is of another variant."""
         run = self.runs.get(name)
-        if run is None or run.variant != variant:
-            fitting = sorted(key for key, run in self.runs.items() if run.variant == variant)
+        if run is None or run.variant not in variants:
+            fitting = sorted(key for key, run in self.runs.items() if run.variant in variants)
             raise ValueError(f"{where}: '{name}' is not one of {fitting}")
         return run
 
@@ -162,29 +155,17 @@ class Params(Section):
                 run = self._run_of(f"{section}.{name}.run", study.run, variant)
                 assert isinstance(run, MatrixCapsulesRun | GenerativeRun)
                 for condition, changes in study.conditions.items():
-                    try:
+                    with _named((section, name, "conditions", condition), ("runs", study.run, variant, "model")):
                         run.model.changed(changes)
-                    except ValidationError as error:
-                        wrong = error.errors()[0]
-                        place = ("runs", study.run, variant, "model", *wrong["loc"])
-                        where = ".".join(map(str, (section, name, "conditions", condition, *wrong["loc"])))
-                        raise ValueError(f"{where}: {_message(wrong, place)}") from None
 
     def _check_recipes(self) -> None:
         """Check that recipes name runs of the right kind, and changes that give a valid run."""
         for name, study in self.recipe.items():
-            run = self.runs.get(study.run)
-            if not isinstance(run, CroppedRun):
-                fitting = sorted(key for key, each in self.runs.items() if isinstance(each, CroppedRun))
-                raise ValueError(f"recipe.{name}.run: '{study.run}' is not one of {fitting}")
+            run = self._run_of(f"recipe.{name}.run", study.run, "matrix_capsules", "cnn")
+            assert isinstance(run, CroppedRun)
             for condition in study.conditions:
-                try:
+                with _named(("recipe", name, "conditions", condition), ("runs", study.run, run.variant)):
                     study.changed(run, condition)
-                except ValidationError as error:
-                    wrong = error.errors()[0]
-                    place = ("runs", study.run, run.variant, *wrong["loc"])
-                    where = ".".join(map(str, ("recipe", name, "conditions", condition, *wrong["loc"])))
-                    raise ValueError(f"{where}: {_message(wrong, place)}") from None
 
     def _check_classifiers(self) -> None:
         """Check that the studies of document 004 name runs of the right kind."""
@@ -199,6 +180,21 @@ class Params(Section):
             known(f"attack.{name}.capsules", attack.capsules, "matrix_capsules")
             if known(f"attack.{name}.cnn", attack.cnn, "cnn").replicas < 2:
                 raise ValueError(f"attack.{name}.cnn: '{attack.cnn}' must have 2 replicas: one attacks the other")
+
+
+@contextmanager
+def _named(where: tuple[str, ...], place: tuple[str, ...]) -> Iterator[None]:
+    """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`.
+
+    Args:
+        place: where the model of the settings stands that are checked, as pydantic names it.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        words = _message(wrong, (*place, *wrong["loc"]))
+        raise ValueError(f"{'.'.join(map(str, (*where, *wrong['loc'])))}: {words}") from None
 
 
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}

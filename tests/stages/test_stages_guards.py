@@ -34,7 +34,7 @@ def test_an_item_runs_while_its_lock_is_held(tmp_path: Path) -> None:
         assert not is_running(tmp_path, "train", "y")
     assert not is_running(tmp_path, "train", "x")
     with single_instance(lock_path(tmp_path, "train@x"), "train@x"):
-        pass  # asking left nothing locked
+        assert is_running(tmp_path, "train", "x"), "asking left nothing locked"
 
 
 def test_a_full_disk_costs_the_owners_number_and_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
