@@ -338,7 +338,7 @@ def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
     for name in OUTPUTS:
         shutil.rmtree(clone.folder / name)
     clone.run("dvc", "checkout")
-    assert (clone.folder / "models" / VAE / "weights.safetensors").exists()
+    assert (clone.folder / "models" / VAE / "seed-0.safetensors").exists()
     for name in OUTPUTS:
         shutil.rmtree(clone.folder / name)
     output = clone.run("dvc", "repro", CAPSULES_MLFLOW="on")
