@@ -147,9 +147,11 @@ def _log_means(tracked: TrackedRun | Part, history: pd.DataFrame, seeds: int) ->
 
     Not that of the speed: the stage logs it by this name at the end, for the whole training.
     """
-    for epoch, rows in history.groupby("epoch"):
+    for _, rows in history.groupby("epoch"):
         if len(rows) == seeds:
-            tracked.log_metrics(dict(rows.drop(columns=[*_PLACE, "images_per_second"]).mean()), step=int(epoch))
+            tracked.log_metrics(
+                dict(rows.drop(columns=[*_PLACE, "images_per_second"]).mean()), step=int(rows["epoch"].iloc[0])
+            )
 
 
 def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
