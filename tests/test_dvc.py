@@ -314,7 +314,7 @@ def test_published_arrays_draw_the_same_pictures(published: tuple[Clone, str]) -
 
 def test_published_weights_predict(published: tuple[Clone, str]) -> None:
     fresh, _ = published
-    np.save(fresh.folder / "images.npy", np.zeros((3, 2, 32, 32), np.uint8))
+    np.save(fresh.folder / "images.npy", np.zeros((3, 2, 48, 48), np.uint8))
     said = fresh.run(sys.executable, "-m", "pipeline", "load", CNN, "images.npy")
     assert "2 seeds" in said
     assert len(re.findall(r"^image \d: class \d \(score ", said, re.MULTILINE)) == 3

@@ -45,7 +45,7 @@ class TrainedRun:
     @property
     def channels(self) -> int:
         """Channels of its images: two for pairs of stereo images, else one."""
-        return int(getattr(self.settings.model, "views", 1))
+        return self.settings.channels
 
     @property
     def classifies(self) -> bool:
