@@ -18,8 +18,8 @@ from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
 from pipeline.learning.runs import SUMMARY, load_run
 from pipeline.learning.settings import CropParams
-from pipeline.systems import Run, build_model
-from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems import CLASSIFIERS, Run, build_model
+from pipeline.systems.capsnet.settings import CapsNetRun
 
 
 class LoadingError(UserError):
@@ -50,7 +50,7 @@ class TrainedRun:
     @property
     def classifies(self) -> bool:
         """Whether the models have scores of classes."""
-        return all(isinstance(model, Classifier | CapsNet) for model in self.models)
+        return self.settings.variant in CLASSIFIERS
 
     def seen(self, images: Tensor) -> Tensor:
         """What the models are given of images `[N, C, S, S]`: their middle, where they are trained on crops."""
@@ -69,8 +69,9 @@ class TrainedRun:
     def _scores(self, model: Model, seen: Tensor) -> Tensor:
         if isinstance(model, Classifier):
             return model.scores(seen)
-        if isinstance(model, CapsNet):
-            return model.encode(seen).norm(dim=-1)
+        if isinstance(self.settings, CapsNetRun):
+            capsules = model.features(seen)["class_capsules"].unflatten(1, (self.settings.model.classes, -1))
+            return capsules.norm(dim=-1)  # a class capsule's length says whether its class is there
         raise LoadingError(f"run '{self.name}' ({self.settings.variant}) does not classify: use its features")
 
     @torch.no_grad()
