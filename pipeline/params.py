@@ -17,9 +17,9 @@ from pipeline.classification.settings import AttackParams, CroppedRun, RecipePar
 from pipeline.data.settings import DatasetParams
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
-from pipeline.probes.settings import EvaluateParams, SweepParams
+from pipeline.probes.settings import EquivarianceParams, EvaluateParams, SweepParams
 from pipeline.settings import Name, Section
-from pipeline.systems import SWEEPS, Run
+from pipeline.systems import MODELS, SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 from pipeline.systems.capsnet.studies.settings import InferParams
 from pipeline.systems.generative.settings import GenerativeRun
@@ -73,6 +73,7 @@ class Params(Section):
     failures: FailureParams
     sensitivity: SensitivityParams
     presence_ablation: dict[Name, PresenceAblationParams]
+    equivariance: dict[Name, EquivarianceParams]
     regression: dict[Name, RegressionStudy]
     regression_sets: dict[Name, RegressionSet]
     attention: dict[Name, AttentionStudy]
@@ -109,6 +110,8 @@ class Params(Section):
             self._run_of(f"infer.{name}.run", inference.run, "capsnet")
         for name in self.sweep.runs:
             self._run_of("sweep.runs", name, *SWEEPS)
+        for name, measured in self.equivariance.items():
+            self._run_of(f"equivariance.{name}.run", measured.run, *MODELS)
         for section in ("regression", "regression_sets"):
             for name, regression in getattr(self, section).items():
                 if regression.dataset not in self.datasets:

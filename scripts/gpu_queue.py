@@ -64,6 +64,8 @@ MS_PER_INFERRED_IMAGE = 0.03
 REFIT_BATCH = 512
 """Images that are optimised at once for a probe."""
 MINUTES_PER_PROBE = 0.05
+MINUTES_PER_YARDSTICK = 0.5
+"""A guess, of all measures of equivariance of one replica."""
 STARTING = 1.5
 
 
@@ -103,7 +105,8 @@ def queue(params: dict[str, Any]) -> list[Entry]:
 
     What the machine is like; the capsules' Table 1, Figure 4 and test-time optimisation; matrix capsules and the
     network they are compared with; CapsNet with and without routing, and iterative inference in it; Table 1 and Figure
-    4 of what the capsules are compared with; full posteriors, sensitivity; and last what goes beyond the paper.
+    4 of what the capsules are compared with; equivariance, full posteriors, sensitivity; and last what goes beyond the
+    paper.
     """
     runs, sweep = params["runs"], params["sweep"]
     families: dict[str, list[str]] = {
@@ -174,6 +177,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         *(iterative_inference(params, study) for study in params["infer"]),
         *table_and_figure("vae"),
         *table_and_figure("scae"),
+        *(equivariance(params, study) for study in params["equivariance"]),
         *(full_posterior(params, study) for study in params["posterior"]),
         *(varied_hyperparameter(params, name) for name in params["sensitivity"]["hyperparameters"]),
         *(presence_ablation(params, study) for study in params["presence_ablation"]),
@@ -338,6 +342,14 @@ def presence_ablation(params: dict[str, Any], study: str) -> Entry:
     each = steps(params, run, settings["epochs"]) + probes(params, run, 1, settings["replicas"])
     about = f"{run} with something changed, {conditions} conditions: whether presences are silent"
     return item(params, "presence_ablation", study, about, conditions * each, settings["replicas"])
+
+
+def equivariance(params: dict[str, Any], study: str) -> Entry:
+    """Equivariance and invariance of a trained run: forward passes, and some maps fitted."""
+    settings = params["equivariance"][study]
+    replicas = params["runs"][settings["run"]]["replicas"]
+    about = f"equivariance and invariance of {settings['run']}, an untrained network and controls"
+    return item(params, "equivariance", study, about, replicas * MINUTES_PER_YARDSTICK, replicas)
 
 
 def gpu_tests() -> list[str]:

@@ -28,6 +28,8 @@ MOST = {
     "probe_images": 200,
     "affine_versions": 1,
     "images": 8,
+    "fit_images": 8,
+    "derivative_images": 8,
     "steps": 5,
     "size": 4,
     "iterations": 20,
@@ -41,6 +43,7 @@ MOST = {
 LONGEST = {
     "angles": 2,
     "turns": 2,
+    "rotations": 1,
     "probe_strengths": 2,
     "pose_sd_floor": 1,
     "pixel_sd": 1,

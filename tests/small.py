@@ -175,6 +175,12 @@ POSTERIOR = {
 """A study of Gaussian poses, without its run."""
 
 
+EQUIVARIANCE = {
+    "images": 12, "fit_images": 16, "derivative_images": 8, "rotations": [30.0, 90.0], "shifts": [1.0], "scales": [1.2],
+    "shears": [0.2], "penalties": [0.01, 1.0], "resamples": 10, "seed": 0,
+}  # fmt: skip
+"""Measures of equivariance, without their run."""
+
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [3, 2], "most_iterations": 20}
 REGRESSION: dict[str, dict[str, Any]] = {
     "grid": {
@@ -280,6 +286,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
             }
             for name in generative
         },
+        "equivariance": {name: {"run": name, **EQUIVARIANCE} for name in chosen},
         "regression": {name: on_squares(study) for name, study in REGRESSION.items()},
         "regression_sets": {
             "short": {

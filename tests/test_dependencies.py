@@ -116,6 +116,8 @@ def system_files(stage: str, variant: str) -> list[str]:
     model = f"{package}/model/{MODELS[variant].partition(':')[0]}.py"
     if stage == "evaluate":
         return [model, f"{package}/evaluation/__init__.py"]
+    if stage == "equivariance":
+        return [model, f"{package}/equivariance.py"]
     if stage == "sweep":
         return [model, f"{SWEEPS[variant].replace('.', '/')}.py"]
     return [model]
@@ -234,7 +236,8 @@ def test_folders_that_stages_depend_on_are_a_systems_own_or_used_whole() -> None
     graph, _ = graph_of(ROOT / "params.yaml")
     named = {place for items in graph.items.values() for item in items.values() for place in item.code}
     shared = {place for place in named if (ROOT / place).is_dir() and not place.startswith("pipeline/systems/")}
-    assert shared == {"pipeline/data/toys", "pipeline/drawing", "pipeline/layers", "pipeline/page", "pipeline/results"}
+    names = ("data/toys", "drawing", "layers", "page", "probes/equivariance", "results")
+    assert shared == {f"pipeline/{name}" for name in names}
 
 
 # ---- the house

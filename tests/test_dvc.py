@@ -117,6 +117,8 @@ def cut(values: dict[str, Any]) -> None:
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
     values["infer"] = {CAPSNET: values["infer"][CAPSNET] | {"images": 2, "steps": 2}}
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
+    measures = {"images": 8, "fit_images": 8, "derivative_images": 8, "rotations": [90]}
+    values["equivariance"] = {run: values["equivariance"][run] | measures for run in RUNS}
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
@@ -160,6 +162,7 @@ STAGES = [
     f"sweep@{CAPSULES}-45",
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
+    *(f"equivariance@{run}" for run in RUNS),
     *SENSITIVITIES,
     *STUDIES,
     "figures",
@@ -171,6 +174,7 @@ CHANGED = {
     f"optimise@{CAPSULES}",
     f"posterior@{CAPSULES}",
     f"sweep@{CAPSULES}-45",
+    f"equivariance@{CAPSULES}",
     *SENSITIVITIES,
     "presence_ablation@digits",
     "figures",
@@ -239,7 +243,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
     assert shown.keys() == {
         f"{folder}/{name}.json"
         for name in (
-            *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in RUNS),
+            *(f"{stage}/{run}" for stage in ("train", "evaluate", "equivariance") for run in RUNS),
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
             f"infer/{CAPSNET}",

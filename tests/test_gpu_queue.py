@@ -63,7 +63,9 @@ def test_every_command_is_short_enough_and_every_entry_is_on_the_page() -> None:
         assert f"| {name} |" in page
 
 
-STUDIES = ("optimise", "posterior", "presence_ablation", "infer", "ablation", "recipe", "viewpoint", "attack")
+STUDIES = (
+    "optimise", "posterior", "presence_ablation", "equivariance", "infer", "ablation", "recipe", "viewpoint", "attack",
+)  # fmt: skip
 
 
 def test_everything_that_is_heavy_is_queued_after_what_it_starts_from() -> None:

@@ -1,4 +1,4 @@
-"""The figures of a profile with their titles and captions: those of every system, then those of every run.
+"""The figures of a profile with their titles and captions: those of every system, then those of all systems.
 
 Titles and captions are in `figures.json`, next to the folder of figures. A picture whose arrays are missing cannot be
 drawn again (Git holds pictures and numbers, but no arrays). It is kept as long as the results that it was drawn from
@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json
-from pipeline.page import runs
+from pipeline.page import equivariance, runs
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
@@ -37,6 +37,7 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     """
     for system in REPORTS:
         yield from import_module(f"pipeline.systems.{system}.report.figures").draw(results, written)
+    yield from equivariance.draw(results)
     yield from runs.draw(results, written)
 
 

@@ -25,6 +25,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal, TypedDict
 
+from pipeline.page import equivariance
 from pipeline.results.claims import Claim
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Results, item_name, merged_provenance, unique
@@ -57,12 +58,12 @@ class Row(TypedDict):
 
 
 def all_measures() -> dict[str, Measure]:
-    """The measure of each claim, by its id, from the reports of all systems.
+    """The measure of each claim, by its id, from the reports of all systems, and of those that compare them.
 
     Raises:
         ValueError: two systems have a measure for the same claim.
     """
-    measures: dict[str, Measure] = {}
+    measures: dict[str, Measure] = dict(equivariance.MEASURES)
     for system in REPORTS:
         added: Mapping[str, Measure] = import_module(f"pipeline.systems.{system}.report.claims").MEASURES
         if twice := sorted(measures.keys() & added.keys()):

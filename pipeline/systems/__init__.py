@@ -21,9 +21,12 @@ from pipeline.systems.scae.settings import SCAERun
 from pipeline.systems.vae.settings import VAERun
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
+    from pipeline.probes.equivariance.actions import Layer
     from pipeline.probes.sweep import SweepInputs
     from pipeline.results.outcome import Outcome
 
@@ -86,3 +89,9 @@ def sweep_of(variant: str) -> Callable[[SweepInputs], Outcome]:
     """What the stage `sweep` asks of a system."""
     sweep: Callable[[SweepInputs], Outcome] = import_module(SWEEPS[variant]).sweep
     return sweep
+
+
+def equivariance_of(variant: str) -> Callable[[Model, Tensor], dict[str, Layer]]:
+    """What the stage `equivariance` reads off a system's model: layers by name, given images as the model sees them."""
+    read: Callable[[Model, Tensor], dict[str, Layer]] = import_module(f"{__name__}.{variant}.equivariance").read
+    return read

@@ -56,6 +56,7 @@ def made_up_values() -> dict[str, Any]:
         "sweep": values["sweep"] | {"angles": [0.0, 45.0, 180.0], "runs": ["capsules-digits", "vae-digits"]},
         "failures": values["failures"] | {"images": 200, "threshold": 0.9},
         "sensitivity": values["sensitivity"] | {"run": "capsules-digits", "epochs": 8, "replicas": 1},
+        "equivariance": {},
         "infer": {},
         "regression": {},
         "regression_sets": {},

@@ -31,6 +31,7 @@ from stages import (
     attack,
     attention,
     attention_sets,
+    equivariance,
     evaluate,
     infer,
     optimise,
@@ -57,6 +58,7 @@ STAGES = {
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
     "presence_ablation": ["capsules"],
+    "equivariance": ["capsules"],
     "regression": ["grid"],
     "regression_sets": ["short"],
     "attention": ["toy"],
@@ -120,6 +122,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sensitivity.main("temperature")
         sensitivity.main("pixel_sd")
         presence_ablation.main("capsules")
+        for run in ("capsules", "vae", "capsnet", "matrix", "cnn"):
+            equivariance.main(run)
         for study in REGRESSION:
             regression.main(study)
         regression_sets.main("short")
@@ -744,6 +748,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
         (sweep, ["vae", "0"]),
         (sensitivity, ["pixel_sd"]),
         (presence_ablation, ["capsules"]),
+        (equivariance, ["vae"]),
     ],
 )
 def test_a_missing_data_set_is_named(

@@ -1,0 +1,132 @@
+"""Functions whose equivariance is known, measured in the same way as networks: the ends of the scale.
+
+- `pixels`: f(x) = x. Its action is resampling itself, so that its error is zero, but for what enters a crop at its
+  edges.
+- `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane:
+  their error is what pixels and edges cost.
+- `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
+  weights. Quarter turns alone are exact on a grid: its error at 90 and 180 degrees is rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipeline.probes.equivariance.actions import Layer, Map, Maps, Pairs, Read, plain
+
+FILTERS, KERNEL = 4, 3
+
+
+def controls(edge: str) -> dict[str, Read]:
+    """The functions by name, for images with that beyond their edges (`transformations.moving`)."""
+    network = QuarterTurnNetwork()
+    return {
+        "pixels": lambda images: {"pixels": pixels(images, edge)},
+        "moments": lambda images: {"moments": plain(moments(images), MomentAction(), False)},
+        "quarter turns": lambda images: {"turns": plain(network(images), QuarterTurnAction(), False)},
+    }
+
+
+def pixels(images: Tensor, edge: str) -> Layer:
+    """The images themselves, a capsule for each channel."""
+    return plain(images.flatten(2), Maps(images.shape[-1], edge), False)
+
+
+def moments(images: Tensor) -> Tensor:
+    """Centroid (x, y) and second moments (xx, xy, yy) about the middle of the frame, `[B, 1, 5]`.
+
+    Content is how far pixels are from the background, which is the median of those on the edge, channel by channel;
+    brighter and darker content count against each other, so that moments are ratios of linear functions of the image.
+    """
+    size = images.shape[-1]
+    rim = torch.ones(size, size, dtype=torch.bool, device=images.device)
+    rim[1:-1, 1:-1] = False
+    background = images[..., rim].median(-1).values[..., None, None]
+    content = (images - background).sum(1)  # (B, S, S)
+    ticks = (torch.arange(size, dtype=images.dtype, device=images.device) * 2 + 1) / size - 1
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    powers = torch.stack([x, y, x * x, x * y, y * y])  # (5, S, S)
+    mass = content.sum((-1, -2))
+    mass = torch.where(mass == 0, torch.ones_like(mass), mass)  # an even image: all moments are 0
+    return (torch.einsum("bij,mij->bm", content, powers) / mass.unsqueeze(-1)).unsqueeze(1)
+
+
+class MomentAction:
+    """The matrix S of moments of (x, y, 1) becomes G S G^T, with G the map's matrix of homogeneous coordinates."""
+
+    def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
+        """G S G^T."""
+        return lambda values: _numbers(
+            _square(matrix, 1.0, values) @ _symmetric(values) @ _square(matrix, 1.0, values).mT
+        )
+
+    def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
+        """V S + S V^T."""
+
+        def change(values: Tensor) -> Tensor:
+            moved = _square(velocity, 0.0, values) @ _symmetric(values)
+            return _numbers(moved + moved.mT)
+
+        return change
+
+
+def _square(matrix: Tensor, corner: float, like: Tensor) -> Tensor:
+    return torch.cat([matrix, matrix.new_tensor([[0.0, 0.0, corner]])]).to(like)
+
+
+def _symmetric(values: Tensor) -> Tensor:
+    x, y, xx, xy, yy = values.unbind(-1)
+    rows = [xx, xy, x, xy, yy, y, x, y, torch.ones_like(x)]
+    return torch.stack(rows, -1).unflatten(-1, (3, 3))
+
+
+def _numbers(S: Tensor) -> Tensor:
+    return torch.stack([S[..., 0, 2], S[..., 1, 2], S[..., 0, 0], S[..., 0, 1], S[..., 1, 1]], -1)
+
+
+class QuarterTurnNetwork:
+    """Two convolutions over places and quarter turns, each followed by ReLU, and the mean over places.
+
+    The weights are random and always the same.
+    """
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.first = torch.randn(FILTERS, 1, KERNEL, KERNEL, generator=generator, dtype=torch.float64) / KERNEL
+        scale = KERNEL * math.sqrt(4 * FILTERS)
+        shape = (FILTERS, FILTERS, 4, KERNEL, KERNEL)
+        self.second = torch.randn(shape, generator=generator, dtype=torch.float64) / scale
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Of images `[B, C, S, S]`, S even, whose channels are averaged: `[B, FILTERS, 4]`, the last axis the turns."""
+        x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
+        first, second = self.first.to(images), self.second.to(images)
+        lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
+        by_turn = []
+        for r in range(4):
+            # The same filter as seen by content turned r times: turned in the plane, and along the axis of turns.
+            turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (F, 4 F, k, k)
+            by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
+        return torch.stack(by_turn, -1)
+
+
+@dataclass(frozen=True)
+class QuarterTurnAction:
+    """A quarter turn of the image moves values to the next turn; other maps have no action."""
+
+    def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
+        """The cyclic shift for a turn by a multiple of 90 degrees, else None."""
+        turns = round(math.degrees(math.atan2(float(matrix[0, 1]), float(matrix[0, 0]))) / 90)
+        exact = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=matrix.dtype).matrix_power(turns % 4)
+        if turns % 4 == 0 or not torch.allclose(matrix[:, :2], exact, atol=1e-9) or bool(matrix[:, 2].any()):
+            return None
+        return lambda values: values.roll(turns, -1)
+
+    def generator(self, velocity: Tensor, pairs: Pairs) -> None:
+        """There are no small quarter turns."""
+        return

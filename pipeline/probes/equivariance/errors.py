@@ -1,0 +1,68 @@
+"""Relative errors, and what guards them against features that hardly vary.
+
+The error of a prediction of f(g x) is the root of
+
+    sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
+
+over images. The denominator is how far features of different images are apart: errors do not change when f is scaled,
+or a constant is added. 1 is the error of the mean feature of moved images, which knows nothing of the image, and 1.4
+that of another image's features; a network that maps all images to nearly the same gains nothing. One that maps them to
+the same has no error at all, neither small nor large: `collapsed`.
+
+Of capsules with presences, those count that are present in an image or its moved copy, by the mean of both presences: a
+network gains nothing by switching off what does not follow.
+
+Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+COLLAPSED = 1e-3
+"""Features whose sd over images is a smaller share of their size are taken for constant."""
+
+
+def squared(difference: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sums of squares of each image, `[N]`, double precision."""
+    return (weights.double() * difference.double().square().sum(-1)).sum(-1)
+
+
+def deviations(values: Tensor, weights: Tensor) -> Tensor:
+    """Each image's squared distance from the (weighted) mean over images, `[N]`."""
+    w = weights.double().unsqueeze(-1)
+    mean = (w * values.double()).sum(0) / w.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
+    return squared(values.double() - mean, weights)
+
+
+def variation(values: Tensor, weights: Tensor) -> float:
+    """Sd of values over images, as a share of their root mean square; 0 of values that are all zero."""
+    size = float(squared(values, weights).sum())
+    return float((deviations(values, weights).sum() / size).sqrt()) if size > 0 else 0.0
+
+
+def dimensions(values: Tensor, weights: Tensor) -> float:
+    """Effective number of directions in which values vary: (tr C)^2 / tr C^2 of their covariance C; 0 if constant."""
+    w = weights.double().unsqueeze(-1)
+    mean = (w * values.double()).sum(0) / w.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
+    flat = (w.sqrt() * (values.double() - mean)).flatten(1)
+    gram = flat @ flat.T
+    total = float(gram.square().sum())
+    return float(gram.trace().square() / total) if total > 0 else 0.0
+
+
+def collapsed(values: Tensor, weights: Tensor) -> bool:
+    """Whether values are the same for all images."""
+    return variation(values, weights) < COLLAPSED
+
+
+def relative(errors: Tensor, scale: Tensor, resamples: int, seed: int) -> tuple[float, float]:
+    """The root of the ratio of the sums of `errors [N]` and `scale [N]`, and its standard error over images, from that
+    many bootstrap samples.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    count = len(errors)
+    drawn = torch.randint(count, (resamples, count), generator=generator)
+    ratios = (errors.cpu()[drawn].sum(1) / scale.cpu()[drawn].sum(1).clamp_min(1e-300)).sqrt()
+    return float((errors.sum() / scale.sum()).sqrt()), float(ratios.std())

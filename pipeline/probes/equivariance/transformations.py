@@ -1,0 +1,147 @@
+"""One-parameter groups of maps of the plane, what they do to images, and their generators.
+
+Coordinates as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down, and a matrix moves
+content forward, out(M u) = in(u). Where a model sees a crop, images are moved before they are cut, so that what enters
+at the edges of the crop is real content; other images are black outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipeline.data import warps
+from pipeline.layers.images import centre_crop, warped_crops
+
+ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
+FAMILIES = (ROTATION, SHIFT, SCALE, SHEAR)
+UNITS = {ROTATION: "degree", SHIFT: "pixel", SCALE: "percent", SHEAR: "percent"}
+"""What errors of derivatives are given for: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """One element g of a family.
+
+    Attributes:
+        family: one of `FAMILIES`.
+        magnitude: degrees counter-clockwise, pixels to the right, a factor, or the share of y by which x moves.
+    """
+
+    family: str
+    magnitude: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.magnitude:g}"
+
+    @property
+    def inverse(self) -> Transformation:
+        """What undoes it."""
+        return Transformation(self.family, 1 / self.magnitude if self.family == SCALE else -self.magnitude)
+
+    def matrix(self, size: int) -> Tensor:
+        """Its matrix `[2, 3]` in the frame of an image `size` pixels wide, double precision."""
+        m = self.magnitude
+        match self.family:
+            case "rotation":
+                return warps.rotations(torch.tensor(m, dtype=torch.float64))
+            case "shift":
+                rows = [[1.0, 0.0, 2 * m / size], [0.0, 1.0, 0.0]]
+            case "scale":
+                rows = [[m, 0.0, 0.0], [0.0, m, 0.0]]
+            case "shear":
+                rows = [[1.0, m, 0.0], [0.0, 1.0, 0.0]]
+            case _:
+                raise ValueError(f"family must be one of {FAMILIES}, found '{self.family}'")
+        return torch.tensor(rows, dtype=torch.float64)
+
+
+def velocity(family: str, size: int) -> Tensor:
+    """The generator `[2, 3]` of a family, per unit (`UNITS`): the derivative of its matrices at the identity."""
+    rows = {
+        ROTATION: [[0.0, math.pi / 180, 0.0], [-math.pi / 180, 0.0, 0.0]],
+        SHIFT: [[0.0, 0.0, 2 / size], [0.0, 0.0, 0.0]],
+        SCALE: [[0.01, 0.0, 0.0], [0.0, 0.01, 0.0]],
+        SHEAR: [[0.0, 0.01, 0.0], [0.0, 0.0, 0.0]],
+    }
+    return torch.tensor(rows[family], dtype=torch.float64)
+
+
+def transformations(magnitudes: Mapping[str, Sequence[float]]) -> Iterator[Transformation]:
+    """All elements, family by family."""
+    for family in FAMILIES:
+        for magnitude in magnitudes[family]:
+            yield Transformation(family, magnitude)
+
+
+def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
+    """The derivative of moved images at the identity: minus the velocity times the gradient of the image.
+
+    The gradient is of central differences: the mean of the two one-sided derivatives of bilinear resampling, which has
+    a kink at the centre of each pixel.
+
+    Args:
+        images: `[B, C, S, S]`.
+        velocity: `[2, 3]`, in the frame of the images.
+        edge: beyond their edges images are black (`zeros`), or the pixels at the edge go on (`border`).
+    """
+    size = images.shape[-1]
+    padded = F.pad(images, (1, 1, 1, 1), mode="constant" if edge == "zeros" else "replicate")
+    along_x = (padded[..., 1:-1, 2:] - padded[..., 1:-1, :-2]) * (size / 4)  # per unit of the frame
+    along_y = (padded[..., 2:, 1:-1] - padded[..., :-2, 1:-1]) * (size / 4)
+    ticks = (torch.arange(size, dtype=images.dtype, device=images.device) * 2 + 1) / size - 1
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    v = velocity.to(images)
+    speed_x, speed_y = (v[i, 0] * x + v[i, 1] * y + v[i, 2] for i in (0, 1))
+    return -(speed_x * along_x + speed_y * along_y)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a model sees of an image: all of it, or its middle `crop` pixels a side.
+
+    Images given to its methods are `[B, C, S, S]` in [0, 1].
+    """
+
+    crop: int | None
+
+    @property
+    def edge(self) -> str:
+        """What lies beyond the edges of images, as in `moving`."""
+        return "zeros" if self.crop is None else "border"
+
+    def seen(self, images: Tensor) -> Tensor:
+        """Unmoved images."""
+        return images if self.crop is None else centre_crop(images, self.crop)
+
+    def size(self, images: Tensor) -> int:
+        """Pixels a side of what is seen."""
+        return self.crop or images.shape[-1]
+
+    def moved(self, images: Tensor, g: Transformation) -> Tensor:
+        """Images moved by g."""
+        return self._resampled(images, g, self.crop)
+
+    def there_and_back(self, images: Tensor, g: Transformation) -> Tensor:
+        """Images moved by g and then by its inverse: what resampling and the edges alone cost."""
+        return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.crop)
+
+    def moving(self, images: Tensor, family: str) -> Tensor:
+        """The derivative of `moved` by the parameter of a family, at the identity."""
+        return self.seen(moving(images, velocity(family, images.shape[-1]), self.edge))
+
+    def _resampled(self, images: Tensor, g: Transformation, size: int | None) -> Tensor:
+        count, side = len(images), images.shape[-1]
+        matrices = g.matrix(side).to(images).expand(count, 2, 3)
+        if self.crop is None:
+            return warps.warp(images, matrices)
+        assert size is not None
+        places = torch.full((count, 2), (side - size) // 2, device=images.device)
+        in_pixels = torch.cat([matrices[..., :2], matrices[..., 2:] * (side / 2)], -1)
+        return warped_crops(images, size, places, in_pixels)

@@ -1,0 +1,19 @@
+"""What the measures of equivariance read off a CapsNet: f and rho (document 001, section 2).
+
+f are the class capsules, vectors of 16. They are meant to hold poses, but votes for them are any linear map of vectors
+below: theory does not say how they move. Their lengths, which say what is there, should not change.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pipeline.probes.equivariance.actions import Layer, plain
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+
+
+def read(model: CapsNet, images: Tensor) -> dict[str, Layer]:
+    """Layers of images `[B, 1, S, S]` in [0, 1]: capsules, presences (lengths)."""
+    capsules = model.encode(images)
+    lengths = capsules.norm(dim=-1)
+    return {"capsules": Layer(capsules, lengths, None), "presences": plain(lengths.unsqueeze(1), None, False)}

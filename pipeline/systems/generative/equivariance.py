@@ -1,0 +1,23 @@
+"""What the measures of equivariance read off a capsule model: f and rho (document 000, section 2.1).
+
+f are poses of the encoder's posterior: of parts, and of objects; both move with the image by composition. The presences
+of objects should not change. Poses count by their capsules' presence.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pipeline.probes.equivariance.actions import Layer, Poses, plain
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+
+def read(model: GenerativeModel, images: Tensor) -> dict[str, Layer]:
+    """Layers of images `[B, 1, S, S]` in [0, 1]: parts, objects, presences."""
+    posterior = model.encode(images)
+    t1, t0 = ((y / model.temperature).sigmoid() for y in (posterior.part_logits, posterior.object_logits))
+    return {
+        "parts": Layer(posterior.part_poses, t1, Poses()),
+        "objects": Layer(posterior.object_poses, t0, Poses()),
+        "presences": plain(t0.unsqueeze(1), None, False),
+    }

@@ -1,0 +1,24 @@
+"""What the measures of equivariance read off a stacked capsule autoencoder: f and rho (Kosiorek et al. 2019).
+
+f are poses of parts, and votes: the poses of parts that each object predicts from its own. Both move with the image by
+composition, votes because an object's pose multiplies them from the left. The presences of objects should not change.
+Poses count by the presence of their part, votes by their own.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pipeline.probes.equivariance.actions import Layer, Poses, plain
+from pipeline.systems.scae.model.scae import SCAE
+
+
+def read(model: SCAE, images: Tensor) -> dict[str, Layer]:
+    """Layers of images `[B, 1, S, S]` in [0, 1]: parts, objects (their votes), presences."""
+    parts = model.encode_parts(images)
+    objects = model.encode_objects(parts)
+    return {
+        "parts": Layer(parts.poses, parts.presence, Poses()),
+        "objects": Layer(objects.votes.flatten(1, 2), objects.vote_presence.flatten(1), Poses(), False),
+        "presences": plain(objects.presence.unsqueeze(1), None, False),
+    }

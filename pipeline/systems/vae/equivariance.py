@@ -1,0 +1,13 @@
+"""What the measures of equivariance read off a VAE: f is the mean of the code, for which theory gives no rho."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pipeline.probes.equivariance.actions import Layer, plain
+from pipeline.systems.vae.model.vae import VAE
+
+
+def read(model: VAE, images: Tensor) -> dict[str, Layer]:
+    """Layers of images `[B, 1, S, S]` in [0, 1]: code."""
+    return {"code": plain(model.encode(images).mu.unsqueeze(1), None)}
