@@ -17,7 +17,7 @@ from pipeline.classification.settings import AttackParams, CroppedRun, RecipePar
 from pipeline.data.settings import DatasetParams
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
-from pipeline.probes.settings import EquivarianceParams, EvaluateParams, SweepParams
+from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
 from pipeline.settings import Name, Section
 from pipeline.systems import MODELS, SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
@@ -74,6 +74,7 @@ class Params(Section):
     sensitivity: SensitivityParams
     presence_ablation: dict[Name, PresenceAblationParams]
     equivariance: dict[Name, EquivarianceParams]
+    data_efficiency: dict[Name, DataEfficiencyParams]
     regression: dict[Name, RegressionStudy]
     regression_sets: dict[Name, RegressionSet]
     attention: dict[Name, AttentionStudy]
@@ -112,6 +113,8 @@ class Params(Section):
             self._run_of("sweep.runs", name, *SWEEPS)
         for name, measured in self.equivariance.items():
             self._run_of(f"equivariance.{name}.run", measured.run, *MODELS)
+        for name, efficiency in self.data_efficiency.items():
+            self._run_of(f"data_efficiency.{name}.run", efficiency.run, *MODELS)
         for section in ("regression", "regression_sets"):
             for name, regression in getattr(self, section).items():
                 if regression.dataset not in self.datasets:

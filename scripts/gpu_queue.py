@@ -178,6 +178,7 @@ def queue(params: dict[str, Any]) -> list[Entry]:
         *table_and_figure("vae"),
         *table_and_figure("scae"),
         *(equivariance(params, study) for study in params["equivariance"]),
+        *(data_efficiency(params, study) for study in params["data_efficiency"]),
         *(full_posterior(params, study) for study in params["posterior"]),
         *(varied_hyperparameter(params, name) for name in params["sensitivity"]["hyperparameters"]),
         *(presence_ablation(params, study) for study in params["presence_ablation"]),
@@ -350,6 +351,15 @@ def equivariance(params: dict[str, Any], study: str) -> Entry:
     replicas = params["runs"][settings["run"]]["replicas"]
     about = f"equivariance and invariance of {settings['run']}, an untrained network and controls"
     return item(params, "equivariance", study, about, replicas * MINUTES_PER_YARDSTICK, replicas)
+
+
+def data_efficiency(params: dict[str, Any], study: str) -> Entry:
+    """A run trained on shares of its images, with as many steps each."""
+    settings = params["data_efficiency"][study]
+    run, shares = settings["run"], len(settings["shares"])
+    about = f"{run} trained on {shares} shares of its images"
+    each = steps(params, run, settings["epochs"])
+    return item(params, "data_efficiency", study, about, shares * each, settings["replicas"])
 
 
 def gpu_tests() -> list[str]:

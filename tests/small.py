@@ -287,6 +287,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
             for name in generative
         },
         "equivariance": {name: {"run": name, **EQUIVARIANCE} for name in chosen},
+        "data_efficiency": {name: {"run": name, "shares": [0.5, 1.0], "epochs": 1, "replicas": 1} for name in chosen},
         "regression": {name: on_squares(study) for name, study in REGRESSION.items()},
         "regression_sets": {
             "short": {

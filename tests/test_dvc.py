@@ -119,6 +119,7 @@ def cut(values: dict[str, Any]) -> None:
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
     measures = {"images": 8, "fit_images": 8, "derivative_images": 8, "rotations": [90]}
     values["equivariance"] = {run: values["equivariance"][run] | measures for run in RUNS}
+    values["data_efficiency"] = {CNN: values["data_efficiency"][CNN] | {"epochs": 1, "shares": [0.5, 1.0]}}
     values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
     hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
     values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
@@ -163,6 +164,7 @@ STAGES = [
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
     *(f"equivariance@{run}" for run in RUNS),
+    f"data_efficiency@{CNN}",
     *SENSITIVITIES,
     *STUDIES,
     "figures",
@@ -247,6 +249,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
             f"optimise/{CAPSULES}",
             f"posterior/{CAPSULES}",
             f"infer/{CAPSNET}",
+            f"data_efficiency/{CNN}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
             *(name.replace("@", "/") for name in (*SENSITIVITIES, *STUDIES)),
         )

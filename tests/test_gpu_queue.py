@@ -64,7 +64,8 @@ def test_every_command_is_short_enough_and_every_entry_is_on_the_page() -> None:
 
 
 STUDIES = (
-    "optimise", "posterior", "presence_ablation", "equivariance", "infer", "ablation", "recipe", "viewpoint", "attack",
+    "optimise", "posterior", "presence_ablation", "equivariance", "data_efficiency", "infer",
+    "ablation", "recipe", "viewpoint", "attack",
 )  # fmt: skip
 
 

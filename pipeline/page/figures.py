@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json
-from pipeline.page import equivariance, runs
+from pipeline.page import data_efficiency, equivariance, runs
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
@@ -38,6 +38,7 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     for system in REPORTS:
         yield from import_module(f"pipeline.systems.{system}.report.figures").draw(results, written)
     yield from equivariance.draw(results)
+    yield from data_efficiency.draw(results)
     yield from runs.draw(results, written)
 
 

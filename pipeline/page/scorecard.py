@@ -25,7 +25,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal, TypedDict
 
-from pipeline.page import equivariance
+from pipeline.page import data_efficiency, equivariance
 from pipeline.results.claims import Claim
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Results, item_name, merged_provenance, unique
@@ -63,7 +63,7 @@ def all_measures() -> dict[str, Measure]:
     Raises:
         ValueError: two systems have a measure for the same claim.
     """
-    measures: dict[str, Measure] = dict(equivariance.MEASURES)
+    measures: dict[str, Measure] = {**equivariance.MEASURES, **data_efficiency.MEASURES}
     for system in REPORTS:
         added: Mapping[str, Measure] = import_module(f"pipeline.systems.{system}.report.claims").MEASURES
         if twice := sorted(measures.keys() & added.keys()):

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
-from pipeline.page import equivariance, runs
+from pipeline.page import data_efficiency, equivariance, runs
 from pipeline.results.reading import Results
 from pipeline.systems import REPORTS
 
@@ -26,7 +26,7 @@ def build_tables(results: Results, written: Written) -> list[Table]:
     tables: list[Table] = []
     for system in REPORTS:
         tables += import_module(f"pipeline.systems.{system}.report.tables").build(results, written)
-    return [*tables, *equivariance.build(results), *runs.build(results)]
+    return [*tables, *equivariance.build(results), *data_efficiency.build(results), *runs.build(results)]
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:

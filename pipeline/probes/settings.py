@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.settings import Angle, Name, Section
+
+LONGEST = 10_000
+"""Epochs of a training, at most."""
 
 
 class SweepParams(Section):
@@ -31,6 +34,25 @@ class EvaluateParams(Section):
         min_length=1, description="inverse regularisation strengths to try; chosen on the validation images"
     )
     seed: int = Field(ge=0, description="seed of the test warps")
+
+
+class DataEfficiencyParams(Section):
+    """Training on shares of the images, with as many steps as on all of them."""
+
+    run: Name = Field(description="a key of `runs`")
+    shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        min_length=1, description="of the training and of the validation images, as many of every class"
+    )
+    epochs: int = Field(ge=1, le=1000, description="passes over all images; smaller shares take as many steps")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained on each share")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DataEfficiencyParams:
+        if sorted(set(self.shares)) != self.shares:
+            raise ValueError("shares must increase")
+        if self.epochs / self.shares[0] > LONGEST:
+            raise ValueError(f"{self.epochs} epochs / {self.shares[0]:g} of the images are more than {LONGEST} epochs")
+        return self
 
 
 class EquivarianceParams(Section):

@@ -150,6 +150,8 @@ def trained_images(stage: str, item: str, settings: Mapping[str, Any]) -> dict[s
             trainings = [each.get("training", {}) for each in study["conditions"].values()]
             epochs = sum(training.get("epochs", study["epochs"]) for training in trainings)
             return passes(study["run"], epochs, len(study["held_out"]))
+        case "data_efficiency":
+            return passes(study["run"], study["epochs"], len(study["shares"]) * study["replicas"])
         case "viewpoint":
             seeds = study["replicas"] * FAMILIAR_SHARE
             return passes(study["capsules"], study["epochs"], seeds) | passes(study["cnn"], study["epochs"], seeds)

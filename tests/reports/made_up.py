@@ -57,6 +57,7 @@ def made_up_values() -> dict[str, Any]:
         "failures": values["failures"] | {"images": 200, "threshold": 0.9},
         "sensitivity": values["sensitivity"] | {"run": "capsules-digits", "epochs": 8, "replicas": 1},
         "equivariance": {},
+        "data_efficiency": {},
         "infer": {},
         "regression": {},
         "regression_sets": {},

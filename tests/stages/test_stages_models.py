@@ -31,6 +31,7 @@ from stages import (
     attack,
     attention,
     attention_sets,
+    data_efficiency,
     equivariance,
     evaluate,
     infer,
@@ -59,6 +60,7 @@ STAGES = {
     "sensitivity": ["pixel_sd"],
     "presence_ablation": ["capsules"],
     "equivariance": ["capsules"],
+    "data_efficiency": ["capsules"],
     "regression": ["grid"],
     "regression_sets": ["short"],
     "attention": ["toy"],
@@ -124,6 +126,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         presence_ablation.main("capsules")
         for run in ("capsules", "vae", "capsnet", "matrix", "cnn"):
             equivariance.main(run)
+            data_efficiency.main(run)
         for study in REGRESSION:
             regression.main(study)
         regression_sets.main("short")
@@ -749,6 +752,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
         (sensitivity, ["pixel_sd"]),
         (presence_ablation, ["capsules"]),
         (equivariance, ["vae"]),
+        (data_efficiency, ["vae"]),
     ],
 )
 def test_a_missing_data_set_is_named(

@@ -1,0 +1,200 @@
+"""Test errors over the number of training images, all systems side by side: figure, table, and a claim's measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.style import in_house_style, look, panels
+from pipeline.drawing.table import Table, spread, tracked
+from pipeline.page.equivariance import COLOURS
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
+
+NAME = "data-efficiency"
+ITSELF = "itself"
+CAPSULES = ("matrix_capsules", "capsnet")
+"""Systems of capsules that classify, so that their errors compare with a convolutional network's."""
+MARKERS = {"generative": "s", "scae": "P", "vae": "^", "capsnet": "D", "matrix_capsules": "o", "cnn": "v"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The errors of one run.
+
+    Attributes:
+        how: what classifies: the model itself, or the features of the linear probe that is best on all images.
+        errors: shares of test images, by the number of training images.
+        parameters: of the model; None if its training is not recorded.
+    """
+
+    run: str
+    variant: str
+    how: str
+    errors: dict[int, Measured]
+    parameters: float | None
+    numbers: Numbers
+
+    @property
+    def dataset(self) -> str:
+        """The display name of its data."""
+        return dataset_label(self.numbers.records)
+
+
+def curves(results: Results) -> list[Curve]:
+    """The errors of every run that was measured. Raises `ResultError` if a result is corrupt."""
+    found = []
+    for item, numbers in results.executed("data_efficiency"):
+        run = str(numbers.settings.data_efficiency[item].run)
+        shares = sorted(numbers.names("share"), key=float)
+        ways = {
+            how: error.mean
+            for how in numbers.names("share", shares[-1])
+            if (error := numbers.measured("share", shares[-1], how)) is not None
+        }
+        how = min(ways, key=lambda name: ways[name])
+        errors = {}
+        for share in shares:
+            images, error = numbers.number("images", share), numbers.measured("share", share, how)
+            if images is not None and error is not None:
+                errors[int(images)] = error
+        trained = results.numbers("train", run)
+        parameters = trained.number("parameters", "total") if trained else None
+        found.append(Curve(run, str(numbers.run(run).variant), how, errors, parameters, numbers))
+    return found
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """One figure of all systems, if any was measured. Raises `ResultError` as `curves`."""
+    found = curves(results)
+    if not found:
+        return
+    yield Drawing(
+        NAME,
+        "svg",
+        "Test error against the number of training images",
+        "Networks trained on shares of the training and validation images, with as many steps as on all of them; both "
+        "axes are logarithmic, bars are one sd over seeds. Models that learn without labels are classified by a "
+        "linear probe, which is fit on the same images.",
+        "Line plots of test error over the number of training images, a panel for each data set, a line for each run.",
+        [record for curve in found for record in curve.numbers.records],
+        partial(errors_over_images, found),
+    )
+
+
+@in_house_style
+def errors_over_images(found: list[Curve]) -> Figure:
+    """A panel for each data set, with a line for each run."""
+    datasets = list(dict.fromkeys(curve.dataset for curve in found))
+    figure, axes = panels(len(datasets), 2.6)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        drawn = [curve for curve in found if curve.dataset == dataset]
+        for curve in drawn:
+            errors = list(curve.errors.values())
+            axis.errorbar(
+                list(curve.errors),
+                [100 * error.mean for error in errors],
+                yerr=[100 * error.sd for error in errors],
+                color=COLOURS[curve.variant],
+                marker=MARKERS[curve.variant],
+                label=curve.run,
+            )
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(PercentFormatter(decimals=0))
+        axis.yaxis.set_minor_formatter(PercentFormatter(decimals=0))
+        images = sorted({count for curve in drawn for count in curve.errors})
+        axis.set_xticks(images, [f"{count:,}" for count in images])
+        axis.set_xticks([], minor=True)
+        axis.set(xlabel="training images", title=dataset)
+        axis.legend()
+    axes[0].set_ylabel("test error")
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """The errors of all systems: one table, or none. Raises `ResultError` as `curves`."""
+    found = curves(results)
+    if not found:
+        return []
+    data, shown = [], []
+    for curve in found:
+        classified = "the model" if curve.how == ITSELF else f"linear probe on {look(curve.how).name}"
+        size = "" if curve.parameters is None else f"{curve.parameters:,.0f}"
+        for images, error in curve.errors.items():
+            row = {"run": curve.run, "dataset": curve.dataset, "classified_by": curve.how, "images": images}
+            numbers = {"error": error.mean, "error_sd": error.sd, "n": error.n, "parameters": curve.parameters}
+            data.append({**row, **numbers, "tracking_run": tracked(curve.numbers.records)})
+            percent = error.scaled(100)
+            text = spread(percent.mean, percent.sd, percent.n)
+            shown.append([curve.run, curve.dataset, size, classified, f"{images:,}", text])
+    caption = (
+        "Test errors after training on shares of the training and validation images, the first ones of each class, "
+        "with as many steps as on all of them. Compare errors on the same data only."
+    )
+    head = ["run", "data", "parameters", "classified by", "training images", "test error (%)"]
+    records = [record for curve in found for record in curve.numbers.records]
+    title = "Error by the number of training images"
+    return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown, columns=head), records)]
+
+
+def capsules_need_less(results: Results) -> Finding | None:
+    """Capsules against a convolutional network on the same data: fewer parameters, and a lower error on every share.
+
+    Of several capsule networks, the one with the lowest error on all images is judged; so is the convolutional network.
+    """
+    found = [curve for curve in curves(results) if curve.how == ITSELF and curve.parameters is not None]
+    pairs = []
+    for dataset in dict.fromkeys(curve.dataset for curve in found):
+        here = [curve for curve in found if curve.dataset == dataset]
+        capsules = [curve for curve in here if curve.variant in CAPSULES]
+        networks = [curve for curve in here if curve.variant == "cnn"]
+        if capsules and networks:
+            pairs.append((min(capsules, key=_on_all_images), min(networks, key=_on_all_images)))
+    if not pairs:
+        return None
+    # The largest set decides, where there are several.
+    ours, theirs = max(pairs, key=lambda pair: max(pair[0].errors))
+    shared = sorted(ours.errors.keys() & theirs.errors.keys())
+    if not shared:
+        return None
+    assert ours.parameters is not None
+    assert theirs.parameters is not None
+    ratios = {images: _ratio(ours.errors[images], theirs.errors[images]) for images in shared}
+    records = [record for curve in (ours, theirs) for record in with_training(results, curve.numbers, curve.run)]
+    source = ours.numbers.dataset_of(ours.run).source
+    by_images = ", ".join(f"{images:,} images {ratios[images].mean:.2f}" for images in shared)
+    return Finding(
+        max(ratios.values(), key=lambda ratio: ratio.mean),
+        dataset_label(records),
+        records,
+        holds=ours.parameters < theirs.parameters and all(ratio.mean < 1 for ratio in ratios.values()),
+        remarks=[f"{NOT_THE_PAPERS_DATA} (smallNORB in document 004)"] if source in ("digits", "toys") else [],
+        notes=[
+            f"{ours.run} has {ours.parameters:,.0f} parameters, {theirs.run} {theirs.parameters:,.0f}",
+            f"error of {ours.run} / that of {theirs.run}: {by_images}",
+        ],
+    )
+
+
+def _on_all_images(curve: Curve) -> float:
+    return curve.errors[max(curve.errors)].mean
+
+
+def _ratio(ours: Measured, theirs: Measured) -> Measured:
+    if theirs.mean == 0:
+        return Measured(math.inf if ours.mean else 1.0, 0.0, min(ours.n, theirs.n))
+    ratio = ours.mean / theirs.mean
+    share = math.hypot(ours.sd / ours.mean if ours.mean else 0.0, theirs.sd / theirs.mean)
+    return Measured(ratio, ratio * share, min(ours.n, theirs.n))
+
+
+MEASURES: dict[str, Measure] = {"003.params": capsules_need_less}
+"""The measure of document 003's claim about parameters and data."""
