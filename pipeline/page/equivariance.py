@@ -151,11 +151,10 @@ def draw(results: Results) -> Iterator[Drawing]:
         NAME,
         "svg",
         "Equivariance and invariance of all systems",
-        "Errors of what each network makes of rotated images, relative to how much it varies over images: 1 knows "
-        "nothing of the image, 0 is exact. Left (logarithmic): predicted by the action that theory gives its numbers. "
-        "Middle: by a linear map fitted to training images. Right: by no change at all, of presences and of features "
-        "that have no poses. Thin: networks of the same kind, untrained. Grey: functions whose equivariance is known; "
-        f"errors below {LOWEST:g} lie on the left panel's axis. Bars: two standard errors.",
+        "Errors of what a network makes of rotated images, relative to how much this varies over images (1: nothing is "
+        "known of the image), as predicted by the action that theory gives its numbers, by a linear map fitted to "
+        "training images, or by no change. Thin lines are untrained networks of the same kind, and grey are functions "
+        f"whose equivariance is known (on the axis: below {LOWEST:g}). Bars are two standard errors.",
         "Three line plots of relative errors over the angle of rotation, the first on a logarithmic scale, with one "
         "line for each layer of each system.",
         [record for _, numbers in items for record in numbers.records],

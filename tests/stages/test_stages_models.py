@@ -323,6 +323,42 @@ def test_evaluation_measures_the_failures_of_models_with_parts(done: Path) -> No
     assert not {"equivariance", "templates"} & vae.keys()
 
 
+@pytest.mark.parametrize(
+    ("run", "layers", "by"),
+    [
+        ("capsules", {"parts": {"own", "fitted"}, "objects": {"own", "fitted"}, "presences": set()}, "forward mode"),
+        ("vae", {"code": {"fitted"}}, "forward mode"),
+        ("capsnet", {"capsules": {"fitted"}, "presences": set()}, "two backward passes"),
+        ("matrix", {"poses": {"own", "fitted"}, "presences": set()}, "central differences"),
+        ("cnn", {"maps": {"own"}, "hidden": {"fitted"}}, "forward mode"),
+    ],
+)
+def test_equivariance_is_measured_alike_for_every_system(
+    done: Path, run: str, layers: dict[str, set[str]], by: str
+) -> None:
+    record = read(done / f"reports/small/results/equivariance/{run}.json")
+    assert list(record["layers"]) == ["trained", "untrained", "pixels", "moments", "quarter turns"]
+    assert record["layers"]["trained"].keys() == layers.keys()
+    assert record["derivative_by"]["trained"] == [by]
+    assert record["images"] == {"test": 12, "fit": 16}
+    for layer, measures in layers.items():
+        found = record["error"].get("trained", {}).get(layer)
+        if found is None:  # constant after so little training
+            assert record["layers"]["trained"][layer]["variation"]["mean"] < 1e-3
+            continue
+        assert found.keys() == {*measures, "invariance", "resampling"}
+        assert record["derivative"]["trained"][layer].keys() == {*measures, "invariance"}
+        for measure, families in found.items():
+            magnitudes = {family: list(by_magnitude) for family, by_magnitude in families.items()}
+            assert magnitudes == {"rotation": ["30", "90"], "shift": ["1"], "scale": ["1.2"], "shear": ["0.2"]}
+            assert all(each["n"] == 2 and each["mean"] >= 0 for each in spreads(families)), measure
+        assert found["resampling"]["rotation"]["90"]["mean"] < 1e-4, "quarter turns are exact on a grid"
+    assert record["error"]["quarter turns"]["turns"]["own"]["rotation"]["90"]["mean"] < 1e-5
+    table = pd.read_csv(done / f"reports/small/results/equivariance/{run}.csv")
+    assert set(table["replica"][table["subject"] == "trained"]) == {0, 1}
+    assert np.isfinite(table[["error", "se"]].to_numpy()).all()
+
+
 def test_optimisation_leaves_gains_and_curves(done: Path) -> None:
     numbers = read(done / "reports/small/results/optimise/capsules.json")
     assert numbers["images"] == 4

@@ -1,0 +1,372 @@
+"""The parts of the measures of equivariance: what moves an image, how values follow, and what an error is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from small import SCAE_SIZE, small_run
+from torch import Tensor
+
+from pipeline.probes.equivariance import errors
+from pipeline.probes.equivariance.actions import Action, FromTheLeft, Maps, Pairs, Poses
+from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, QuarterTurnNetwork, moments, pixels
+from pipeline.probes.equivariance.derivatives import (
+    BACKWARD,
+    DIFFERENCES,
+    FORWARD,
+    STEP,
+    central_differences,
+    derivative,
+)
+from pipeline.probes.equivariance.ridge import linear_map
+from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, moving, velocity
+from pipeline.systems import MODELS, build_model, equivariance_of
+
+SIZE = 24
+EVERYTHING, CROP = View(None), View(16)
+NOTHING = Pairs(torch.zeros(0, 1, 1), torch.zeros(0, 1, 1), torch.zeros(0, 1))
+ELEMENTS = [
+    Transformation("rotation", 30.0),
+    Transformation("rotation", 90.0),
+    Transformation("shift", 2.0),
+    Transformation("scale", 1.2),
+    Transformation("shear", 0.2),
+]
+
+
+def blobs(count: int = 6, channels: int = 1, size: int = SIZE, width: float = 0.16) -> Tensor:
+    """Images of a smooth blob in each channel, somewhere in the middle, `[count, channels, size, size]`."""
+    generator = torch.Generator().manual_seed(1)
+    centre = 0.5 * torch.rand(count, channels, 2, generator=generator) - 0.25
+    ticks = (torch.arange(size) * 2 + 1) / size - 1
+    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
+    squared = (x - centre[..., 0, None, None]) ** 2 + (y - centre[..., 1, None, None]) ** 2
+    return (-squared / (2 * width**2)).exp()
+
+
+# ---- moving images
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_velocity_is_the_derivative_of_the_matrices(family: str) -> None:
+    h = 1e-4
+    some = {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family]
+    g = Transformation(family, some)
+    identity = torch.eye(2, 3, dtype=torch.float64)
+    torch.testing.assert_close((g.matrix(SIZE) - identity) / h, velocity(family, SIZE), rtol=0.01, atol=1e-6)
+    torch.testing.assert_close(g.inverse.matrix(SIZE) - identity, identity - g.matrix(SIZE), rtol=0.01, atol=1e-8)
+
+
+@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
+def test_content_moves_as_the_matrix_says(view: View) -> None:
+    """The centroid of a blob that stays in the frame of what is seen."""
+    images = blobs(width=0.08)
+    size = view.size(images)
+    before = moments(view.seen(images))[:, 0, :2]
+    for g in ELEMENTS:
+        matrix = g.matrix(size).float()
+        expected = before @ matrix[:, :2].T + matrix[:, 2]
+        torch.testing.assert_close(moments(view.moved(images, g))[:, 0, :2], expected, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
+def test_resampling_there_and_back_is_exact_on_the_grid_alone(view: View) -> None:
+    images = blobs(width=0.06)
+    exact = [Transformation("rotation", 90.0), Transformation("rotation", 180.0), Transformation("shift", 3.0)]
+    for g in [*exact, Transformation("rotation", 15.0), Transformation("scale", 1.2)]:
+        off = (view.there_and_back(images, g) - view.seen(images)).abs().max()
+        assert (float(off) < 1e-4) == (g in exact), g
+
+
+@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_moving_is_the_central_difference_of_resampling(view: View, family: str) -> None:
+    """Exactly for shifts, which bilinear resampling is linear in; the others to the order of the step."""
+    images = blobs()
+    h = 0.05
+    g = Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
+    difference = (view.moved(images, g) - view.moved(images, g.inverse)) / (2 * h)
+    change = view.moving(images, family)
+    atol = 1e-4 if family == "shift" else 0.02 * float(change.abs().max())
+    torch.testing.assert_close(change, difference, rtol=0, atol=atol)
+    assert float(change.abs().max()) > 1e-3
+
+
+def test_a_ramp_changes_by_its_slope() -> None:
+    """By hand: the content of a ramp x moves right by one pixel, 2/S, and every value falls by that."""
+    ramp = ((torch.arange(SIZE) * 2 + 1) / SIZE - 1).expand(1, 1, SIZE, SIZE)
+    change = moving(ramp, velocity("shift", SIZE), "border")
+    torch.testing.assert_close(change[..., 1:-1], torch.full((1, 1, SIZE, SIZE - 2), -2 / SIZE))
+
+
+# ---- how values follow
+
+POINTS: dict[str, tuple[Action, Tensor]] = {
+    "poses": (Poses(), torch.randn(4, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))),
+    "moments": (MomentAction(), torch.rand(4, 1, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))),
+    "maps": (Maps(SIZE, "border"), blobs(4, 3).double().flatten(2)),
+    "black maps": (Maps(SIZE, "zeros"), blobs(4, 3).double().flatten(2)),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", POINTS)
+def test_a_generator_is_the_derivative_of_an_action(name: str, family: str) -> None:
+    action, values = POINTS[name]
+    h = 0.05 if "maps" in name else 1e-3
+    g = Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
+    ahead, back = (action.finite(each.matrix(SIZE), NOTHING) for each in (g, g.inverse))
+    generator = action.generator(velocity(family, SIZE), NOTHING)
+    assert ahead is not None
+    assert back is not None
+    assert generator is not None
+    change = generator(values)
+    atol = (0.02 if "maps" in name else 1e-5) * float(change.abs().max()) + 1e-9
+    torch.testing.assert_close(change, (ahead(values) - back(values)) / (2 * h), rtol=0, atol=atol)
+
+
+def test_a_matrix_from_the_left_is_found_and_one_from_the_right_is_not() -> None:
+    generator = torch.Generator().manual_seed(0)
+    before = torch.randn(50, 3, 16, generator=generator)
+    T = torch.randn(4, 4, generator=generator)
+    weights = torch.rand(50, 3, generator=generator)
+    square = before.unflatten(-1, (4, 4))
+    rho = FromTheLeft(4)
+    left = Pairs(before, (T @ square).flatten(-2), weights)
+    torch.testing.assert_close(rho.finite(torch.zeros(2, 3), left)(before), left.after, rtol=1e-4, atol=1e-4)
+    right = Pairs(before, (square @ T).flatten(-2), weights)
+    found = rho.finite(torch.zeros(2, 3), right)(before)
+    assert float((found - right.after).square().mean()) > 0.3 * float(right.after.square().mean())
+
+
+# ---- linear maps
+
+
+def test_a_planted_linear_map_is_found_and_scored_on_other_images() -> None:
+    generator = torch.Generator().manual_seed(0)
+    W = torch.randn(8, 8, generator=generator)
+    before, others = (torch.randn(count, 2, 4, generator=generator) for count in (60, 20))
+
+    def planted(values: Tensor) -> Tensor:
+        return (values.flatten(1) @ W + 3).unflatten(-1, (2, 4))
+
+    rho = linear_map(Pairs(before, planted(before), torch.ones(60, 2)), [1e-9, 1.0])
+    torch.testing.assert_close(rho(others), planted(others), rtol=1e-4, atol=1e-4)
+
+
+def test_the_penalty_is_chosen_on_images_that_the_map_was_not_fitted_to() -> None:
+    """Targets of pure noise, as many numbers as images: without a penalty the map fits them, and predicts worse than
+    the mean.
+    """
+    generator = torch.Generator().manual_seed(0)
+    before, after, others = (torch.randn(40, 1, 30, generator=generator) for _ in range(3))
+    ones = torch.ones(40, 1)
+
+    def size(penalties: list[float]) -> float:
+        return float(linear_map(Pairs(before, after, ones), penalties)(others).square().mean())
+
+    assert size([1e-9]) > 1
+    assert size([1e-9, 100.0]) == size([100.0]) < 0.1
+
+
+def test_images_in_which_a_capsule_is_absent_say_nothing_of_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    before = torch.randn(60, 2, 3, generator=generator)
+    weights = torch.ones(60, 2)
+    after = 2 * before
+    after[::3, 1] = 100.0
+    weights[::3, 1] = 0.0
+    rho = linear_map(Pairs(before, after, weights), [1e-9])
+    torch.testing.assert_close(rho(before), 2 * before, rtol=1e-3, atol=1e-3)
+
+
+def test_too_few_images_are_refused() -> None:
+    with pytest.raises(ValueError, match="8 images"):
+        linear_map(Pairs(torch.zeros(7, 1, 1), torch.zeros(7, 1, 1), torch.ones(7, 1)), [1.0])
+
+
+# ---- errors
+
+
+def error(prediction: Tensor, values: Tensor, after: Tensor) -> float:
+    weights = torch.ones(values.shape[:2])
+    scale = (errors.deviations(values, weights) + errors.deviations(after, weights)) / 2
+    return errors.relative(errors.squared(after - prediction, weights), scale, 50, 0)[0]
+
+
+def test_an_error_is_relative_to_how_features_vary_over_images() -> None:
+    values = torch.randn(4000, 1, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    after = values.roll(1, -1)
+    assert error(after, values, after) == 0
+    assert error(after.mean(0, keepdim=True), values, after) == pytest.approx(1, abs=1e-6)
+    assert error(after.roll(1, 0), values, after) == pytest.approx(2**0.5, rel=0.02)
+    off = error(after + 0.1, values, after)
+    assert off == pytest.approx(0.1, rel=0.02)
+    for scale, constant in ((1e-3, 0.0), (50.0, 0.0), (1.0, 1000.0), (1e-2, 5.0)):
+        moved = error(scale * (after + 0.1) + constant, scale * values + constant, scale * after + constant)
+        assert moved == pytest.approx(off, rel=1e-6), "neither small features nor a large constant are rewarded"
+
+
+def test_features_on_a_sphere_that_hardly_differ_are_not_rewarded() -> None:
+    """Of norm 1, all near one direction: an error of 1 % of their size is all that they vary by."""
+    generator = torch.Generator().manual_seed(0)
+    values, after = (torch.randn(500, 1, 16, generator=generator) * 0.01 for _ in range(2))
+    values[..., 0], after[..., 0] = 1, 1
+    values, after = (each / each.norm(dim=-1, keepdim=True) for each in (values, after))
+    assert float((after - values).norm(dim=-1).mean()) < 0.06
+    assert error(values, values, after) == pytest.approx(2**0.5, rel=0.05)
+
+
+def test_constant_features_are_collapsed() -> None:
+    ones = torch.ones(20, 1)
+    constant = torch.full((20, 1, 3), 7.0)
+    assert errors.collapsed(constant, ones)
+    assert errors.collapsed(torch.zeros(20, 1, 3), ones)
+    assert errors.dimensions(constant, ones) == 0
+    varied = constant.clone()
+    varied[:, 0, 0] += torch.linspace(-1, 1, 20)
+    assert not errors.collapsed(varied, ones)
+    assert errors.dimensions(varied, ones) == pytest.approx(1)
+    assert errors.dimensions(torch.randn(5000, 1, 4), torch.ones(5000, 1)) == pytest.approx(4, rel=0.02)
+
+
+def test_the_standard_error_is_that_of_the_mean_over_images() -> None:
+    """Errors that are all alike have none; squares of half ones and half zeros have sd / sqrt(N) / (2 root)."""
+    ones = torch.ones(400)
+    assert errors.relative(0.25 * ones, ones, 200, 0) == (0.5, 0.0)
+    half = (torch.arange(400) % 2).double()
+    root, se = errors.relative(half, ones, 2000, 0)
+    assert root == pytest.approx(0.5**0.5)
+    assert se == pytest.approx(0.5 / 400**0.5 / (2 * root), rel=0.1)
+
+
+# ---- derivatives
+
+
+class Cube(torch.autograd.Function):
+    """x^3, without a forward mode; its gradient has one itself."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * gradient
+
+
+class CubeOnce(torch.autograd.Function):
+    """x^3, whose gradient has none."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * gradient
+
+
+@pytest.mark.parametrize(
+    ("cube", "method"), [(lambda x: x**3, FORWARD), (Cube.apply, BACKWARD), (CubeOnce.apply, DIFFERENCES)]
+)
+def test_every_way_to_a_derivative_gives_what_is_known_by_hand(cube: Any, method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, u = (torch.randn(3, 1, 4, 4, dtype=torch.float64, generator=generator) for _ in range(2))
+
+    def f(images: Tensor) -> dict[str, Tensor]:
+        return {"cubes": cube(images).flatten(1), "sum": images.sum((1, 2, 3)).sin()}
+
+    found, how = derivative(f, x, u)
+    assert how == method
+    torch.testing.assert_close(found["cubes"], (3 * x**2 * u).flatten(1), rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(found["sum"], x.sum((1, 2, 3)).cos() * u.sum((1, 2, 3)), rtol=1e-7, atol=1e-7)
+
+
+def test_a_network_that_stops_gradients_is_not_trusted() -> None:
+    """x + x^2 whose square is detached: forward mode gives 1 in place of 1 + 2 x."""
+    x, u = torch.full((3, 2), 2.0, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
+    found, how = derivative(lambda v: {"f": v + v.detach() ** 2}, x, u)
+    assert how == DIFFERENCES
+    torch.testing.assert_close(found["f"], torch.full_like(x, 5.0), rtol=1e-6, atol=1e-6)
+
+
+METHODS = {"capsnet": BACKWARD, "matrix_capsules": DIFFERENCES, "scae": DIFFERENCES}
+"""By variant: routing has gradients written by hand, and SCAE stops gradients from objects to parts."""
+
+
+@pytest.mark.parametrize("variant", MODELS)
+def test_derivatives_of_every_system_are_those_of_central_differences(variant: str) -> None:
+    torch.manual_seed(0)
+    run = small_run(variant)
+    size = SCAE_SIZE if variant == "scae" else 12
+    model = build_model(run, size).double().eval()
+    side = run.augmentation.seen_size(size)
+    images, direction = torch.rand(4, 1, side, side).double(), torch.randn(4, 1, side, side).double()
+    read = equivariance_of(variant)
+
+    def values(seen: Tensor) -> dict[str, Tensor]:
+        return {name: layer.numbers for name, layer in read(model, seen).items()}
+
+    found, method = derivative(values, images, direction)
+    assert method == METHODS.get(variant, FORWARD)
+    expected = central_differences(values, images, direction)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        atol = 1e-5 * float(value.abs().max())
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=atol)
+        assert float(value.abs().max()) > 0, name
+    layers = read(model, images)
+    assert all(layer.weights.shape == layer.numbers.shape[:2] for layer in layers.values())
+    assert STEP < 1e-3
+
+
+# ---- controls
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None:
+    network, action = QuarterTurnNetwork(), QuarterTurnAction()
+    images = torch.rand(5, 2, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    matrix = Transformation("rotation", 90.0 * turns).matrix(16)
+    rho = action.finite(matrix, NOTHING)
+    assert rho is not None
+    before, after = network(images), network(images.rot90(turns, (-2, -1)))
+    torch.testing.assert_close(after, rho(before), rtol=1e-9, atol=1e-12)
+    assert float((after - before).abs().max()) > 1e-3 * float(before.abs().max()), "not by being invariant"
+    resampled = network(View(None).moved(images.float(), Transformation("rotation", 90.0 * turns)).double())
+    torch.testing.assert_close(resampled, rho(before), rtol=1e-4, atol=1e-5)
+
+
+def test_the_quarter_turn_network_has_no_other_action() -> None:
+    action = QuarterTurnAction()
+    others = [Transformation("rotation", 45.0), Transformation("rotation", 360.0), *ELEMENTS[2:]]
+    assert all(action.finite(g.matrix(16), NOTHING) is None for g in others)
+
+
+@pytest.mark.parametrize("g", ELEMENTS, ids=lambda g: f"{g.family} {g.name}")
+def test_moments_and_pixels_move_as_they_should(g: Transformation) -> None:
+    images = blobs(20)
+    weights = torch.ones(20, 1)
+    before, after = moments(images), moments(EVERYTHING.moved(images, g))
+    rho = MomentAction().finite(g.matrix(SIZE), NOTHING)
+    scale = errors.deviations(after, weights)
+    assert errors.relative(errors.squared(after - rho(before), weights), scale, 10, 0)[0] < 0.03
+    assert errors.relative(errors.squared(after - before, weights), scale, 10, 0)[0] > 0.1
+    layer, moved = (pixels(each, "zeros") for each in (images, EVERYTHING.moved(images, g)))
+    assert layer.action is not None
+    follow = layer.action.finite(g.matrix(SIZE), NOTHING)
+    assert follow is not None
+    torch.testing.assert_close(follow(layer.numbers), moved.numbers, rtol=0, atol=1e-5)
+
+
+def test_an_even_image_has_no_content() -> None:
+    assert moments(torch.full((2, 1, 8, 8), 0.3)).abs().max() == 0
