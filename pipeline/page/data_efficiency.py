@@ -171,8 +171,9 @@ def capsules_need_less(results: Results) -> Finding | None:
     records = [record for curve in (ours, theirs) for record in with_training(results, curve.numbers, curve.run)]
     source = ours.numbers.dataset_of(ours.run).source
     by_images = ", ".join(f"{images:,} images {ratios[images].mean:.2f}" for images in shared)
+    worst = max(ratios.values(), key=lambda ratio: ratio.mean)
     return Finding(
-        max(ratios.values(), key=lambda ratio: ratio.mean),
+        worst if math.isfinite(worst.mean) else None,
         dataset_label(records),
         records,
         holds=ours.parameters < theirs.parameters and all(ratio.mean < 1 for ratio in ratios.values()),

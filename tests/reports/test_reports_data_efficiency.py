@@ -1,0 +1,102 @@
+"""Errors over the number of training images, and the verdict on document 003's claim about parameters and data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_up import Writer, spread
+from recorded import recorded
+from small import small_run
+from test_reports_figures import words
+
+from pipeline.page import data_efficiency
+from pipeline.page.scorecard import build_scorecard
+from pipeline.params import parse_params
+from pipeline.results.claims import load_claims
+from pipeline.results.reading import Results
+
+IMAGES = {"0.1": 80, "1": 800}
+ERRORS = {
+    "matrix-toys": ("matrix_capsules", 60_000, {"0.1": {"itself": 0.30}, "1": {"itself": 0.10}}),
+    "cnn-toys": ("cnn", 400_000, {"0.1": {"itself": 0.40}, "1": {"itself": 0.20}}),
+    "vae-digits": ("vae", 200_000, {"0.1": {"mu_sigma": 0.2}, "1": {"mu_sigma": 0.1}}),
+}
+"""Variant, parameters and errors of each run, so that the claim holds."""
+
+
+def results(writer: Writer, values: dict[str, Any], **changes: tuple[int, dict[str, float]]) -> Results:
+    """Made-up results; `changes` replace parameters and errors of a run, its name with underscores."""
+    toys = values["datasets"]["digits"] | {"source": "toys"}
+    runs = {
+        name: small_run(variant).model_dump() | {"dataset": name.split("-")[-1]}
+        for name, (variant, _, _) in ERRORS.items()
+    }
+    params = values | {
+        "sources": ["digits", "toys"],
+        "datasets": values["datasets"] | {"toys": toys},
+        "runs": values["runs"] | runs,
+        "data_efficiency": {name: {"run": name, "shares": [0.1, 1.0], "epochs": 4, "replicas": 2} for name in ERRORS},
+    }
+    for name, (_, parameters, errors) in ERRORS.items():
+        label = "toys (stand-in)" if name.endswith("toys") else "digits (scikit-learn)"
+        if changed := changes.get(name.replace("-", "_")):
+            parameters, errors = changed[0], {share: {"itself": error} for share, error in changed[1].items()}
+        shares = {share: {how: spread(error, 0.01) for how, error in of.items()} for share, of in errors.items()}
+        images = {share: IMAGES[share] for share in shares}
+        writer.numbers("data_efficiency", name, {"share": shares, "images": images}, dataset=label)
+        writer.numbers("train", name, {"parameters": {"generative": 0, "total": parameters}}, dataset=label)
+    return recorded(writer.results, parse_params(params))
+
+
+def verdict(found: Results) -> tuple[str, Any]:
+    rows = {row["id"]: row for row in build_scorecard(load_claims(), found)}
+    return rows["003.params"]["verdict"], rows["003.params"]
+
+
+def test_the_claim_holds_where_fewer_parameters_have_lower_errors_on_every_share(
+    writer: Writer, values: dict[str, Any]
+) -> None:
+    told, row = verdict(results(writer, values))
+    assert told == "holds"
+    assert row["ours"]["value"] == pytest.approx(0.75), "where capsules are worst"
+    assert "not the paper's data" in row["dataset"]
+    assert "matrix-toys has 60,000 parameters, cnn-toys 400,000" in row["notes"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"matrix_toys": (60_000, {"0.1": 0.41, "1": 0.1})},
+        {"matrix_toys": (60_000, {"0.1": 0.3, "1": 0.2})},
+        {"matrix_toys": (400_000, {"0.1": 0.3, "1": 0.1})},
+    ],
+    ids=["worse on a share", "only as good on all", "as many parameters"],
+)
+def test_the_claim_fails_where_one_of_both_does(writer: Writer, values: dict[str, Any], changed: Any) -> None:
+    assert verdict(results(writer, values, **changed))[0] == "fails"
+
+
+def test_a_perfect_network_is_not_beaten(writer: Writer, values: dict[str, Any]) -> None:
+    told, row = verdict(results(writer, values, cnn_toys=(400_000, {"0.1": 0.4, "1": 0.0})))
+    assert told == "fails"
+    assert row["ours"] is None, "a ratio to no error at all is no number"
+
+
+def test_figure_and_table_show_every_run(writer: Writer, values: dict[str, Any]) -> None:
+    found = results(writer, values)
+    (drawing,) = data_efficiency.draw(found)
+    shown = {text for text, _ in words(drawing.figure())}
+    assert {"training images", "test error", *ERRORS} <= shown
+    (table,) = data_efficiency.build(found)
+    assert len(table.shown) == 6
+    assert table.shown.to_numpy().tolist()[0] == [
+        "cnn-toys", "toys (stand-in)", "400,000", "the model", "80", "40.0 ± 1.0",
+    ]  # fmt: skip
+    assert "linear probe on" in table.shown["classified by"].iloc[-1]
+
+
+def test_nothing_is_drawn_without_results(writer: Writer) -> None:
+    assert list(data_efficiency.draw(writer.results)) == []
+    assert data_efficiency.build(writer.results) == []
+    assert data_efficiency.capsules_need_less(writer.results) is None
