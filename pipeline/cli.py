@@ -103,11 +103,18 @@ def status(
 
 @app.command()
 def check() -> None:
-    """Check params.yaml before DVC removes the outputs of stages; exit code 2 if a value is not allowed."""
+    """Check params.yaml and own images before DVC removes outputs of stages; exit code 2 if a value is not allowed."""
     from pipeline.params import load_params
     from stages.workspace import find_root
 
-    load_params(find_root() / "params.yaml")
+    root = find_root()
+    params = load_params(root / "params.yaml")
+    if params.own_images:
+        from pipeline.data.own_images import check_places
+        from pipeline.dependencies import Graph
+
+        outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
+        check_places(params.own_images, root, outs)
 
 
 @app.command()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
 from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, ViewpointParams
-from pipeline.data.settings import DatasetParams
+from pipeline.data.settings import DatasetParams, OwnImagesParams, SourceName
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import EvaluateParams, SweepParams
@@ -50,19 +50,8 @@ class Params(Section):
         "answers no claim"
     )
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
-    sources: list[
-        Literal[
-            "digits",
-            "mnist",
-            "fashion-mnist",
-            "affnist",
-            "cifar10",
-            "smallnorb",
-            "smallnorb48",
-            "smallnorb48-posed",
-            "toys",
-        ]
-    ] = Field(description="raw data to download")
+    sources: list[SourceName] = Field(description="raw data to download")
+    own_images: dict[Name, OwnImagesParams]
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, Run]
     evaluate: EvaluateParams
@@ -84,9 +73,7 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _references(self) -> Params:
-        for name, dataset in self.datasets.items():
-            if dataset.source not in self.sources:
-                raise ValueError(f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}")
+        self._check_sources()
         if self.evaluate.official_affnist and "affnist" not in self.sources:
             raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
@@ -129,6 +116,25 @@ class Params(Section):
                         f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
                     ) from None
         return self
+
+    def _check_sources(self) -> None:
+        """Check that data sets name sources that are there, and that own images do not have the name of another."""
+        for name in self.own_images:
+            if name in get_args(SourceName):
+                raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
+        for name, dataset in self.datasets.items():
+            own = self.own_images.get(dataset.source)
+            if own is not None:
+                if dataset.canvas < own.side:
+                    raise ValueError(
+                        f"datasets.{name}.canvas: must be at least the side of own_images.{dataset.source}, {own.side} "
+                        f"(found {dataset.canvas})"
+                    )
+            elif dataset.source not in self.sources or dataset.source == "affnist":
+                others = f" or own_images {sorted(self.own_images)}" if self.own_images else ""
+                raise ValueError(
+                    f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}{others}"
+                )
 
     def _check_study_names(self) -> None:
         """Check that no two studies of a system have the same name, alone or in sets: their figures are named by it."""

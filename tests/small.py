@@ -250,6 +250,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "publish": False,
         "device": "cpu",
         "sources": ["digits"],
+        "own_images": {},
         "datasets": {
             "squares": {"source": "digits", "canvas": 28, "train": 36, "validation": 12, "test": 12, "split_seed": 0}
         },

@@ -86,6 +86,7 @@ NO_DEPENDENCY = {
     "pipeline/errors.py": "messages",
     "pipeline/files.py": "writes files whole or not at all",
     "pipeline/kernels.py": "compiles kernels and finds them again; their sources are dependencies",
+    "pipeline/memory.py": "refuses what does not fit",
     "pipeline/progress.py": "progress bars",
     "pipeline/settings.py": "the form of settings; their values are parameters",
     "pipeline/data/sources.py": "where files are downloaded from, and what they are called",

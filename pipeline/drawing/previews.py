@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from pipeline.data.datasets import Dataset
 from pipeline.drawing.pictures import image_rows
-from pipeline.drawing.style import in_house_style
+from pipeline.drawing.style import in_house_style, plain
 
 PER_CLASS = 10
 
@@ -23,7 +23,7 @@ def preview(dataset: Dataset) -> Figure:
     rows = []
     for number in np.unique(labels):
         name = dataset.classes[number] if number < len(dataset.classes) else str(number)
-        rows.append((name, shown[labels == number][:PER_CLASS] / 255))
+        rows.append((plain(name), shown[labels == number][:PER_CLASS] / 255))
     figure = image_rows(rows)
     figure.axes[0].set_title(f"{dataset.label}: {len(labels):,} training images, the first {PER_CLASS} of each class")
     return figure
