@@ -261,3 +261,27 @@ def test_settings_need_no_torch() -> None:
 
     code = "import sys, pipeline.params; assert not {'torch', 'pyro', 'matplotlib', 'pandas'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
+    """The folder is a dependency, inside the repository or elsewhere; what is made from it records its settings."""
+    from dvc.parsing import DataResolver
+    from dvc.repo import Repo
+
+    values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
+    values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
+    values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
+    values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    graph, checked = graph_of(tmp_path / "params.yaml")
+    item = graph.item("own_images", "pets")
+    assert list(item.deps) == theirs[item.label]["deps"]
+    assert item.deps[-1] == "/photos of pets/"
+    needed = {file for file in imported(item, checked) if is_dependency(file)}
+    assert needed == {"stages/own_images.py", "pipeline/data/own_images.py"}
+    settings = graph.settings("evaluate", "vae-mine", checked)
+    assert settings["own_images"] == {"pets": checked["own_images"]["pets"]}
+    assert settings["datasets"].keys() == {"mine"}
+    assert "own_images" not in graph.settings("evaluate", "vae-digits", checked)

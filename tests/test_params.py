@@ -519,6 +519,70 @@ def test_bad_parameters_have_an_exit_code_of_their_own() -> None:
     assert UserError.exit_code == 1
 
 
+# ---- own images
+
+OWN: dict[str, Any] = {
+    "path": "data/own/pets", "format": "folder", "test_part": False, "classes": ["cat", "dog"], "channels": 1,
+    "side": 28, "fit": "crop",
+}  # fmt: skip
+
+
+def with_pets(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    values["datasets"]["pets"] = {**values["datasets"]["digits"], "source": "pets"}
+    return {**values, "own_images": {"pets": {**OWN, **changes}}}
+
+
+def test_own_images_are_a_source(values: dict[str, Any]) -> None:
+    params = parse_params(with_pets(values))
+    assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"path": ""}, "path: String should have at least 1 character (found '')"),
+        ({"path": "s3://bucket/pets"}, "path: must be a path on this machine, written out (no URL, no ~, no control "
+         "characters) (found 's3://bucket/pets')"),
+        ({"path": "~/pets"}, "path: must be a path on this machine, written out (no URL, no ~, no control characters) "
+         "(found '~/pets')"),
+        ({"format": "zip"}, "format: Input should be 'folder' or 'npz' (found 'zip')"),
+        ({"fit": "keep"}, "fit: Input should be 'pad', 'crop' or 'stretch' (found 'keep')"),
+        ({"side": 7}, "side: must be at least 8 and at most 256 (found 7)"),
+        ({"channels": 4}, "channels: must be at least 1 and at most 3 (found 4)"),
+        ({"classes": ["cat"]}, "classes: List should have at least 2 items after validation, not 1"),
+        ({"classes": ["no", False]}, "classes.1: Input should be a valid string (found False)"),
+        ({"classes": ["cat", "a/b"]}, "classes: 'a/b' cannot name a class: no /, no control characters, no dot at the "
+         "start"),
+        ({"classes": ["cat", "a\nb"]}, "classes: 'a\\nb' cannot name a class: no /, no control characters, no dot at "
+         "the start"),
+        ({"classes": ["cat", "cat"]}, "classes: 'cat' stands twice"),
+        ({"sides": 28}, "sides: unknown parameter"),
+    ],
+)  # fmt: skip
+def test_own_images_are_checked(values: dict[str, Any], changes: dict[str, Any], message: str) -> None:
+    assert refused(with_pets(values, **changes)) == [f"own_images.pets.{message}"]
+
+
+def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
+    assert refused(with_pets(values, channels=2)) == ["own_images.pets: channels must be 1 or 3 with format: folder"]
+    assert refused(with_pets(values, side=32)) == [
+        "datasets.pets.canvas: must be at least the side of own_images.pets, 32 (found 28)"
+    ]
+    assert refused(put(with_pets(values), "datasets.pets.source", "dogs")) == [
+        "datasets.pets.source: 'dogs' is not one of sources ['digits', 'toys'] or own_images ['pets']"
+    ]
+    assert refused({**values, "own_images": {"mnist": OWN, "pets": OWN}}) == [
+        "own_images.mnist: this is the name of a published source: choose another"
+    ]
+
+
+def test_affnist_is_for_tests_only(values: dict[str, Any]) -> None:
+    values["sources"].append("affnist")
+    assert refused(put(values, "datasets.digits.source", "affnist")) == [
+        "datasets.digits.source: 'affnist' is not one of sources ['digits', 'toys', 'affnist']"
+    ]
+
+
 # ---- what is in the repository
 
 

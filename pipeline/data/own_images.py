@@ -337,10 +337,12 @@ def _decoded(file: Path, params: OwnImagesParams) -> NDArray[np.uint8]:
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
     """An image resized to a square; one that has the size keeps its pixels."""
     side = params.side
+    if params.fit == "crop":
+        shortest = min(image.size)
+        left, top = ((length - shortest) // 2 for length in image.size)
+        image = image.crop((left, top, left + shortest, top + shortest))
     if params.fit == "stretch" or image.width == image.height:
         return image.resize((side, side), _RESAMPLING)
-    if params.fit == "crop":
-        return ImageOps.fit(image, (side, side), _RESAMPLING)
     longest = max(image.size)
     width, height = (max(1, round(length * side / longest)) for length in image.size)
     square = Image.new(image.mode, (side, side))
