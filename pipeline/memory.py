@@ -15,6 +15,9 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 COPIES = 3
 """How often the pixels of a data set are in memory while a model trains: the file's, its parts, and the device's."""
 
+WEIGHT_COPIES = 4
+"""How often the weights of a model are in memory while it trains: with their gradients and Adam's two moments."""
+
 
 class OutOfMemoryError(UserError):
     """Something needs more memory than there is. The message gives both."""

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from pipeline.settings import Angle, Name, Section
+from pipeline.settings import Angles, Name, Section, Seed, check_once
 
 
 class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
-    angles: list[Angle] = Field(min_length=1, description="training and test rotations: uniform within each of these")
+    angles: Angles = Field(description="training and test rotations: uniform within each of these")
     runs: list[Name] = Field(min_length=1, description="keys of `runs` that the sweep starts from")
     replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
     training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
+
+    @field_validator("angles", mode="before")
+    @classmethod
+    def _as_items_are_named(cls, angles: Any) -> Any:
+        """DVC names items by angles as they are written, and results are named by six digits: both must be the same."""
+        for angle in angles if isinstance(angles, list) else []:
+            if isinstance(angle, float) and str(angle) != f"{angle:g}":
+                raise ValueError(f"write {angle:g} in place of {angle}: items of the sweep are named by it")
+        return angles
+
+    @field_validator("runs")
+    @classmethod
+    def _once(cls, runs: list[str]) -> list[str]:
+        check_once(runs)
+        return runs
 
 
 class EvaluateParams(Section):
     """Linear probes and out-of-distribution tests, document 000, Table 1."""
 
-    angles: list[Angle] = Field(min_length=1, description="test rotations: uniform within each of these")
+    angles: Angles = Field(description="test rotations: uniform within each of these")
     affine_versions: int = Field(ge=1, le=32, description="random affine versions of each test image")
     official_affnist: bool = Field(
         description="test runs with 40x40 pixels also on affNIST's own images; `sources` must list affnist"
     )
-    probe_images: int = Field(ge=10, description="maximum number of training images (the first ones) to fit a probe on")
-    probe_strengths: list[Annotated[float, Field(gt=0)]] = Field(
+    probe_images: int = Field(
+        ge=10, le=10_000_000, description="maximum number of training images (the first ones) to fit a probe on"
+    )
+    probe_strengths: list[Annotated[float, Field(gt=0, le=1e12)]] = Field(
         min_length=1, description="inverse regularisation strengths to try; chosen on the validation images"
     )
-    seed: int = Field(ge=0, description="seed of the test warps")
+    seed: Seed = Field(description="seed of the test warps")
