@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, ViewpointParams
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
@@ -51,7 +51,7 @@ class Params(Section):
         "answers no claim"
     )
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
-    sources: list[SourceName] = Field(description="raw data to download")
+    sources: Annotated[list[SourceName], AfterValidator(check_once)] = Field(description="raw data to download")
     own_images: dict[Name, OwnImagesParams]
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, Run]
@@ -129,7 +129,6 @@ class Params(Section):
 
     def _check_sources(self) -> None:
         """Check that data sets name sources that are there, and take no more of them than there is."""
-        check_once(self.sources)
         for name in self.own_images:
             if name in get_args(SourceName):
                 raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
@@ -150,6 +149,7 @@ class Params(Section):
         return replace(own.known if own else PUBLISHED[settings.source], side=settings.canvas)
 
     def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
+        """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
         own = self.own_images.get(dataset.source)
         known = own.known if own else PUBLISHED[dataset.source]
         if dataset.canvas < known.side:
@@ -213,7 +213,9 @@ class Params(Section):
                 assert isinstance(run, MatrixCapsulesRun | GenerativeRun)
                 for condition, changes in study.conditions.items():
                     with _named((section, name, "conditions", condition), ("runs", study.run, variant, "model")):
-                        run.model.changed(changes)
+                        changed = run.model.changed(changes)
+                    where = f"{section}.{name}.conditions.{condition}"
+                    self._check_fits(where, run.model_copy(update={"model": changed}), run.dataset)
 
     def _check_recipes(self) -> None:
         """Check that recipes name runs of the right kind, and changes that give a valid run."""
@@ -223,7 +225,8 @@ class Params(Section):
             self._check_factor(f"recipe.{name}.factor", study.factor, run.dataset)
             for condition in study.conditions:
                 with _named(("recipe", name, "conditions", condition), ("runs", study.run, run.variant)):
-                    study.changed(run, condition)
+                    changed = study.changed(run, condition)
+                self._check_fits(f"recipe.{name}.conditions.{condition}", changed, run.dataset)
 
     def _check_classifiers(self) -> None:
         """Check that the studies of document 004 name runs of the right kind."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import (
@@ -46,11 +45,12 @@ Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
 
 
-def check_once(names: Sequence[str]) -> None:
-    """ValueError if a name stands twice."""
+def check_once(names: list[str]) -> list[str]:
+    """Names as they are. ValueError if one stands twice."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{name!r} stands twice")
+    return names
 
 
 def check_distinct(angles: list[float]) -> list[float]:

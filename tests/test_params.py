@@ -575,7 +575,17 @@ HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
             "digits",
             "viewpoint.azimuth.axis: the azimuth of images of digits is not known (known: none)",
         ),
-        ("sources", ["digits", "toys", "toys"], "'toys' stands twice"),
+        ("sources", ["digits", "toys", "toys"], "sources: 'toys' stands twice"),
+        (
+            "recipe.toys.conditions.unchanged",
+            {"augmentation": {"crop": 50}},
+            "recipe.toys.conditions.unchanged: augmentation.crop is 50 pixels: toys has 48x48",
+        ),
+        (
+            "ablation.toys.conditions.vector",
+            {"classes": 4},
+            "ablation.toys.conditions.vector: model.classes is 4: toys has classes up to 4",
+        ),
         ("sweep.runs", ["vae-digits", "vae-digits"], "sweep.runs: 'vae-digits' stands twice"),
         ("sweep.angles", [0, 45, 45], "sweep.angles: '45' stands twice"),
         ("sweep.angles", [45.0], "sweep.angles: write 45 in place of 45.0: items of the sweep are named by it"),

@@ -107,8 +107,7 @@ class OwnImagesParams(Section):
         for name in classes:
             if name.startswith(".") or "/" in name or not name.isprintable():
                 raise ValueError(f"{name!r} cannot name a class: no /, no control characters, no dot at the start")
-        check_once(classes)
-        return classes
+        return check_once(classes)
 
     @model_validator(mode="after")
     def _consistent(self) -> OwnImagesParams:

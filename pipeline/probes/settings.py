@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from pipeline.settings import Angles, Name, Section, Seed, check_once
 
@@ -13,7 +13,9 @@ class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
     angles: Angles = Field(description="training and test rotations: uniform within each of these")
-    runs: list[Name] = Field(min_length=1, description="keys of `runs` that the sweep starts from")
+    runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
+        min_length=1, description="keys of `runs` that the sweep starts from"
+    )
     replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
     training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
 
@@ -25,12 +27,6 @@ class SweepParams(Section):
             if isinstance(angle, float) and str(angle) != f"{angle:g}":
                 raise ValueError(f"write {angle:g} in place of {angle}: items of the sweep are named by it")
         return angles
-
-    @field_validator("runs")
-    @classmethod
-    def _once(cls, runs: list[str]) -> list[str]:
-        check_once(runs)
-        return runs
 
 
 class EvaluateParams(Section):
