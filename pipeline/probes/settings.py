@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
 
 from pipeline.settings import Angles, Name, Section, Seed, check_once
 
@@ -18,15 +18,6 @@ class SweepParams(Section):
     )
     replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
     training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
-
-    @field_validator("angles", mode="before")
-    @classmethod
-    def _as_items_are_named(cls, angles: Any) -> Any:
-        """DVC names items by angles as they are written, and results are named by six digits: both must be the same."""
-        for angle in angles if isinstance(angles, list) else []:
-            if isinstance(angle, float) and str(angle) != f"{angle:g}":
-                raise ValueError(f"write {angle:g} in place of {angle}: items of the sweep are named by it")
-        return angles
 
 
 class EvaluateParams(Section):
