@@ -286,3 +286,19 @@ def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
     assert settings["own_images"] == {"pets": checked["own_images"]["pets"]}
     assert settings["datasets"].keys() == {"mine"}
     assert "own_images" not in graph.settings("evaluate", "vae-digits", checked)
+
+
+def test_angles_of_the_sweep_keep_the_form_in_which_they_are_written(tmp_path: Path) -> None:
+    """45 and 45.0 are the same angle, and two names: DVC and this library must use the one that is written."""
+    from dvc.parsing import DataResolver
+    from dvc.repo import Repo
+
+    text = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    (line,) = (line for line in text.split("\nsweep:\n")[1].splitlines() if line.startswith("  angles: "))
+    (tmp_path / "params.yaml").write_text(text.replace(line, "  angles: [45.0, 33.3333333, 60, 1.0e-7]"))
+    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    graph, _ = graph_of(tmp_path / "params.yaml")
+    items = graph.items["sweep"].values()
+    assert {item.label for item in items} == {label for label in theirs if label.startswith("sweep@")}
+    assert all(item.command == theirs[item.label]["cmd"] for item in items)
+    assert {item.command.rpartition(" ")[2] for item in items} == {"45.0", "33.3333333", "60", "1e-07"}
