@@ -71,7 +71,7 @@ CAPSNET = "runs.capsnet-routed-digits"
         (f"{RUN}.training.epochs", 10_001, "at least 1 and at most 10000"),
         (f"{RUN}.training.learning_rate", 0.0, "above 0 and at most 1"),
         (f"{RUN}.training.learning_rate", 1.5, "above 0 and at most 1"),
-        (f"{RUN}.training.gradient_clip", -1.0, "above 0 and at most 1e+12"),
+        (f"{RUN}.training.gradient_clip", -1.0, "above 0 and at most 1e+30"),
         (f"{RUN}.augmentation.rotation", 181, "at least 0 and at most 180"),
         (f"{RUN}.augmentation.shift", 15.0, "at least 0 and at most 14"),
         (f"{RUN}.model.object_presence", 1.0, "above 0 and below 1"),

@@ -93,7 +93,7 @@ class TrainingParams(Section):
     )
     learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
-    gradient_clip: float = Field(gt=0, le=1e12, description="largest gradient norm of a step, per replica")
+    gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
     patience: int = Field(
         ge=1, le=1_000_000, description="epochs without a better validation loss after which a replica stops"
     )
