@@ -54,3 +54,10 @@ def test_names_of_classes_are_drawn_as_they_are(toys: Dataset) -> None:
     figure = preview(odd)
     assert not any(cbook.is_math_text(text.get_text()) for text in figure.axes[0].get_yticklabels())
     ElementTree.fromstring(to_bytes(figure, "svg"))
+
+
+def test_of_very_many_classes_the_first_are_shown() -> None:
+    labels = np.arange(1000)
+    split = {"train": labels, "validation": labels[:0], "test": labels[:0]}
+    many = Dataset("many", "many", np.zeros((1000, 1, 8, 8), np.uint8), labels, {}, split, tuple(map(str, labels)))
+    assert [text.get_text() for text in preview(many).axes[0].get_yticklabels()] == [str(n) for n in range(40)]
