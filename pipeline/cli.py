@@ -11,6 +11,7 @@ import typer
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
+    from pipeline.params import Params
     from pipeline.profiles import Profiles
 
 _HELP = "Manage parameter profiles, deliver tracked runs, check this machine. Stages: python -m stages.<name> --help."
@@ -146,11 +147,39 @@ def load(
 
 @app.command()
 def check() -> None:
-    """Check params.yaml before DVC removes the outputs of stages; exit code 2 if a value is not allowed."""
+    """Check params.yaml and own images before DVC removes outputs of stages; exit code 2 if a value is not allowed."""
     from pipeline.params import load_params
     from stages.workspace import find_root
 
-    load_params(find_root() / "params.yaml")
+    root = find_root()
+    params = load_params(root / "params.yaml")
+    if params.own_images:
+        from pipeline.data.own_images import check_places
+        from pipeline.dependencies import Graph
+
+        outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
+        check_places(params.own_images, root, outs)
+    _check_models(params)
+
+
+def _check_models(params: Params) -> None:
+    """Check that the model of every run can be built for its images, and that its weights fit into memory."""
+    from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
+    from pipeline.params import ParamsError
+    from pipeline.systems import count_parameters
+
+    for name, run in params.runs.items():
+        size = params.datasets[run.dataset].canvas
+        try:
+            count = count_parameters(run, size)
+        except (UserError, ValueError, RuntimeError) as error:
+            raise ParamsError(f"runs.{name}: no such model for images of {size}x{size} pixels: {error}") from None
+        needed, available = 4 * WEIGHT_COPIES * (count or 0), available_bytes()
+        if needed > available:
+            raise ParamsError(
+                f"runs.{name}: the model has {count:,} weights. Training it takes {readable(needed)} of memory at "
+                f"least, {readable(available)} are free: make its layers smaller"
+            )
 
 
 @app.command()

@@ -130,7 +130,8 @@ def _wanted(root: Path) -> dict[str, Source]:
 
     names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
     raw = root / "data" / "raw"
-    missing = [name for name in names if any(not (raw / name / file).exists() for file in SOURCES[name].files)]
+    published = [name for name in names if name in SOURCES]  # others are own images
+    missing = [name for name in published if any(not (raw / name / file).exists() for file in SOURCES[name].files)]
     return {name: SOURCES[name] for name in sorted(missing)}
 
 

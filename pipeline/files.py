@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,10 +107,12 @@ def read_yaml(path: Path) -> Any:
     Sections may be merged (`<<: *name`) and then share objects: copy them before changing them.
 
     Raises:
-        FileReadError: the file is missing, a folder, unreadable, not UTF-8, not YAML, nested more than `DEEPEST` levels
-            deep, or has a key twice in one section (PyYAML would silently take the last one).
+        FileReadError: the file is missing, a folder or a pipe, unreadable, not UTF-8, not YAML, nested more than
+            `DEEPEST` levels deep, or has a key twice in one section (PyYAML would silently take the last one).
     """
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):  # reading would wait for ever
+            raise FileReadError(f"{path} is a pipe, not a file")
         text = path.read_text(encoding="utf-8")
         _check_structure(text, path)
         return yaml.load(text, Loader=_LOADER)

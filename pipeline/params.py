@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, ViewpointParams
-from pipeline.data.settings import DatasetParams
+from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, check_once
 from pipeline.systems import MODELS, SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 from pipeline.systems.capsnet.studies.settings import InferParams
@@ -50,19 +51,8 @@ class Params(Section):
         "answers no claim"
     )
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
-    sources: list[
-        Literal[
-            "digits",
-            "mnist",
-            "fashion-mnist",
-            "affnist",
-            "cifar10",
-            "smallnorb",
-            "smallnorb48",
-            "smallnorb48-posed",
-            "toys",
-        ]
-    ] = Field(description="raw data to download")
+    sources: Annotated[list[SourceName], AfterValidator(check_once)] = Field(description="raw data to download")
+    own_images: dict[Name, OwnImagesParams]
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, Run]
     evaluate: EvaluateParams
@@ -86,14 +76,15 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _references(self) -> Params:
-        for name, dataset in self.datasets.items():
-            if dataset.source not in self.sources:
-                raise ValueError(f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}")
+        self._check_sources()
         if self.evaluate.official_affnist and "affnist" not in self.sources:
             raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             if run.dataset not in self.datasets:
                 raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")
+            self._check_fits(f"runs.{name}", run, run.dataset)
+            if run.held_out is not None:
+                self._check_factor(f"runs.{name}.holdout.factor", run.held_out.factor, run.dataset)
         for name, study in self.optimise.items():
             run_of_study = self._run_of(f"optimise.{name}.run", study.run, "generative")
             assert isinstance(run_of_study, GenerativeRun)
@@ -120,6 +111,12 @@ class Params(Section):
                 if regression.dataset not in self.datasets:
                     known = sorted(self.datasets)
                     raise ValueError(f"{section}.{name}.dataset: '{regression.dataset}' is not one of {known}")
+                channels = self._images_of(regression.dataset).channels
+                if channels != 1:
+                    raise ValueError(
+                        f"{section}.{name}.dataset: images of {regression.dataset} have {channels} channels: capsule "
+                        "regression takes 1"
+                    )
         self._check_study_names()
         self._check_ablations()
         self._check_recipes()
@@ -137,6 +134,66 @@ class Params(Section):
                         f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
                     ) from None
         return self
+
+    def _check_sources(self) -> None:
+        """Check that data sets name sources that are there, and take no more of them than there is."""
+        for name in self.own_images:
+            if name in get_args(SourceName):
+                raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
+        for name, dataset in self.datasets.items():
+            if dataset.source not in self.own_images and (
+                dataset.source not in self.sources or dataset.source not in PUBLISHED
+            ):
+                others = f" or own_images {sorted(self.own_images)}" if self.own_images else ""
+                raise ValueError(
+                    f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}{others}"
+                )
+            self._check_amounts(name, dataset)
+
+    def _images_of(self, dataset: str) -> Published:
+        """What is known of the images of a data set: its side is the canvas."""
+        settings = self.datasets[dataset]
+        own = self.own_images.get(settings.source)
+        return replace(own.known if own else PUBLISHED[settings.source], side=settings.canvas)
+
+    def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
+        """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
+        own = self.own_images.get(dataset.source)
+        known = own.known if own else PUBLISHED[dataset.source]
+        if dataset.canvas < known.side:
+            raise ValueError(
+                f"datasets.{name}.canvas: must be at least {known.side}, the side of the images of {dataset.source} "
+                f"(found {dataset.canvas})"
+            )
+        for part in ("train", "test"):
+            if getattr(dataset, part) < known.classes:
+                raise ValueError(
+                    f"datasets.{name}.{part}: must be at least {known.classes}, the number of classes "
+                    f"(found {getattr(dataset, part)})"
+                )
+        parts = [("train", "validation"), ("test",)] if known.test else [("train", "validation", "test")]
+        for wanted, there in zip(parts, (known.images, known.test), strict=False):
+            total = sum(getattr(dataset, part) for part in wanted)
+            if there is not None and total > there:
+                raise ValueError(
+                    f"datasets.{name}: {' + '.join(wanted)} must be at most {there}, the images of {dataset.source} "
+                    f"(found {total})"
+                )
+
+    def _check_fits(self, where: str, run: Run, dataset: str) -> None:
+        """ValueError if a run's model cannot take the images of a data set."""
+        images = self._images_of(dataset)
+        try:
+            run.model_copy(update={"dataset": dataset}).check_fits(images.channels, images.side, images.classes)
+        except UserError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+    def _check_factor(self, where: str, factor: str, dataset: str) -> None:
+        """ValueError if a factor is not known of the images of a data set."""
+        factors = self._images_of(dataset).factors
+        if factors is not None and factor not in factors:
+            known = ", ".join(factors) or "none"
+            raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
 
     def _check_study_names(self) -> None:
         """Check that no two studies of a system have the same name, alone or in sets: their figures are named by it."""
@@ -164,26 +221,33 @@ class Params(Section):
                 assert isinstance(run, MatrixCapsulesRun | GenerativeRun)
                 for condition, changes in study.conditions.items():
                     with _named((section, name, "conditions", condition), ("runs", study.run, variant, "model")):
-                        run.model.changed(changes)
+                        changed = run.model.changed(changes)
+                    where = f"{section}.{name}.conditions.{condition}"
+                    self._check_fits(where, run.model_copy(update={"model": changed}), run.dataset)
 
     def _check_recipes(self) -> None:
         """Check that recipes name runs of the right kind, and changes that give a valid run."""
         for name, study in self.recipe.items():
             run = self._run_of(f"recipe.{name}.run", study.run, "matrix_capsules", "cnn")
             assert isinstance(run, CroppedRun)
+            self._check_factor(f"recipe.{name}.factor", study.factor, run.dataset)
             for condition in study.conditions:
                 with _named(("recipe", name, "conditions", condition), ("runs", study.run, run.variant)):
-                    study.changed(run, condition)
+                    changed = study.changed(run, condition)
+                self._check_fits(f"recipe.{name}.conditions.{condition}", changed, run.dataset)
 
     def _check_classifiers(self) -> None:
         """Check that the studies of document 004 name runs of the right kind."""
         known = self._run_of
         for name, viewpoint in self.viewpoint.items():
-            known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
-            known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")
+            capsules = known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
+            cnn = known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")
             if viewpoint.dataset not in self.datasets:
                 datasets = sorted(self.datasets)
                 raise ValueError(f"viewpoint.{name}.dataset: '{viewpoint.dataset}' is not one of {datasets}")
+            self._check_factor(f"viewpoint.{name}.axis", viewpoint.axis, viewpoint.dataset)
+            for network, run in (("capsules", capsules), ("cnn", cnn)):
+                self._check_fits(f"viewpoint.{name}.{network}", run, viewpoint.dataset)
         for name, attack in self.attack.items():
             known(f"attack.{name}.capsules", attack.capsules, "matrix_capsules")
             if known(f"attack.{name}.cnn", attack.cnn, "cnn").replicas < 2:
@@ -223,7 +287,12 @@ def _range(place: tuple[str | int, ...]) -> str:
         else:
             node = node["items"] if "items" in node else node["properties"][part]
     node = _without_null(node)
-    return " and ".join(f"{words} {node[bound]:g}" for bound, words in _BOUNDS.items() if bound in node)
+    return " and ".join(f"{words} {_plain(node[bound])}" for bound, words in _BOUNDS.items() if bound in node)
+
+
+def _plain(bound: float) -> str:
+    """A bound as one would write it: large whole numbers in full."""
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def _without_null(node: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 MAX_ANGLE = 180.0
 
@@ -22,15 +30,42 @@ def neutral(value: bool | float | str | None) -> dict[str, Any]:
     return {"neutral": value}
 
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="lower-case letters, digits and hyphens")]
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9-]*$",
+        max_length=100,  # it becomes part of the names of files, which systems limit to 255 bytes
+        description="lower-case letters, digits and hyphens",
+    ),
+]
+
+Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
+"""Of a random number generator. The largest leaves room below 2^32, scikit-learn's limit, for one seed per replica."""
 
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
+
+
+def check_once(names: list[str]) -> list[str]:
+    """Names as they are. ValueError if one stands twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} stands twice")
+    return names
+
+
+def check_distinct(angles: list[float]) -> list[float]:
+    """Angles as they are. ValueError if two have the same name: results are named by six digits of an angle."""
+    check_once([f"{angle:g}" for angle in angles])
+    return angles
+
+
+Angles = Annotated[list[Angle], Field(min_length=1), AfterValidator(check_distinct)]
 
 
 class Section(BaseModel):
     """A section of `params.yaml`: strict types, immutable, unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     @model_serializer(mode="wrap")
     def _without_neutral(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:

@@ -30,6 +30,7 @@ GAP, LINE = 0.44, 0.2
 
 DOES = {
     "download": "fetch and check",
+    "own_images": "read, resize",
     "preprocess": "split, one file",
     "train": "all seeds",
     "evaluate": "probes, failures",
@@ -55,6 +56,7 @@ DOES = {
 
 ITEMS = {
     "sources": "source",
+    "own_images": "source",
     "datasets": "data set",
     "runs": "run",
     "optimise": "study",
@@ -90,7 +92,8 @@ def arrows(stages: dict[str, Any]) -> set[tuple[str, str]]:
     read, written = {}, {}
     for name, stage in stages.items():
         body = stage.get("do", stage)
-        read[name] = paths(body.get("deps"))
+        # A path that is all template is the user's own: no stage writes it.
+        read[name] = [path for path in paths(body.get("deps")) if not path.startswith("${")]
         written[name] = [path for kind in ("outs", "metrics", "plots") for path in paths(body.get(kind))]
     direct = {
         (a, b) for a in stages for b in stages if a != b and any(touch(w, r) for w in written[a] for r in read[b])

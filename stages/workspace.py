@@ -115,11 +115,14 @@ class Workspace:
 
         Raises:
             DatasetError: the file is missing or damaged.
+            OutOfMemoryError: its images would not fit into memory; they are not read then.
         """
-        from pipeline.data.datasets import load_dataset
+        from pipeline.data.datasets import load_dataset, pixel_bytes
         from pipeline.files import sha256
+        from pipeline.memory import COPIES, check_fits
 
         path = self.dataset_path(name)
+        check_fits(COPIES * pixel_bytes(path), f"{self.label}: the images of {name}", "Use fewer or smaller images.")
         return load_dataset(path), sha256(path)
 
     def choose_device(self) -> torch.device:

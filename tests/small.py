@@ -223,6 +223,13 @@ ATTENTION: dict[str, dict[str, Any]] = {
 """One study of each kind on top-down attention."""
 
 
+OWN_IMAGES = {
+    "path": "own.npz", "format": "npz", "test_part": False, "classes": ["a", "b", "c"], "channels": 1, "side": SIZE,
+    "fit": "stretch",
+}  # fmt: skip
+"""Stands for the small data set, of which nothing is published."""
+
+
 def on_squares(study: dict[str, Any]) -> dict[str, Any]:
     """A study of capsule regression on the small data set."""
     return {"dataset": "squares", "features": 8, **study}
@@ -256,8 +263,9 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "publish": False,
         "device": "cpu",
         "sources": ["digits"],
+        "own_images": {"squares": OWN_IMAGES},
         "datasets": {
-            "squares": {"source": "digits", "canvas": 28, "train": 36, "validation": 12, "test": 12, "split_seed": 0}
+            "squares": {"source": "squares", "canvas": 28, "train": 36, "validation": 12, "test": 12, "split_seed": 0}
         },
         "runs": {name: run.model_dump(mode="json") for name, run in chosen.items()},
         "evaluate": EVALUATE.model_dump(mode="json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline import memory
 from pipeline.cli import main
 from pipeline.data.sources import SOURCES
 from pipeline.errors import UserError
@@ -319,3 +321,33 @@ def test_check_names_what_does_not_fit_and_changes_nothing(
     path.write_text(yaml.safe_dump({**values, "devise": "cpu"}), encoding="utf-8")
     assert pipeline(monkeypatch, "check") == 2
     assert "devise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("vae-digits", "hidden"), 65_536, "runs.vae-digits: the model has 104,858,404 weights"),
+        (
+            ("capsnet-routed-digits", "kernel"),
+            20,
+            "runs.capsnet-routed-digits: no such model for images of 28x28 pixels",
+        ),
+    ],
+)
+def test_check_refuses_models_that_cannot_be_built_or_do_not_fit_into_memory(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: tuple[str, str],
+    value: int,
+    message: str,
+) -> None:
+    path = root / "params.yaml"
+    values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
+    values = json.loads(json.dumps(values))  # sections that are merged become separate
+    run, name = where
+    values["runs"][run]["model"][name] = value
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000_000)
+    assert pipeline(monkeypatch, "check") == 2
+    assert message in capsys.readouterr().err

@@ -86,6 +86,7 @@ NO_DEPENDENCY = {
     "pipeline/errors.py": "messages",
     "pipeline/files.py": "writes files whole or not at all",
     "pipeline/kernels.py": "compiles kernels and finds them again; their sources are dependencies",
+    "pipeline/memory.py": "refuses what does not fit",
     "pipeline/progress.py": "progress bars",
     "pipeline/settings.py": "the form of settings; their values are parameters",
     "pipeline/data/sources.py": "where files are downloaded from, and what they are called",
@@ -264,3 +265,43 @@ def test_settings_need_no_torch() -> None:
 
     code = "import sys, pipeline.params; assert not {'torch', 'pyro', 'matplotlib', 'pandas'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
+def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
+    """The folder is a dependency, inside the repository or elsewhere; what is made from it records its settings."""
+    from dvc.parsing import DataResolver
+    from dvc.repo import Repo
+
+    values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
+    values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
+    values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
+    values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    graph, checked = graph_of(tmp_path / "params.yaml")
+    item = graph.item("own_images", "pets")
+    assert list(item.deps) == theirs[item.label]["deps"]
+    assert item.deps[-1] == "/photos of pets/"
+    needed = {file for file in imported(item, checked) if is_dependency(file)}
+    assert needed == {"stages/own_images.py", "pipeline/data/own_images.py"}
+    settings = graph.settings("evaluate", "vae-mine", checked)
+    assert settings["own_images"] == {"pets": checked["own_images"]["pets"]}
+    assert settings["datasets"].keys() == {"mine"}
+    assert "own_images" not in graph.settings("evaluate", "vae-digits", checked)
+
+
+def test_angles_of_the_sweep_keep_the_form_in_which_they_are_written(tmp_path: Path) -> None:
+    """45 and 45.0 are the same angle, and two names: DVC and this library must use the one that is written."""
+    from dvc.parsing import DataResolver
+    from dvc.repo import Repo
+
+    text = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    (line,) = (line for line in text.split("\nsweep:\n")[1].splitlines() if line.startswith("  angles: "))
+    (tmp_path / "params.yaml").write_text(text.replace(line, "  angles: [45.0, 33.3333333, 60, 1.0e-7]"))
+    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    graph, _ = graph_of(tmp_path / "params.yaml")
+    items = graph.items["sweep"].values()
+    assert {item.label for item in items} == {label for label in theirs if label.startswith("sweep@")}
+    assert all(item.command == theirs[item.label]["cmd"] for item in items)
+    assert {item.command.rpartition(" ")[2] for item in items} == {"45.0", "33.3333333", "60", "1e-07"}

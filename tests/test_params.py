@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ CAPSNET = "runs.capsnet-routed-digits"
         (f"{RUN}.training.epochs", 10_001, "at least 1 and at most 10000"),
         (f"{RUN}.training.learning_rate", 0.0, "above 0 and at most 1"),
         (f"{RUN}.training.learning_rate", 1.5, "above 0 and at most 1"),
-        (f"{RUN}.training.gradient_clip", -1.0, "above 0"),
+        (f"{RUN}.training.gradient_clip", -1.0, "above 0 and at most 1e+30"),
         (f"{RUN}.augmentation.rotation", 181, "at least 0 and at most 180"),
         (f"{RUN}.augmentation.shift", 15.0, "at least 0 and at most 14"),
         (f"{RUN}.model.object_presence", 1.0, "above 0 and below 1"),
@@ -87,20 +88,20 @@ CAPSNET = "runs.capsnet-routed-digits"
         ("runs.cnn-toys.augmentation.shift", 65.0, "at least 0 and at most 64"),
         ("infer.capsnet-routed-digits.rate", 0.0, "above 0 and at most 1"),
         ("posterior.capsules-digits.samples", 0, "at least 1 and at most 100000"),
-        ("posterior.capsules-digits.sd_grid", [0.0], "above 0"),
+        ("posterior.capsules-digits.sd_grid", [0.0], "above 0 and at most 10"),
         (f"{VAE}.model.pixel_sd", 0.0, "above 0 and at most 1"),
         (f"{SCAE}.model.parts", 257, "at least 1 and at most 256"),
-        (f"{SCAE}.model.prior_sum", 0.0, "above 0"),
+        (f"{SCAE}.model.prior_sum", 0.0, "above 0 and at most 256"),
         (f"{SCAE}.model.presence_noise", 11.0, "at least 0 and at most 10"),
         ("sweep.training_share", 1.5, "above 0 and at most 1"),
         (f"{VAE}.replicas", 0, "at least 1 and at most 1000"),
-        (f"{VAE}.seed", -1, "at least 0"),
+        (f"{VAE}.seed", -1, "at least 0 and at most 4000000000"),
         ("datasets.digits.canvas", 27, "at least 28 and at most 256"),
         ("evaluate.affine_versions", 33, "at least 1 and at most 32"),
         ("optimise.capsules-digits.engines.adam.steps", 100_001, "at least 1 and at most 100000"),
         ("optimise.capsules-digits.engines.gauss-newton.restarts", 101, "at least 0 and at most 100"),
-        ("optimise.capsules-digits.refit_images", 9, "at least 10"),
-        ("evaluate.probe_strengths", [0.0], "above 0"),
+        ("optimise.capsules-digits.refit_images", 9, "at least 10 and at most 10000000"),
+        ("evaluate.probe_strengths", [0.0], "above 0 and at most 1e+12"),
         ("sweep.angles", [0.0, 181.0], "at least 0 and at most 180"),
         ("failures.turns", [90.0, 0.0], "above 0 and at most 180"),
         ("failures.threshold", 1.0, "above 0 and below 1"),
@@ -118,7 +119,7 @@ def test_out_of_range_names_the_field_the_range_and_what_was_found(
     ("changes", "message"),
     [
         ({"known_share": 1.0}, "known_share: must be at least 0 and below 1 (found 1.0)"),
-        ({"value": -1}, "value: must be at least 0 (found -1)"),
+        ({"value": -1}, "value: must be at least 0 and at most 360 (found -1)"),
         (
             {"factor": "colour"},
             "factor: Input should be 'instance', 'azimuth', 'elevation' or 'lighting' (found 'colour')",
@@ -457,6 +458,8 @@ def test_a_file_that_is_missing_or_no_yaml_is_named(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"# nothing but a comment\n", "is empty"),
         (b"profile: qu\xefck\n", r"is not UTF-8 text \(byte 11\)"),
+        ("profile: quick\n".encode("utf-16"), r"is not UTF-8 text \(byte 0\)"),
+        (bytes(range(128, 256)), r"is not UTF-8 text \(byte 0\)"),
         (b"profile: 2024-99-99\n", "is not valid YAML: month must be in 1..12"),
         # Python's stack is used up by a thousand levels, and the process ended by libyaml at a hundred thousand.
         (b"runs: " + b"[" * 1000, f"is nested more than {DEEPEST} levels deep"),
@@ -474,6 +477,9 @@ def test_a_folder_and_a_file_that_the_system_does_not_open_are_named(tmp_path: P
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(ParamsError, match=r"folder\.yaml is a folder, not a file"):
         load_params(tmp_path / "folder.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ParamsError, match=r"pipe\.yaml is a pipe, not a file"):
+        load_params(tmp_path / "pipe.yaml")
     (tmp_path / "circle.yaml").symlink_to("circle.yaml")  # permissions would not stop root
     with pytest.raises(ParamsError, match=r"circle\.yaml cannot be read: Too many levels of symbolic links"):
         load_params(tmp_path / "circle.yaml")
@@ -518,6 +524,203 @@ def test_bad_parameters_have_an_exit_code_of_their_own() -> None:
     assert ParamsError.exit_code == 2
     assert issubclass(ParamsError, UserError)
     assert UserError.exit_code == 1
+
+
+# ---- what does not fit
+
+NO_SUCH_CHANNELS = "a model of variant {} takes 1 (model.views, if it has that setting)"
+HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        ("runs.matrix-toys.augmentation.crop", 49, "runs.matrix-toys: augmentation.crop is 49 pixels: toys has 48x48"),
+        (f"{CAPSNET}.model.classes", 5, f"{CAPSNET}: model.classes is 5: digits has classes up to 9"),
+        (
+            "runs.cnn-toys.model.views",
+            1,
+            f"runs.cnn-toys: images of toys have 2 channels: {NO_SUCH_CHANNELS.format('cnn')}",
+        ),
+        (f"{VAE}.dataset", "toys", f"{VAE}: images of toys have 2 channels: {NO_SUCH_CHANNELS.format('vae')}"),
+        (
+            "datasets.toys.canvas",
+            28,
+            "datasets.toys.canvas: must be at least 48, the side of the images of toys (found 28)",
+        ),
+        (
+            "datasets.digits.train",
+            1201,
+            "datasets.digits: train + validation + test must be at most 1797, the images of digits (found 1798)",
+        ),
+        (
+            "datasets.toys.train",
+            24_200,
+            "datasets.toys: train + validation must be at most 24300, the images of toys (found 24400)",
+        ),
+        ("datasets.toys.test", 24_301, "datasets.toys: test must be at most 24300, the images of toys (found 24301)"),
+        ("datasets.digits.test", 9, "datasets.digits.test: must be at least 10, the number of classes (found 9)"),
+        ("datasets.toys.train", 1, "datasets.toys.train: must be at least 5, the number of classes (found 1)"),
+        (
+            "runs.matrix-digits.holdout",
+            HELD_OUT,
+            "runs.matrix-digits.holdout.factor: the azimuth of images of digits is not known (known: none)",
+        ),
+        (
+            "recipe.toys.run",
+            "matrix-digits",
+            "recipe.toys.factor: the instance of images of digits is not known (known: none)",
+        ),
+        (
+            "viewpoint.azimuth.dataset",
+            "digits",
+            "viewpoint.azimuth.axis: the azimuth of images of digits is not known (known: none)",
+        ),
+        ("sources", ["digits", "toys", "toys"], "sources: 'toys' stands twice"),
+        (
+            "recipe.toys.conditions.unchanged",
+            {"augmentation": {"crop": 50}},
+            "recipe.toys.conditions.unchanged: augmentation.crop is 50 pixels: toys has 48x48",
+        ),
+        (
+            "ablation.toys.conditions.vector",
+            {"classes": 4},
+            "ablation.toys.conditions.vector: model.classes is 4: toys has classes up to 4",
+        ),
+        ("sweep.runs", ["vae-digits", "vae-digits"], "sweep.runs: 'vae-digits' stands twice"),
+        ("sweep.angles", [0, 45, 45], "sweep.angles: '45' stands twice"),
+        ("sweep.angles", [0, 0.0], "sweep.angles: '0' stands twice"),
+        ("sweep.angles", [33.3333333, 33.3333334], "sweep.angles: '33.3333' stands twice"),
+        ("evaluate.angles", [30, 30.0000001], "evaluate.angles: '30' stands twice"),
+        ("failures.turns", [90, 90.0], "failures.turns: '90' stands twice"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_runs(
+    values: dict[str, Any], where: str, value: Any, message: str
+) -> None:
+    assert refused(put(values, where, value)) == [message]
+
+
+def test_capsule_regression_takes_one_channel(values: dict[str, Any]) -> None:
+    together = json.loads(
+        json.dumps(values["regression_sets"]["digits"]).replace('"dataset": "digits"', '"dataset": "toys"')
+    )
+    assert refused(put(values, "regression_sets.digits", together)) == [
+        "regression_sets.digits.dataset: images of toys have 2 channels: capsule regression takes 1"
+    ]
+
+
+def test_the_networks_of_a_viewpoint_study_must_take_its_images(values: dict[str, Any]) -> None:
+    assert refused(put(values, "viewpoint.azimuth.capsules", "matrix-digits")) == [
+        "viewpoint.azimuth.capsules: images of toys have 2 channels: a model of variant matrix_capsules takes 1 "
+        "(model.views, if it has that setting)"
+    ]
+
+
+@pytest.mark.parametrize("where", [f"{VAE}.seed", "evaluate.seed", "failures.seed", "datasets.toys.split_seed"])
+@pytest.mark.parametrize("seed", [4_000_000_001, 2**63, 2**70])
+def test_seeds_are_such_as_every_generator_takes(values: dict[str, Any], where: str, seed: int) -> None:
+    """scikit-learn's end at 2^32."""
+    assert refused(put(values, where, seed)) == [f"{where}: must be at least 0 and at most 4000000000 (found {seed})"]
+    parse_params(put(values, where, 4_000_000_000))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "where", [f"{VAE}.training.gradient_clip", f"{SCAE}.model.deformation", "runs.matrix-toys.model.variance_floor"]
+)
+def test_numbers_are_finite(values: dict[str, Any], where: str, value: float) -> None:
+    (line,) = refused(put(values, where, value))
+    assert line == f"{where}: Input should be a finite number (found {value})"
+
+
+def test_a_name_fits_into_the_name_of_a_file(values: dict[str, Any]) -> None:
+    values["runs"]["a" * 100] = values["runs"]["vae-digits"]
+    parse_params(values)
+    values["runs"]["a" * 101] = values["runs"]["vae-digits"]
+    (line,) = refused(values)
+    assert "String should have at most 100 characters" in line
+
+
+def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
+    """None is so large that single precision loses it."""
+
+    def unbounded(node: Any, where: str) -> Iterator[str]:
+        if isinstance(node, dict):
+            if node.get("type") in ("number", "integer") and not {"maximum", "exclusiveMaximum"} & node.keys():
+                yield where
+            for key, value in node.items():
+                yield from unbounded(value, f"{where}.{key}")
+        elif isinstance(node, list):
+            for value in node:
+                yield from unbounded(value, where)
+
+    # Changes of a study are checked as settings of the run that they change.
+    assert [where for where in unbounded(Params.model_json_schema(), "") if ".conditions." not in where] == []
+
+
+# ---- own images
+
+OWN: dict[str, Any] = {
+    "path": "data/own/pets", "format": "folder", "test_part": False, "classes": ["cat", "dog"], "channels": 1,
+    "side": 28, "fit": "crop",
+}  # fmt: skip
+
+
+def with_pets(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    values["datasets"]["pets"] = {**values["datasets"]["digits"], "source": "pets"}
+    return {**values, "own_images": {"pets": {**OWN, **changes}}}
+
+
+def test_own_images_are_a_source(values: dict[str, Any]) -> None:
+    params = parse_params(with_pets(values))
+    assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"path": ""}, "path: String should have at least 1 character (found '')"),
+        ({"path": "s3://bucket/pets"}, "path: must be a path on this machine, written out (no URL, no ~, no control "
+         "characters) (found 's3://bucket/pets')"),
+        ({"path": "~/pets"}, "path: must be a path on this machine, written out (no URL, no ~, no control characters) "
+         "(found '~/pets')"),
+        ({"format": "zip"}, "format: Input should be 'folder' or 'npz' (found 'zip')"),
+        ({"fit": "keep"}, "fit: Input should be 'pad', 'crop' or 'stretch' (found 'keep')"),
+        ({"side": 7}, "side: must be at least 8 and at most 256 (found 7)"),
+        ({"channels": 4}, "channels: must be at least 1 and at most 3 (found 4)"),
+        ({"classes": ["cat"]}, "classes: List should have at least 2 items after validation, not 1"),
+        ({"classes": ["no", False]}, "classes.1: Input should be a valid string (found False)"),
+        ({"classes": ["cat", "a/b"]}, "classes: 'a/b' cannot name a class: no /, no control characters, no dot at the "
+         "start"),
+        ({"classes": ["cat", "a\nb"]}, "classes: 'a\\nb' cannot name a class: no /, no control characters, no dot at "
+         "the start"),
+        ({"classes": ["cat", "cat"]}, "classes: 'cat' stands twice"),
+        ({"sides": 28}, "sides: unknown parameter"),
+    ],
+)  # fmt: skip
+def test_own_images_are_checked(values: dict[str, Any], changes: dict[str, Any], message: str) -> None:
+    assert refused(with_pets(values, **changes)) == [f"own_images.pets.{message}"]
+
+
+def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
+    assert refused(with_pets(values, channels=2)) == ["own_images.pets: channels must be 1 or 3 with format: folder"]
+    assert refused(with_pets(values, side=32)) == [
+        "datasets.pets.canvas: must be at least 32, the side of the images of pets (found 28)"
+    ]
+    assert refused(put(with_pets(values), "datasets.pets.source", "dogs")) == [
+        "datasets.pets.source: 'dogs' is not one of sources ['digits', 'toys'] or own_images ['pets']"
+    ]
+    assert refused({**values, "own_images": {"mnist": OWN, "pets": OWN}}) == [
+        "own_images.mnist: this is the name of a published source: choose another"
+    ]
+
+
+def test_affnist_is_for_tests_only(values: dict[str, Any]) -> None:
+    values["sources"].append("affnist")
+    assert refused(put(values, "datasets.digits.source", "affnist")) == [
+        "datasets.digits.source: 'affnist' is not one of sources ['digits', 'toys', 'affnist']"
+    ]
 
 
 # ---- what is in the repository

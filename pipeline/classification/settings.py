@@ -66,7 +66,7 @@ class RecipeParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
-    held_out: list[Annotated[int, Field(ge=0)]] = Field(
+    held_out: list[Annotated[int, Field(ge=0, le=360)]] = Field(
         min_length=1, description="values of the factor: a network is trained without each of them"
     )
     known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
@@ -119,7 +119,7 @@ class AttackParams(Section):
 
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
-    images: int = Field(ge=1, description="test images attacked (the first ones)")
+    images: int = Field(ge=1, le=10_000_000, description="test images attacked (the first ones)")
     epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
         min_length=1, description="largest change of a pixel, images in [0, 1]"
     )

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from pipeline.data import cifar, norb, toys
-from pipeline.data.datasets import PARTS, Dataset, DatasetError
-from pipeline.data.formats import read_digits, read_idx
+from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset
+from pipeline.data.formats import FormatError, read_digits, read_idx
 from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
 
@@ -58,10 +58,11 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         raw: folder of the source's downloaded files.
 
     Raises:
-        DatasetError: more images are requested than there are, or the canvas is smaller than the images.
+        DatasetError: more images are requested than there are, the canvas is smaller than the images, or no training
+            image is left of a class of own images.
         FormatError: a file is missing, damaged or in another format.
     """
-    published = _READERS[params.source](raw)
+    published = _READERS.get(params.source, _own_images)(raw)
     side, label = published.side, published.label
     if params.canvas < side:
         raise DatasetError(
@@ -69,6 +70,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
             f"pixels: set {side} or more"
         )
     split = _split(name, params, published)
+    if params.source not in _READERS:
+        _check_classes(name, published, split["train"])
     if callable(published.images):
         kept, places = np.unique(np.concatenate([split[part] for part in PARTS]), return_inverse=True)
         images, labels = published.images(kept), published.labels[kept]
@@ -141,6 +144,14 @@ def _check_enough(name: str, wanted: dict[str, int], available: int, kind: str, 
         raise DatasetError(
             f"datasets.{name}: {asked}{total_shown} requested, but {published.label} has {available} {images}"
         )
+
+
+def _check_classes(name: str, published: _Published, train: NDArray[np.int64]) -> None:
+    """Check that every class has a training image; small sets can lose one to the other parts."""
+    missing = sorted(set(range(len(published.classes))) - set(published.labels[train].tolist()))
+    if missing:
+        names = ", ".join(repr(published.classes[label]) for label in missing[:5])
+        raise DatasetError(f"datasets.{name}: no training image is of the class {names}: set another split_seed")
 
 
 def _enlarge(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -238,6 +249,15 @@ def _toys(_: Path) -> _Published:
     }
     test = int(np.isin(instance, norb.TEST_INSTANCES).sum())
     return _Published("toys (stand-in)", images, category, toys.SIZE, test, norb.CATEGORIES, factors)
+
+
+def _own_images(raw: Path) -> _Published:
+    """What the stage `own_images` wrote."""
+    path = raw / OWN_IMAGES
+    if not path.is_file():
+        raise FormatError(f"{path} is missing: run the own_images stage first")
+    own = load_dataset(path)
+    return _Published(own.label, own.images, own.labels, own.images.shape[-1], len(own.split["test"]), own.classes)
 
 
 _READERS: dict[str, Callable[[Path], _Published]] = {

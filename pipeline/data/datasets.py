@@ -20,6 +20,8 @@ from pipeline.files import atomic_path
 
 PARTS = ("train", "validation", "test")
 
+OWN_IMAGES = "images.npz"
+"""The file of the user's own images among the raw data: a data set without validation images, not yet split."""
 
 _FORMAT = "capsules data set 1"
 
@@ -110,6 +112,15 @@ def load_dataset(path: Path) -> Dataset:
     except ValueError as error:
         raise DatasetError(f"{path} {foreign} ({error}): delete it and run preprocess again") from None
     return dataset
+
+
+def pixel_bytes(path: Path) -> int:
+    """The size of a data set's images in memory, from the header of its file; 0 if it is missing or damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.getinfo("images.npy").file_size
+    except (OSError, zipfile.BadZipFile, KeyError):
+        return 0  # `load_dataset` says what is wrong
 
 
 def _under(folder: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

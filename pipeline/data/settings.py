@@ -2,33 +2,123 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from pipeline.settings import Section
+from pipeline.settings import Name, Section, Seed, check_once
+
+SourceName = Literal[
+    "digits", "mnist", "fashion-mnist", "affnist", "cifar10", "smallnorb", "smallnorb48", "smallnorb48-posed", "toys"
+]
+"""The published data sets, and those that this code renders."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What is known of the images of a source before they are there.
+
+    Attributes:
+        channels, side: of an image; side in pixels.
+        classes: how many there are.
+        images: in the training part, or in the whole where no images are apart for testing; None: not known.
+        test: in the test part; 0: there is none.
+        factors: what is known of every image besides its class; None: not known.
+    """
+
+    channels: int
+    side: int
+    classes: int
+    images: int | None
+    test: int
+    factors: tuple[str, ...] | None = ()
+
+
+_VIEWS = ("instance", "azimuth", "elevation", "lighting")
+PUBLISHED = {
+    "digits": Published(1, 28, 10, 1797, 0),
+    "mnist": Published(1, 28, 10, 60_000, 10_000),
+    "fashion-mnist": Published(1, 28, 10, 60_000, 10_000),
+    "cifar10": Published(3, 32, 10, 50_000, 10_000),
+    "smallnorb": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
+    "smallnorb48": Published(2, 48, 5, 24_300, 24_300, None),  # viewpoints are known of the test part alone
+    "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
+    "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
+}
+"""The sources that data sets may have, by name, as `data.building` gives their images."""
 
 
 class DatasetParams(Section):
     """One data set: where it comes from and how it is split."""
 
-    source: Literal[
-        "digits", "mnist", "fashion-mnist", "cifar10", "smallnorb", "smallnorb48", "smallnorb48-posed", "toys"
-    ] = Field(description="entry of the registry of sources")
-    train: int = Field(ge=1, description="training images kept (the first ones of the training part)")
+    source: Name = Field(description="one of `sources` other than affnist, or a key of `own_images`")
+    train: int = Field(ge=1, le=10_000_000, description="training images kept (the first ones of the training part)")
     canvas: int = Field(
         ge=28,
         le=256,
         description="pixels: side of the black canvas that images are centred on; at least the side of the images (28; "
-        "CIFAR-10 32; smallNORB and the toys 48)",
+        "CIFAR-10 32; smallNORB and the toys 48; own images their `side`)",
     )
-    validation: int = Field(ge=1, description="images of the official training part held out for validation")
-    test: int = Field(ge=1, description="test images kept (the first ones of the test part)")
-    split_seed: int | None = Field(
-        ge=0,
+    validation: int = Field(
+        ge=1, le=10_000_000, description="images of the official training part held out for validation"
+    )
+    test: int = Field(ge=1, le=10_000_000, description="test images kept (the first ones of the test part)")
+    split_seed: Seed | None = Field(
         description="seed of the fixed train/validation/test shuffle; null: no shuffle, the last published training "
         "images are for validation",
     )
+
+
+class OwnImagesParams(Section):
+    """Images of the user's own, a source of data sets: docs/own-images.md."""
+
+    path: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="the folder or the npz file; absolute, or relative to the repository",
+    )
+    format: Literal["folder", "npz"] = Field(
+        description="folder: PNG and JPEG files in a folder for each class; npz: arrays images and labels"
+    )
+    test_part: bool = Field(
+        description="true: test images are apart, in folders train/<class> and test/<class> (npz: arrays test_images "
+        "and test_labels); false: they are drawn from all images"
+    )
+    classes: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+        min_length=2, max_length=1000, description="names of the class folders, for the labels 0, 1, ... in this order"
+    )
+    channels: int = Field(ge=1, le=3, description="1: grey; 2: stereo pairs, in an npz only; 3: red, green, blue")
+    side: int = Field(ge=8, le=256, description="pixels: height and width that images are resized to")
+    fit: Literal["pad", "crop", "stretch"] = Field(
+        description="an image that is not square is padded with black, cropped to its middle, or stretched"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _local(cls, path: str) -> str:
+        if "://" in path or path.startswith("~") or not path.isprintable():
+            raise ValueError("must be a path on this machine, written out (no URL, no ~, no control characters)")
+        return path
+
+    @field_validator("classes")
+    @classmethod
+    def _folder_names(cls, classes: list[str]) -> list[str]:
+        for name in classes:
+            if name.startswith(".") or "/" in name or not name.isprintable():
+                raise ValueError(f"{name!r} cannot name a class: no /, no control characters, no dot at the start")
+        return check_once(classes)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OwnImagesParams:
+        if self.format == "folder" and self.channels == 2:
+            raise ValueError("channels must be 1 or 3 with format: folder")
+        return self
+
+    @property
+    def known(self) -> Published:
+        """What is known of the images before they are read."""
+        return Published(self.channels, self.side, len(self.classes), None, 0, None)
 
 
 class HoldoutParams(Section):
@@ -39,6 +129,7 @@ class HoldoutParams(Section):
     )
     value: int = Field(
         ge=0,
+        le=360,
         description="training images of this value validate, those of every class (instance 0 to 9; azimuth and "
         "elevation in degrees; lighting 0 to 5); of the training images of smallNORB and toys, instances are 4, 6, 7, "
         "8 and 9",

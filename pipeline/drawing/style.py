@@ -63,6 +63,11 @@ def look(features: str) -> Look:
     return FEATURES.get(features, Look(features, features, INK, "v"))
 
 
+def plain(text: str) -> str:
+    """A text as matplotlib draws it unchanged: between dollar signs it would read mathematics."""
+    return text.replace("$", r"\$")
+
+
 RC: Any = {  # Any: matplotlib's stubs list every allowed key
     "figure.dpi": DPI,
     "figure.facecolor": "white",

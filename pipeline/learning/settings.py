@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
-from pipeline.settings import Angle, Name, Section, neutral
+from pipeline.settings import Angle, Name, Section, Seed, neutral
 
 
 class AugmentationParams(Section):
@@ -93,8 +93,10 @@ class TrainingParams(Section):
     )
     learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
-    gradient_clip: float = Field(gt=0, description="largest gradient norm of a step, per replica")
-    patience: int = Field(ge=1, description="epochs without a better validation loss after which a replica stops")
+    gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
+    patience: int = Field(
+        ge=1, le=1_000_000, description="epochs without a better validation loss after which a replica stops"
+    )
     averaging: float = Field(
         ge=0,
         le=0.5,
@@ -110,7 +112,7 @@ class RunSettings(Section):
     variant: str
     dataset: Name = Field(description="a key of `datasets`")
     replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
-    seed: int = Field(ge=0, description="seed of the first replica")
+    seed: Seed = Field(description="seed of the first replica")
     augmentation: AugmentationParams | CropParams = Field(description="random changes of training images")
     training: TrainingParams
     model: Section

@@ -128,9 +128,10 @@ def trained_images(stage: str, item: str, settings: Mapping[str, Any]) -> dict[s
         settings: of the item, as `Graph.settings`.
     """
 
-    def passes(run: str, epochs: float, trainings: float) -> dict[str, float]:
+    def passes(run: str, epochs: float, trainings: float, dataset: str | None = None) -> dict[str, float]:
         chosen = runs[run]
-        return {chosen["variant"]: epochs * trainings * settings["datasets"][chosen["dataset"]]["train"]}
+        images = settings["datasets"][dataset or chosen["dataset"]]["train"]
+        return {chosen["variant"]: epochs * trainings * images}
 
     runs = settings.get("runs", {})
     study = settings[stage].get(item, {}) if stage in settings else {}
@@ -153,8 +154,8 @@ def trained_images(stage: str, item: str, settings: Mapping[str, Any]) -> dict[s
         case "data_efficiency":
             return passes(study["run"], study["epochs"], len(study["shares"]) * study["replicas"])
         case "viewpoint":
-            seeds = study["replicas"] * FAMILIAR_SHARE
-            return passes(study["capsules"], study["epochs"], seeds) | passes(study["cnn"], study["epochs"], seeds)
+            epochs, seeds, dataset = study["epochs"], study["replicas"] * FAMILIAR_SHARE, study["dataset"]
+            return passes(study["capsules"], epochs, seeds, dataset) | passes(study["cnn"], epochs, seeds, dataset)
         case "posterior":
             run = study["run"]
             return passes(run, runs[run]["training"]["epochs"] + 2 * study["epochs"], study["replicas"])

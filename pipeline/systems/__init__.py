@@ -79,6 +79,21 @@ def build_model(run: RunSettings, image_size: int) -> Model:
     return model
 
 
+def count_parameters(run: RunSettings, image_size: int) -> int | None:
+    """Parameters of a run's model, which is built without memory for them; None if it cannot be built so.
+
+    Raises:
+        UserError, ValueError, RuntimeError: there is no such model, for example because kernels exceed the images.
+    """
+    import torch
+
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in build_model(run, image_size).parameters())
+    except NotImplementedError:  # matrix capsules count what their receptive fields see
+        return None
+
+
 def evaluation_of(variant: str) -> Callable[[EvaluationInputs], Outcome]:
     """What the stage `evaluate` asks of a system."""
     evaluate: Callable[[EvaluationInputs], Outcome] = import_module(f"{__name__}.{variant}.evaluation").evaluate

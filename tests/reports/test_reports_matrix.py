@@ -18,10 +18,10 @@ from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
 from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
-from pipeline.results.reading import Results
+from pipeline.results.reading import Recorded, Results
 from pipeline.systems.matrix_capsules.report.curves import by_factor, factors
 from pipeline.systems.matrix_capsules.report.figures import draw
-from pipeline.systems.matrix_capsules.report.paper import CLASSES
+from pipeline.systems.matrix_capsules.report.paper import CLASSES, class_names
 from pipeline.systems.matrix_capsules.report.pictures import attacked
 from pipeline.systems.matrix_capsules.report.pictures import votes as drawn_votes
 from pipeline.systems.matrix_capsules.report.tables import (
@@ -280,3 +280,10 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
     assert rows["seconds"].tolist() == ["61", "61"]
     assert rows["error, new objects (%)"].tolist() == ["20.0 ± 1.0"] * 2
     assert rows["training images (%)"].tolist() == ["", ""], "not measured"
+
+
+def test_classes_of_own_images_have_their_names() -> None:
+    own = Recorded({"own_images": {"pets": {"classes": ["cat", "dog"]}}})
+    assert class_names(own, Recorded({"source": "pets"}), 3) == ("cat", "dog", "2")
+    assert class_names(Recorded({}), Recorded({"source": "digits"}), 2) == ("0", "1")
+    assert class_names(Recorded({}), Recorded({"source": "toys"}), 5) == CLASSES

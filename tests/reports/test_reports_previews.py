@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib import cbook
 
 from pipeline.data.datasets import Dataset
 from pipeline.drawing.previews import preview
@@ -44,3 +46,18 @@ def test_three_channels_are_colours(toys: Dataset) -> None:
     picture = np.asarray(preview(coloured).axes[0].images[0].get_array())
     chosen, labels = coloured.part("train")
     np.testing.assert_allclose(picture[:8, :8], chosen[labels == 0][0].transpose(1, 2, 0) / 255, atol=1e-6)
+
+
+def test_names_of_classes_are_drawn_as_they_are(toys: Dataset) -> None:
+    """Between dollar signs would be mathematics, and an error where it is none."""
+    odd = dataclasses.replace(toys, classes=(r"5$ \or 6$", "<b>&\"'", "$_^{$"))
+    figure = preview(odd)
+    assert not any(cbook.is_math_text(text.get_text()) for text in figure.axes[0].get_yticklabels())
+    ElementTree.fromstring(to_bytes(figure, "svg"))
+
+
+def test_of_very_many_classes_the_first_are_shown() -> None:
+    labels = np.arange(1000)
+    split = {"train": labels, "validation": labels[:0], "test": labels[:0]}
+    many = Dataset("many", "many", np.zeros((1000, 1, 8, 8), np.uint8), labels, {}, split, tuple(map(str, labels)))
+    assert [text.get_text() for text in preview(many).axes[0].get_yticklabels()] == [str(n) for n in range(40)]

@@ -113,9 +113,12 @@ def test_images_trained_on_are_counted_over_all_conditions_and_seeds() -> None:
     posterior = {"s": {"run": "a", "epochs": 4, "replicas": 2}}
     assert of("posterior", "s", posterior) == {"vae": (10 + 2 * 4) * 2 * 1000}
     both = {"runs": RUNS["a"]["runs"] | RUNS["other"]["runs"]}
-    views = {"s": {"capsules": "a", "cnn": "other", "epochs": 6, "replicas": 1}}
-    found = of("viewpoint", "s", views, **both)
-    assert found == pytest.approx({"vae": 2000.0, "cnn": 2000.0})
+    views = {"s": {"dataset": "few", "capsules": "a", "cnn": "other", "epochs": 6, "replicas": 1}}
+    datasets = {"digits": {"train": 1000}, "few": {"train": 300}}
+    found = of("viewpoint", "s", views, **both, datasets=datasets)
+    assert found == pytest.approx({"vae": 600.0, "cnn": 600.0}), "of the study's own data set"
+    shares = {"s": {"run": "a", "shares": [0.1, 1.0], "epochs": 4, "replicas": 2}}
+    assert of("data_efficiency", "s", shares) == {"vae": 4 * 2 * 2 * 1000}, "as many on each share"
     assert of("evaluate", "a", {}) == {}
     assert trained_images("regression", "x", {}) == {}
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from PIL import Image
 
+from pipeline import cli, memory
 from pipeline.data.datasets import load_dataset
 from pipeline.files import sha256
 from pipeline.profiles import Profiles
-from stages import download, preprocess
+from stages import download, evaluate, own_images, preprocess, train
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,3 +97,121 @@ def test_an_unknown_source_is_refused_with_code_2(root: Path) -> None:
     told = run(root, "download", "mnistt")
     assert told.returncode == 2
     assert "digits" in told.stderr
+
+
+# ---- own images
+
+
+EXAMPLE = (ROOT / "docs" / "own-images.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the first command of docs/own-images.md was run."""
+    folder = tmp_path_factory.mktemp("example")
+    (command,) = re.findall(r"^    python (scripts/.+)$", EXAMPLE, re.MULTILINE)
+    script, *arguments = command.split()
+    subprocess.run([sys.executable, str(ROOT / script), *arguments], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def walked(root: Path, written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The example of docs/own-images.md, up to what it adds to params.yaml."""
+    shutil.copytree(written, root, dirs_exist_ok=True)
+    (example,) = re.findall(r"```yaml\n(.+?)```", EXAMPLE, re.DOTALL)
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    for section, entries in yaml.safe_load(example).items():
+        values[section] |= entries
+    (root / "params.yaml").write_text(yaml.safe_dump(values))
+    monkeypatch.chdir(root)
+    return root
+
+
+def check(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of `python -m pipeline check`."""
+    monkeypatch.setattr(sys, "argv", ["pipeline", "check"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return int(caught.value.code or 0)
+
+
+def test_the_example_of_own_images_can_be_followed(
+    walked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(monkeypatch) == 0
+    own_images.main("photos")
+    assert "photos: 520 images of 2 classes, 1.6 MB of pixels to decode" in capsys.readouterr().out
+    preprocess.main("photos")
+    assert "photos (own images): 320 train, 80 validation, 120 test" in capsys.readouterr().out
+    built = load_dataset(walked / "data/processed/photos.npz")
+    assert built.images.shape == (520, 3, 32, 32)
+    assert built.classes == ("temple", "flower")
+    original = Image.open(walked / "data/own/photos/flower/007.png")
+    np.testing.assert_array_equal(built.images[267], np.asarray(original).transpose(2, 0, 1))
+    assert (walked / "reports/quick/previews/photos.png").exists()
+
+    train.main("cnn-photos")
+    evaluate.main("cnn-photos")
+    record = json.loads((walked / "reports/quick/results/evaluate/cnn-photos.json").read_text())
+    assert record["test"]["centre"] < 5, "percent; a coin has 50"
+    settings = record["record"][0]["provenance"][-1]["settings"]
+    assert settings["own_images"]["photos"]["classes"] == ["temple", "flower"]
+
+
+def test_own_images_that_changed_give_another_data_set(walked: Path) -> None:
+    own_images.main("photos")
+    path = walked / "data/raw/photos/images.npz"
+    before = path.read_bytes()
+    own_images.main("photos")
+    assert path.read_bytes() == before
+    (walked / "data/own/photos/temple/000.png").unlink()
+    own_images.main("photos")
+    assert path.read_bytes() != before
+
+
+def test_a_damaged_image_ends_the_stage_and_keeps_what_was_there(
+    walked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_images.main("photos")
+    files = {path: path.read_bytes() for path in (walked / "data/raw").rglob("*") if path.is_file()}
+    damaged = walked / "data/own/photos/flower/100.png"
+    damaged.write_bytes(damaged.read_bytes()[:900])
+    with pytest.raises(SystemExit) as caught:
+        own_images.main("photos")
+    assert caught.value.code == 1
+    assert f"{damaged} is damaged" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (walked / "data/raw").rglob("*") if path.is_file()} == files
+
+
+def test_preprocess_of_own_images_says_what_to_run_first(walked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        preprocess.main("photos")
+    assert caught.value.code == 1
+    assert "images.npz is missing: run the own_images stage first" in capsys.readouterr().err
+
+
+def test_check_refuses_what_dvc_would_stumble_over(
+    walked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = walked / "data/own/photos/flower/pipe.png"
+    os.mkfifo(pipe)
+    assert check(monkeypatch) == 1
+    assert "pipe.png' is neither a file nor a folder" in capsys.readouterr().err
+    pipe.unlink()
+    shutil.rmtree(walked / "data/own/photos")
+    assert check(monkeypatch) == 2
+    assert "own_images.photos.path: " in capsys.readouterr().err
+
+
+def test_a_data_set_that_does_not_fit_into_memory_is_not_read(
+    walked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_images.main("photos")
+    preprocess.main("photos")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4_000_000)
+    with pytest.raises(SystemExit) as caught:
+        train.main("cnn-photos")
+    assert caught.value.code == 1
+    told = capsys.readouterr().err
+    assert "train@cnn-photos: the images of photos: about 4.8 MB of memory needed, 4.0 MB free" in told

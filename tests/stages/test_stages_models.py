@@ -50,6 +50,7 @@ from stages import (
 ROOT = Path(__file__).parents[2]
 STAGES = {
     "download": ["digits"],
+    "own_images": ["squares"],
     "preprocess": ["squares"],
     "train": ["capsules"],
     "evaluate": ["capsules"],
@@ -683,6 +684,7 @@ def test_a_result_holds_the_settings_that_made_it(done: Path) -> None:
         return read(done / f"reports/small/results/{item}.json")["provenance"][-1]["settings"]
 
     assert settings("train/vae") == {
+        "own_images": values["own_images"],
         "datasets": values["datasets"],
         "runs": {"vae": values["runs"]["vae"]},
     }

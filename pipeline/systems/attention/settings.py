@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, Seed
 
 
 class ToyStudy(Section):
@@ -23,10 +23,10 @@ class _SceneStudy(Section):
     parts: int = Field(ge=2, le=1000, description="number m of parts in a scene")
     objects: int = Field(ge=2, le=1000, description="number n of object capsules")
     dimensions: int = Field(ge=2, le=256, description="dimensions of the poses of parts and objects")
-    sigmas: list[Annotated[float, Field(gt=0)]] = Field(
+    sigmas: list[Annotated[float, Field(gt=0, le=100)]] = Field(
         min_length=1, description="sds of parts around their predictions to try, in units of the sd of an object's pose"
     )
-    seed: int = Field(ge=0, description="seed of transformations, scenes and starts")
+    seed: Seed = Field(description="seed of transformations, scenes and starts")
 
 
 class IteratedStudy(_SceneStudy):
@@ -34,7 +34,7 @@ class IteratedStudy(_SceneStudy):
 
     study: Literal["iterated"]
     iterations: int = Field(ge=2, le=10_000, description="iterations of equation 6")
-    scales: list[Annotated[float, Field(gt=0)]] = Field(
+    scales: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
         min_length=1, description="factors on its scores to try; 1 is the paper's"
     )
 
@@ -46,30 +46,32 @@ class DensityStudy(Section):
     dimensions: list[Annotated[int, Field(ge=2, le=256)]] = Field(
         min_length=1, description="dimensions of poses to try"
     )
-    kappas: list[Annotated[float, Field(gt=0)]] = Field(min_length=1, description="concentrations to try")
+    kappas: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(min_length=1, description="concentrations to try")
     components: int = Field(ge=2, le=1000, description="predictions of one part")
-    sigma: float = Field(gt=0, description="sd of poses; predictions have sd 1")
-    samples: int = Field(ge=1000, description="samples of each density")
-    seed: int = Field(ge=0, description="seed of predictions and samples")
+    sigma: float = Field(gt=0, le=100, description="sd of poses; predictions have sd 1")
+    samples: int = Field(ge=1000, le=100_000_000, description="samples of each density")
+    seed: Seed = Field(description="seed of predictions and samples")
 
 
 class ParsingStudy(_SceneStudy):
     """Inversion against routing on generated scenes, document 001, section 4.2."""
 
     study: Literal["parsing"]
-    shown: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="numbers of objects in a scene to try")
+    shown: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        min_length=1, description="numbers of objects in a scene to try"
+    )
     clutter: float = Field(ge=0, lt=1, description="share of parts without a parent")
-    kappa: float = Field(gt=0, description="concentration of cues")
+    kappa: float = Field(gt=0, le=1e6, description="concentration of cues")
     iterations: int = Field(ge=1, le=1000, description="iterations of routing, as published")
     long_iterations: int = Field(ge=1, le=10_000, description="iterations of the long variants of routing")
     routing_starts: int = Field(ge=1, le=1000, description="starts per scene of EM routing with several starts")
     steps: int = Field(ge=2, le=100_000, description="steps of the inversion")
-    rate: float = Field(gt=0, description="step size of the inversion")
+    rate: float = Field(gt=0, le=10, description="step size of the inversion")
     starts: int = Field(ge=1, le=1000, description="starts of the inversion in every scene")
     kept: int = Field(ge=1, le=1000, description="best starts kept for the second half of the steps")
     samples: int = Field(ge=1, le=1000, description="samples of the poses at each step of the inversion")
     judging: int = Field(ge=1, le=10_000, description="samples of the poses for comparing starts")
-    widest: float = Field(ge=1, description="initial sd of parts in the inversion / their own sd")
+    widest: float = Field(ge=1, le=1000, description="initial sd of parts in the inversion / their own sd")
 
     @model_validator(mode="after")
     def _enough(self) -> ParsingStudy:

@@ -21,6 +21,7 @@ class SeedingParams(Section):
     iterations: int = Field(ge=1, le=1000, description="of EM")
     teaching_epochs: int = Field(
         ge=0,
+        le=10_000,
         description="epochs from seeding_epoch on in which the encoder of the objects learns from the mixture, not "
         "from the bound: which object explains an image, if exactly one does, and with which pose; parts and templates "
         "go on learning from the pixels",
@@ -39,7 +40,9 @@ class GenerativeModelParams(Section):
         gt=0, le=10, description="temperature after temperature_epochs and whenever the model is evaluated"
     )
     temperature_epochs: int = Field(
-        ge=0, description="epochs over which the temperature changes geometrically from the first to the last value"
+        ge=0,
+        le=10_000,
+        description="epochs over which the temperature changes geometrically from the first to the last value",
     )
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
     pose_sd_floor: float = Field(gt=0, le=10, description="minimum sd c_ij of a part's pose around its parent's vote")
@@ -69,7 +72,9 @@ class GenerativeModelParams(Section):
     blocks: int = Field(ge=1, le=32, description="induced set attention blocks")
     code: int = Field(ge=1, le=1024, description="features per object after the set transformer")
 
-    seeding_epoch: int = Field(ge=0, description="epochs before M_ij is set from part poses of training images")
+    seeding_epoch: int = Field(
+        ge=0, le=10_000, description="epochs before M_ij is set from part poses of training images"
+    )
     seeding: SeedingParams | None = Field(
         description="M_ij, gamma_ij, c_ij from a mixture fitted to many images; null: M_ij from one image per object",
         json_schema_extra=neutral(None),
@@ -77,8 +82,8 @@ class GenerativeModelParams(Section):
     early_coupling: float = Field(
         ge=0, le=1, description="factor on the hierarchy's gradient with respect to the parts, before it rises to 1"
     )
-    early_epochs: int = Field(ge=0, description="epochs at early_coupling, while objects specialise")
-    ramp_epochs: int = Field(ge=0, description="epochs over which the factor then rises to 1")
+    early_epochs: int = Field(ge=0, le=10_000, description="epochs at early_coupling, while objects specialise")
+    ramp_epochs: int = Field(ge=0, le=10_000, description="epochs over which the factor then rises to 1")
 
     @model_validator(mode="after")
     def _consistent(self) -> GenerativeModelParams:

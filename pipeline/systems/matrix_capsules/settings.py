@@ -108,6 +108,7 @@ class MatrixCapsulesModelParams(Section):
     last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
     margin_epochs: float = Field(
         gt=0,
+        le=10_000,
         description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these; it is "
         "constant where first_margin is last_margin",
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, Seed
 
 
 class ScheduleParams(Section):
@@ -18,7 +18,7 @@ class ScheduleParams(Section):
         description="nu of each round: an example keeps its prior means if its runner-up is at most nu times as "
         "probable as its class",
     )
-    patience: list[Annotated[int, Field(ge=1)]] = Field(
+    patience: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
         min_length=1, description="iterations without a lower validation error after which each round ends"
     )
     most_iterations: int = Field(ge=1, le=1_000_000, description="maximum number of iterations of one problem")
@@ -72,9 +72,11 @@ class StartsStudy(_RegressionStudy):
     iterations: int = Field(ge=2, le=100_000, description="iterations of every fit")
     momentum: float = Field(ge=0, lt=1, description="gamma")
     threshold: float = Field(ge=0, le=1, description="nu")
-    sds: list[Annotated[float, Field(gt=0)]] = Field(min_length=1, description="sds of the weights in random starts")
+    sds: list[Annotated[float, Field(gt=0, le=100)]] = Field(
+        min_length=1, description="sds of the weights in random starts"
+    )
     seeds: int = Field(ge=1, le=1000, description="random starts for each sd")
-    seed: int = Field(ge=0, description="seed of the first random start")
+    seed: Seed = Field(description="seed of the first random start")
 
 
 class ExactnessStudy(_RegressionStudy):
@@ -82,9 +84,9 @@ class ExactnessStudy(_RegressionStudy):
 
     study: Literal["exactness"]
     size: CapsuleSize = Field(description="numbers d of a capsule")
-    images: int = Field(ge=1, description="test images used (the first ones)")
-    samples: int = Field(ge=100, description="samples of the hidden variables of each image")
-    seed: int = Field(ge=0, description="seed of the samples")
+    images: int = Field(ge=1, le=10_000_000, description="test images used (the first ones)")
+    samples: int = Field(ge=100, le=100_000_000, description="samples of the hidden variables of each image")
+    seed: Seed = Field(description="seed of the samples")
     schedule: ScheduleParams
 
 
@@ -97,7 +99,7 @@ class OnlineStudy(_RegressionStudy):
     passes: int = Field(ge=1, le=100_000, description="passes over the training images, for every method")
     momentum: float = Field(gt=0, lt=1, description="gamma of the methods with momentum")
     rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are (t + 2)^-alpha")
-    seed: int = Field(ge=0, description="seed of the batches")
+    seed: Seed = Field(description="seed of the batches")
 
 
 class RidgeStudy(_RegressionStudy):
@@ -106,7 +108,7 @@ class RidgeStudy(_RegressionStudy):
     study: Literal["ridge"]
     size: CapsuleSize = Field(description="numbers d of a capsule")
     decision: Decision = Field(description="the architecture that is fit")
-    penalties: list[Annotated[float, Field(ge=0)]] = Field(
+    penalties: list[Annotated[float, Field(ge=0, le=1e6)]] = Field(
         min_length=1,
         description="penalties to try besides 0, in units of a feature's mean square times the number of examples",
     )
@@ -131,7 +133,7 @@ class DistortedStudy(_RegressionStudy):
     strengths: list[Annotated[float, Field(gt=0, le=3)]] = Field(
         min_length=1, description="factors on the distortions to try; validation chooses"
     )
-    seed: int = Field(ge=0, description="seed of the distortions")
+    seed: Seed = Field(description="seed of the distortions")
     schedule: ScheduleParams
 
 

@@ -26,13 +26,19 @@ class SCAEModelParams(Section):
     code: int = Field(ge=1, le=4096, description="features per object after the set transformer")
     object_features: int = Field(ge=1, le=1024, description="features per object for its predictions")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
-    deformation: float = Field(ge=0, description="weight of half the squared deformations")
-    posterior_within: float = Field(ge=0, description="weight of the entropy of the objects' shares within an image")
-    posterior_between: float = Field(ge=0, description="weight of that entropy over the batch, which is subtracted")
-    prior_within: float = Field(ge=0, description="weight of the squared distance of the presences' sum to prior_sum")
-    prior_between: float = Field(ge=0, description="weight of the same for each object's sum over the batch")
-    prior_sum: float = Field(gt=0, description="target number of objects present in an image")
-    classes: int = Field(ge=1, description="target: each object is present in one of this many images")
+    deformation: float = Field(ge=0, le=1e6, description="weight of half the squared deformations")
+    posterior_within: float = Field(
+        ge=0, le=1e6, description="weight of the entropy of the objects' shares within an image"
+    )
+    posterior_between: float = Field(
+        ge=0, le=1e6, description="weight of that entropy over the batch, which is subtracted"
+    )
+    prior_within: float = Field(
+        ge=0, le=1e6, description="weight of the squared distance of the presences' sum to prior_sum"
+    )
+    prior_between: float = Field(ge=0, le=1e6, description="weight of the same for each object's sum over the batch")
+    prior_sum: float = Field(gt=0, le=256, description="target number of objects present in an image")
+    classes: int = Field(ge=1, le=1000, description="target: each object is present in one of this many images")
 
 
 class SCAERun(RunSettings):

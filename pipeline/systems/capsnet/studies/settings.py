@@ -32,6 +32,7 @@ class InferParams(Section):
     run: Name = Field(description="a key of `runs` whose variant is capsnet")
     images: int = Field(
         ge=1,
+        le=10_000_000,
         description="test images (the first ones) for inference, in one batch; the forward pass is measured on all",
     )
     conditions: list[InferCondition] = Field(min_length=1, description="energies to minimise, one after another")

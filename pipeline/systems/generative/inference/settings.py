@@ -13,6 +13,7 @@ class _Engine(Section):
     steps: int = Field(ge=1, le=100_000, description="maximum number of gradient evaluations per image and start")
     tolerance: float = Field(
         gt=0,
+        le=1e6,
         description="nats: an image has converged when its bound rises by less over some evaluations; a sampled bound "
         "is too noisy for this test and uses all steps",
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from pipeline.settings import MAX_ANGLE, Angle, Name, Section
+from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct
 from pipeline.systems.generative.inference.settings import Engine
 
 
@@ -44,14 +44,16 @@ class PresenceAblationParams(Section):
 class FailureParams(Section):
     """The failure analysis: document 000, section 5.4, Figures 5 to 7."""
 
-    turns: list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]] = Field(
+    turns: Annotated[list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]], AfterValidator(check_distinct)] = Field(
         min_length=1, description="degrees: every image is rotated by each of these, and its poses compared (Figure 5)"
     )
-    images: int = Field(ge=1, description="maximum number of test images (the first ones) rotated, or compared by part")
+    images: int = Field(
+        ge=1, le=10_000_000, description="maximum number of test images (the first ones) rotated, or compared by part"
+    )
     starts: int = Field(ge=1, le=360, description="initial rotations in the alignment of two templates (Figure 6)")
     steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
     threshold: float = Field(gt=0, lt=1, description="two aligned templates with at least this correlation are copies")
-    seed: int = Field(ge=0, description="seed of the rotations, and of the strokes that templates are compared with")
+    seed: Seed = Field(description="seed of the rotations, and of the strokes that templates are compared with")
 
 
 class OptimiseParams(Section):
@@ -59,10 +61,12 @@ class OptimiseParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
-    angles: list[Angle] = Field(min_length=1, description="rotations of the images: uniform within each of these")
-    images: int = Field(ge=1, description="test images per angle, optimised as one batch")
+    angles: Angles = Field(description="rotations of the images: uniform within each of these")
+    images: int = Field(ge=1, le=10_000_000, description="test images per angle, optimised as one batch")
     refit_images: int = Field(
-        ge=10, description="training images (the first ones) optimised too, for a probe fit on optimised posteriors"
+        ge=10,
+        le=10_000_000,
+        description="training images (the first ones) optimised too, for a probe fit on optimised posteriors",
     )
     engines: dict[Name, Engine] = Field(min_length=1, description="engines compared")
     chosen: Name = Field(description="a key of `engines`; figures and the refit probe use its posteriors")
@@ -72,7 +76,7 @@ class OptimiseParams(Section):
         description="sd of noise on the log odds of presence in extra restarts of the chosen engine, after which "
         "objects do not settle; they only measure what such noise does to accuracy, other restarts perturb poses only",
     )
-    seed: int = Field(ge=0, description="seed of the rotations, of the presence noise and of restarts")
+    seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 
     @model_validator(mode="after")
     def _consistent(self) -> OptimiseParams:
@@ -87,10 +91,10 @@ class PosteriorParams(Section):
     run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
     epochs: int = Field(ge=1, le=10_000, description="further epochs of training the encoder with Gaussian poses")
-    images: int = Field(ge=1, description="test images for measuring bounds (the first ones)")
+    images: int = Field(ge=1, le=10_000_000, description="test images for measuring bounds (the first ones)")
     samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
-    sd_grid: list[Annotated[float, Field(gt=0)]] = Field(
+    sd_grid: list[Annotated[float, Field(gt=0, le=10)]] = Field(
         min_length=1, description="sds of parts and of objects to try around delta poses; chosen on validation images"
     )
     grid_samples: int = Field(ge=1, le=10_000, description="samples per validation image for each pair of sds")
-    seed: int = Field(ge=0, description="seed of the samples")
+    seed: Seed = Field(description="seed of the samples")

@@ -9,13 +9,14 @@ from typing import Literal
 import pandas as pd
 
 from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import plain
 from pipeline.results.reading import Record, Results, dataset_label
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
-from pipeline.systems.matrix_capsules.report.paper import CLASSES, PAPER_DATASET, stands_in, trained_on
+from pipeline.systems.matrix_capsules.report.paper import PAPER_DATASET, class_names, trained_on
 from pipeline.systems.matrix_capsules.report.runs import Trial, attack_studies, attacked_images, runs, viewpoint_studies
 
 _TESTS = ("replica", "test", "accuracy")
@@ -143,7 +144,8 @@ def _votes(results: Results, written: Written) -> Iterator[Drawing]:
         if arrays is None:
             written.miss(f"evaluate/{trial.item} (its examples)")
             continue
-        classes = CLASSES if stands_in(trial.dataset) else tuple(map(str, range(trial.run.model.classes)))
+        names_of = class_names(trial.numbers.settings, trial.dataset, trial.run.model.classes)
+        classes = tuple(map(plain, names_of))
         yield Drawing(
             f"matrix-votes-{trial.item}",
             "png",

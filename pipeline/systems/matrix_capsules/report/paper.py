@@ -58,6 +58,19 @@ def stands_in(dataset: Recorded) -> bool:
     return dataset.source in SOURCES
 
 
+def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
+    """Names of a network's classes: smallNORB's, those of own images, or else numbers.
+
+    Args:
+        settings: of the result.
+        outputs: classes of the network, which may be more than the data set has.
+    """
+    if stands_in(dataset):
+        return CLASSES
+    own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
+    return (*own, *map(str, range(len(own), outputs)))
+
+
 def has_sizes(run: Recorded, sizes: Mapping[str, object]) -> bool:
     """Whether a run's network has these sizes."""
     return not _differing(run.model, sizes)

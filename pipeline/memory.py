@@ -1,0 +1,60 @@
+"""How much memory there is, and a refusal of what does not fit into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from pipeline.errors import UserError
+
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""The limit of a container, which the machine's own numbers do not show."""
+
+
+COPIES = 3
+"""How often the pixels of a data set are in memory while a model trains: the file's, its parts, and the device's."""
+
+WEIGHT_COPIES = 4
+"""How often the weights of a model are in memory while it trains: with their gradients and Adam's two moments."""
+
+
+class OutOfMemoryError(UserError):
+    """Something needs more memory than there is. The message gives both."""
+
+
+def available_bytes() -> int:
+    """Memory that can be used without swapping: the machine's, or at most the limit of the container."""
+    available = int(psutil.virtual_memory().available)
+    try:
+        limit = _LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        return available
+    return min(available, int(limit)) if limit.isdecimal() else available
+
+
+def readable(count: float) -> str:
+    """A number of bytes in words, such as "5.2 GB"."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def check_fits(needed: int, what: str, advice: str) -> None:
+    """Refuse what would not fit into memory, before it is read.
+
+    Args:
+        needed: bytes.
+        what: what needs them, the beginning of the message.
+        advice: what to do, its end.
+
+    Raises:
+        OutOfMemoryError: `needed` is more than `available_bytes`.
+    """
+    available = available_bytes()
+    if needed > available:
+        raise OutOfMemoryError(
+            f"{what}: about {readable(needed)} of memory needed, {readable(available)} free. {advice}"
+        )

@@ -1,0 +1,34 @@
+"""Cut scikit-learn's two sample photographs into small images, one folder each: the example of docs/own-images.md.
+
+python scripts/example_images.py data/own/photos
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from PIL import Image
+from sklearn.datasets import load_sample_image
+
+SIDE = 32
+CLASSES = {"temple": "china.jpg", "flower": "flower.jpg"}
+
+
+def main(folder: Path) -> None:
+    """Write the images to `folder`, row by row of each photograph; incomplete squares at its edges are left out."""
+    for name, photograph in CLASSES.items():
+        target = folder / name
+        target.mkdir(parents=True, exist_ok=True)
+        pixels = load_sample_image(photograph)
+        height, width, _ = pixels.shape
+        corners = [(y, x) for y in range(0, height - SIDE + 1, SIDE) for x in range(0, width - SIDE + 1, SIDE)]
+        for number, (y, x) in enumerate(corners):
+            Image.fromarray(pixels[y : y + SIDE, x : x + SIDE]).save(target / f"{number:03}.png")
+        print(f"{target}: {len(corners)} images")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python scripts/example_images.py FOLDER")
+    main(Path(sys.argv[1]))

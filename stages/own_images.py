@@ -1,0 +1,26 @@
+"""Read one set of own images, a folder or an npz file: `data/raw/<name>/`."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(name: str) -> None:
+    """Read the images of NAME, an entry of `own_images` in params.yaml, and resize them."""
+    with stage("own_images", name) as workspace:
+        from pipeline.data.datasets import OWN_IMAGES, save_dataset
+        from pipeline.data.own_images import plan, read, repeated
+
+        planned = plan(name, workspace.params.own_images[name], workspace.root)
+        print(planned.summary, *planned.notes, sep="\n  ", flush=True)
+        images = read(planned)
+        again = repeated(images.images)
+        if again:
+            print(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
+        save_dataset(workspace.raw_folder(name) / OWN_IMAGES, images)
+
+
+if __name__ == "__main__":
+    typer.run(main)
