@@ -101,9 +101,9 @@ def outcome(
     columns = ["subject", "layer", "measure", "family", "magnitude"]
     table = table[["subject", "replica", "kind", *columns[1:], "error", "se"]]
     finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
-    numbers = {
-        "error": nest(finite, columns, "error"),
-        "error_se": nest(finite, columns, "se"),
+    numbers = {  # not "error": DVC takes a key of that name for a file that it could not read
+        "relative_error": nest(finite, columns, "error"),
+        "relative_error_se": nest(finite, columns, "se"),
         "derivative": nest(derivatives, columns[:-1], "error"),
         "derivative_se": nest(derivatives, columns[:-1], "se"),
         "layers": nest(layers, ["subject", "layer", "about"], "value"),
@@ -115,10 +115,10 @@ def outcome(
 
 def _headlines(numbers: Mapping[str, Any]) -> Iterator[str]:
     """The trained layers' errors at the first rotation."""
-    for layer, measures in numbers["error"].get(TRAINED, {}).items():
+    for layer, measures in numbers["relative_error"].get(TRAINED, {}).items():
         for measure, families in measures.items():
             if measure != RESAMPLING:
-                yield f"error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
+                yield f"relative_error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
 
 
 @dataclass(frozen=True)
