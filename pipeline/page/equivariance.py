@@ -83,11 +83,11 @@ def _digits(value: float) -> int:
     return 2 if value >= 0.095 else 3
 
 
-def error_at(numbers: Numbers, *place: str, kind: str = "error") -> Error | None:
+def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Error | None:
     """The error of a subject, layer, measure, family and (if finite) magnitude; None if it was not measured.
 
     Args:
-        kind: "error", or "derivative".
+        kind: "relative_error", or "derivative".
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
@@ -100,7 +100,7 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Error | None:
 
     The same images are moved each time, so that standard errors are averaged, not reduced.
     """
-    place = ("error", TRAINED, layer, measure)
+    place = ("relative_error", TRAINED, layer, measure)
     by_family = []
     for family in numbers.names(*place):
         found = [error_at(numbers, *place[1:], family, magnitude) for magnitude in numbers.names(*place, family)]
@@ -171,7 +171,7 @@ def lines(items: list[tuple[str, Numbers]]) -> dict[str, list[Line]]:
         before = runs.setdefault(variant, [])
         before.append(run)
         dashes = DASHES[(len(before) - 1) % len(DASHES)]
-        for layer in numbers.names("error", TRAINED):
+        for layer in numbers.names("relative_error", TRAINED):
             for measure, panel in found.items():
                 if measure == INVARIANCE and layer not in ("presences", "hidden", "code"):
                     continue
@@ -184,7 +184,7 @@ def lines(items: list[tuple[str, Numbers]]) -> dict[str, list[Line]]:
                     panel.append(Line("untrained", COLOURS[variant], "", dashes, untrained))
     for control, measure, dashes in (("moments", OWN, "--"), ("quarter turns", OWN, ""), ("pixels", INVARIANCE, ":")):
         for _, numbers in items[:1]:
-            for layer in numbers.names("error", control):
+            for layer in numbers.names("relative_error", control):
                 errors = _by_angle(numbers, control, layer, measure)
                 if errors:
                     found[measure].append(Line(control, FAINT, "." if dashes else "*", dashes, errors))
@@ -193,7 +193,7 @@ def lines(items: list[tuple[str, Numbers]]) -> dict[str, list[Line]]:
 
 def _by_angle(numbers: Numbers, subject: str, layer: str, measure: str) -> dict[float, Error]:
     place = (subject, layer, measure, "rotation")
-    found = {float(angle): error_at(numbers, *place, angle) for angle in numbers.names("error", *place)}
+    found = {float(angle): error_at(numbers, *place, angle) for angle in numbers.names("relative_error", *place)}
     return {angle: error for angle, error in sorted(found.items()) if error is not None}
 
 
@@ -305,9 +305,9 @@ def build(results: Results) -> list[Table]:
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
     """One magnitude of each family, the middle one (of four, the second); of quarter turns, those that are exact."""
     if subject == "quarter turns":
-        own = ("error", subject, "turns", OWN)
+        own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]
-    pixels = ("error", "pixels", "pixels", INVARIANCE)
+    pixels = ("relative_error", "pixels", "pixels", INVARIANCE)
     found = []
     for family in FAMILIES:
         magnitudes = numbers.names(*pixels, family)
@@ -375,7 +375,9 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         for layer, measure in layers.items():
             if layer not in numbers.names("layers", TRAINED):
                 continue
-            taken = measure if numbers.names("error", TRAINED, layer, measure) else FITTED  # poses that are vectors
+            taken = (
+                measure if numbers.names("relative_error", TRAINED, layer, measure) else FITTED
+            )  # poses that are vectors
             error, stays = (overall(numbers, layer, each) for each in (taken, INVARIANCE))
             (features if variant == "cnn" else poses).append(_Judged(run, layer, taken, error, stays, numbers))
         variants.add(variant)

@@ -80,7 +80,7 @@ def measured(read: Callable[[Tensor], dict[str, Layer]]) -> dict[str, Any]:
 
 def each(numbers: dict[str, Any], layer: str, measure: str) -> dict[str, float]:
     """Errors by family and magnitude."""
-    families = numbers["error"]["trained"][layer][measure]
+    families = numbers["relative_error"]["trained"][layer][measure]
     return {f"{family} {name}": found["mean"] for family, of in families.items() for name, found in of.items()}
 
 
@@ -135,7 +135,7 @@ def test_a_linear_map_can_be_fitted_to_poses_that_follow(planted: dict[str, Any]
 
 
 def test_a_constant_is_no_equivariance_and_no_invariance(planted: dict[str, Any]) -> None:
-    for kind in ("error", "derivative"):
+    for kind in ("relative_error", "derivative"):
         assert "constant" not in planted[kind]["trained"]
     assert planted["layers"]["trained"]["constant"]["variation"]["mean"] == 0
     assert planted["layers"]["trained"]["follow"]["variation"]["mean"] > 0.05
@@ -180,7 +180,7 @@ def test_headlines_are_numbers_of_the_outcome(planted: dict[str, Any]) -> None:
     read = lambda images: {"follow": plain(frame(images), Poses())}  # noqa: E731
     found = outcome([Nothing()], Nothing(), lambda model: read, images, SETTINGS)
     assert set(found.headline) == {
-        f"error.trained.follow.{measure}.rotation.30" for measure in ("own", "fitted", "invariance")
+        f"relative_error.trained.follow.{measure}.rotation.30" for measure in ("own", "fitted", "invariance")
     }
     assert isinstance(found.table, pd.DataFrame)
     assert set(found.table["kind"]) == {"finite", "derivative"}

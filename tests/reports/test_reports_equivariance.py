@@ -51,7 +51,9 @@ CONTROLS = {
 def numbers(layers: dict[str, dict[str, float]], se: float = 0.02, n: int = 2) -> dict[str, Any]:
     """Made-up results of one item; a layer without measures is constant."""
     subjects = {"trained": layers, "untrained": layers, **CONTROLS}
-    found: dict[str, Any] = {name: {} for name in ("error", "error_se", "derivative", "derivative_se", "layers")}
+    found: dict[str, Any] = {
+        name: {} for name in ("relative_error", "relative_error_se", "derivative", "derivative_se", "layers")
+    }
     for subject, of in subjects.items():
         replicas = n if subject == "trained" else 1
         for layer, measures in of.items():
@@ -60,12 +62,12 @@ def numbers(layers: dict[str, dict[str, float]], se: float = 0.02, n: int = 2) -
             for measure, error in measures.items():
                 exact = subject == "quarter turns" and measure == "own"
                 families = {"rotation": ["90", "180"]} if exact else FAMILIES
-                for name, value, sd in (("error", error, 0.0), ("error_se", se, 0.0)):
+                for name, value, sd in (("relative_error", error, 0.0), ("relative_error_se", se, 0.0)):
                     found[name].setdefault(subject, {}).setdefault(layer, {})[measure] = {
                         family: {magnitude: spread(value, sd, replicas) for magnitude in magnitudes}
                         for family, magnitudes in families.items()
                     }
-                    derivatives = found[name.replace("error", "derivative")].setdefault(subject, {})
+                    derivatives = found[name.replace("relative_error", "derivative")].setdefault(subject, {})
                     derivatives.setdefault(layer, {})[measure] = {
                         family: spread(value / 100, 0.0, replicas) for family in FAMILIES
                     }
@@ -151,7 +153,7 @@ def test_without_a_convolutional_network_there_is_nothing_to_compare_with(
 def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values).numbers("equivariance", "cnn-toys")
     assert found is not None
-    place = found.values["error"]["trained"]["hidden"]["fitted"]
+    place = found.values["relative_error"]["trained"]["hidden"]["fitted"]
     for magnitude, error in zip(("15", "45", "90", "180"), (0.0, 0.2, 0.4, 0.6), strict=True):
         place["rotation"][magnitude] = spread(error, 0.08, 4)
     error = equivariance.overall(found, "hidden", "fitted")

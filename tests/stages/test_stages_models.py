@@ -340,10 +340,10 @@ def test_equivariance_is_measured_alike_for_every_system(
     record = read(done / f"reports/small/results/equivariance/{run}.json")
     assert list(record["layers"]) == ["trained", "untrained", "pixels", "moments", "quarter turns"]
     assert record["layers"]["trained"].keys() == layers.keys()
-    assert record["derivative_by"]["trained"] == [by]
+    assert by in record["derivative_by"]["trained"]
     assert record["images"] == {"test": 12, "fit": 16}
     for layer, measures in layers.items():
-        found = record["error"].get("trained", {}).get(layer)
+        found = record["relative_error"].get("trained", {}).get(layer)
         if found is None:  # constant after so little training
             assert record["layers"]["trained"][layer]["variation"]["mean"] < 1e-3
             continue
@@ -354,9 +354,9 @@ def test_equivariance_is_measured_alike_for_every_system(
             assert magnitudes == {"rotation": ["30", "90"], "shift": ["1"], "scale": ["1.2"], "shear": ["0.2"]}
             assert all(each["n"] == 2 and each["mean"] >= 0 for each in spreads(families)), measure
         assert found["resampling"]["rotation"]["90"]["mean"] < 1e-4, "quarter turns are exact on a grid"
-    assert record["error"]["quarter turns"]["turns"]["own"]["rotation"]["90"]["mean"] < 1e-5
+    assert record["relative_error"]["quarter turns"]["turns"]["own"]["rotation"]["90"]["mean"] < 1e-5
     table = pd.read_csv(done / f"reports/small/results/equivariance/{run}.csv")
-    assert set(table["replica"][table["subject"] == "trained"]) == {0, 1}
+    assert table["subject"].drop_duplicates().tolist() == list(record["relative_error"])
     assert np.isfinite(table[["error", "se"]].to_numpy()).all()
 
 

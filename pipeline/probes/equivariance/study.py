@@ -17,7 +17,14 @@ from pipeline.probes.equivariance.actions import Layer, Map, Pairs, Read
 from pipeline.probes.equivariance.controls import controls
 from pipeline.probes.equivariance.derivatives import derivative
 from pipeline.probes.equivariance.ridge import linear_map
-from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, transformations, velocity
+from pipeline.probes.equivariance.transformations import (
+    FAMILIES,
+    ROTATION,
+    Transformation,
+    View,
+    transformations,
+    velocity,
+)
 from pipeline.probes.settings import EquivarianceParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
@@ -89,38 +96,29 @@ def outcome(
         found = [_measure(*each, images, settings, resampled) for each in replicas]
         tables.append(stack_replicas([each.errors for each in found]).assign(subject=subject))
         about.append(stack_replicas([each.layers for each in found]).assign(subject=subject))
-        methods[subject] = sorted({each.method for each in found})
+        methods[subject] = sorted(set().union(*(each.methods for each in found)))
     table, layers = pd.concat(tables, ignore_index=True), pd.concat(about, ignore_index=True)
     columns = ["subject", "layer", "measure", "family", "magnitude"]
     table = table[["subject", "replica", "kind", *columns[1:], "error", "se"]]
     finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
-    numbers = {
-        "error": nest(finite, columns, "error"),
-        "error_se": nest(finite, columns, "se"),
+    numbers = {  # not "error": DVC takes a key of that name for a file that it could not read
+        "relative_error": nest(finite, columns, "error"),
+        "relative_error_se": nest(finite, columns, "se"),
         "derivative": nest(derivatives, columns[:-1], "error"),
         "derivative_se": nest(derivatives, columns[:-1], "se"),
         "layers": nest(layers, ["subject", "layer", "about"], "value"),
         "derivative_by": methods,
         "images": {"test": len(images.test), "fit": len(images.fit)},
     }
-    return Outcome("equivariance", table, numbers, tuple(_headlines(numbers)))
+    return Outcome("equivariance", table, numbers, tuple(_headlines(numbers))[:MOST_HEADLINES])
 
 
 def _headlines(numbers: Mapping[str, Any]) -> Iterator[str]:
-    """The trained layers' errors at the smallest rotation, by theory or else by a linear map; and without moving."""
-    names = [
-        f"error.{TRAINED}.{layer}.{measure}.{families_first(found)}"
-        for layer, measures in numbers["error"].get(TRAINED, {}).items()
-        for measure, found in measures.items()
-        if measure != RESAMPLING
-    ]
-    yield from names[:MOST_HEADLINES]
-
-
-def families_first(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The first family and magnitude of errors by family, dotted."""
-    family = next(iter(found))
-    return f"{family}.{next(iter(found[family]))}"
+    """The trained layers' errors at the first rotation."""
+    for layer, measures in numbers["relative_error"].get(TRAINED, {}).items():
+        for measure, families in measures.items():
+            if measure != RESAMPLING:
+                yield f"relative_error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ class _Measured:
 
     errors: pd.DataFrame
     layers: pd.DataFrame
-    method: str
+    methods: set[str]
 
 
 def _measure(read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool) -> _Measured:
@@ -172,8 +170,8 @@ def _measure(read: Read, exact: Read, images: Images, settings: EquivariancePara
         "rotation": settings.rotations, "shift": settings.shifts, "scale": settings.scales, "shear": settings.shears
     }  # fmt: skip
     found = [row for g in transformations(magnitudes) for row in rows(g)]
-    derivatives, method = _derivatives(exact, images, settings)
-    return _Measured(pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), method)
+    derivatives, methods = _derivatives(exact, images, settings)
+    return _Measured(pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), methods)
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
@@ -184,13 +182,14 @@ def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: Equivar
     return found | {INVARIANCE: before.numbers}
 
 
-def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[dict[str, Any]], str]:
+def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[dict[str, Any]], set[str]]:
     """Rows of the Lie derivative of every family, and how it was found."""
     view = images.view
     fit, test = (each[: settings.derivative_images].double() for each in (images.fit, images.test))
     at_fit, at_test = (_read(read, view.seen(each)) for each in (fit, test))
     kept = {name: layer for name, layer in at_test.items() if not errors.collapsed(layer.numbers, layer.weights)}
-    found, methods = [], set()
+    found: list[dict[str, Any]] = []
+    methods: set[str] = set()
     for family in FAMILIES:
         (change_fit, method), (change, _) = (
             _changes(read, view.seen(each), view.moving(each, family)) for each in (fit, test)
@@ -204,7 +203,7 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
             for measure, prediction in (predicted | {INVARIANCE: torch.zeros_like(before.numbers)}).items():
                 off = errors.squared(change[name] - prediction, before.weights)
                 found.append(_row(DERIVATIVE, name, measure, family, "", off, scale, settings))
-    return found, ", ".join(sorted(methods))
+    return found, methods
 
 
 def _row(
