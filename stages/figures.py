@@ -18,8 +18,7 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written = write_figures(workspace.figures_folder, results)
-        for path in written.files:
-            workspace.run.log_artifact(path, "figures")
+        workspace.track_figures(written.files)
         print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for line in summary(missing, others):
             print(line)
