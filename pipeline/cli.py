@@ -61,9 +61,13 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
 
 
 @app.command()
-def sync_mlflow() -> None:
+def sync_mlflow(
+    address: Annotated[str | None, typer.Option(help="address of MLflow's UI: print links to its views")] = None,
+) -> None:
     """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
     from pipeline.tracking import Delivery
+    from pipeline.tracking.store import Connection
+    from stages.notes import links
     from stages.workspace import find_root, tracking_folder, tracking_store
 
     root = find_root()
@@ -76,6 +80,10 @@ def sync_mlflow() -> None:
             runs += 1
             print(f"{run}: {delivered} events")
     print(f"{runs} runs updated at {store.shown}" if runs else f"nothing to send to {store.shown}")
+    if address:
+        connection = Connection(store)
+        connection.open()
+        print("\n".join(links(address, connection.experiments())))
 
 
 @app.command()

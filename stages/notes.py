@@ -19,6 +19,7 @@ NOTE = "mlflow.note.content"
 
 MOST_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
 MOST_NUMBERS = 24
+MOST_IN_SUMMARY = 5
 COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
 """Prefixes of a reproduction's metrics: how many claims have each verdict, and our number of each claim."""
 
@@ -49,7 +50,10 @@ def run_note(
         numbers: the headline numbers by dotted name; empty while the run goes on.
     """
     facts = {**facts, "commit": _committed(commit, dirty)}
-    parts = [purpose(name), _table(("", ""), [(key, value) for key, value in facts.items() if value])]
+    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:MOST_IN_SUMMARY])
+    # MLflow folds a description after about three lines.
+    parts = [*([f"{first}."] if first else []), purpose(name)]
+    parts.append(_table(("", ""), [(key, value) for key, value in facts.items() if value]))
     if numbers:
         rows = [(key, f"{value:.5g}") for key, value in [*numbers.items()][:MOST_NUMBERS]]
         parts += ["### Result", _table(("number", "value"), rows)]
@@ -78,11 +82,13 @@ def reproduction_note(
         documents: number and title of each document, how many of its claims were run, and how many it has.
     """
     verdicts = list(next(iter(counts.values())))
-    ran = sum(run for _, _, run, _ in documents)
+    totals = {verdict: sum(each[verdict] for each in counts.values()) for verdict in verdicts}
+    ran, total = sum(run for *_, run, _ in documents), sum(total for *_, total in documents)
+    answers = ", ".join(f"{count} {verdict}" for verdict, count in totals.items() if verdict != "not run")
     return "\n\n".join(
         [
-            f"A reproduction of the profile `{profile}` from {_committed(commit, dirty)}: {ran} of "
-            f"{sum(total for *_, total in documents)} claims run. Its page is `index.html` among the artifacts.",
+            f"**{ran} of {total} claims run: {answers}.** Profile `{profile}`, commit {_committed(commit, dirty)}. "
+            "Its page is `index.html` among the artifacts; the figures lie beside it.",
             _table(("claims", *verdicts), [(kind, *map(str, each.values())) for kind, each in counts.items()]),
             _table(("document", "claims run"), [(title, f"{run} of {total}") for _, title, run, total in documents]),
             "### Repeat it",
@@ -126,9 +132,10 @@ def experiment_tags(profile: str) -> dict[str, str]:
     return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **views}
 
 
-VIEWS: dict[str, tuple[str, tuple[str, ...]]] = {
+VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "reproductions": (
         "tags.stage = '(all)'",
+        "attributes.start_time",
         (
             "attributes.`Duration`",
             *(f"metrics.`{COUNTS}/{verdict}`" for verdict in ("run", "holds", "fails", "within", "better", "worse")),
@@ -138,9 +145,9 @@ VIEWS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "trainings": (
         "tags.stage = 'train'",
+        "tags.`mlflow.runName`",
         (
             "attributes.`Duration`",
-            "attributes.`Dataset`",
             *(f"metrics.`validation.{name}`" for name in ("bound", "loss", "accuracy", "pixel_error")),
             "metrics.`images_per_second`",
             "tags.`group`",
@@ -149,24 +156,44 @@ VIEWS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "evaluations": (
         "tags.stage = 'evaluate'",
+        "tags.`mlflow.runName`",
         (
             "attributes.`Duration`",
-            "attributes.`Dataset`",
             *(f"metrics.`test.{name}`" for name in ("accuracy", "centre", "bound", "pixel_error")),
             "tags.`group`",
             "tags.`device`",
         ),
     ),
 }
-"""Views of the table of runs, by name: a filter and the columns."""
+"""Views of the table of runs, by name: a filter, the order and the columns.
+
+Sorted by name, the same training of several reproductions is below each other. Sorted by time, MLflow hides nested runs
+below their parents.
+"""
 
 
-def _view(search: str, columns: Sequence[str]) -> dict[str, Any]:
+def links(address: str, experiments: Mapping[str, str]) -> list[str]:
+    """The addresses of the views of every profile's experiment.
+
+    Args:
+        address: of MLflow's UI.
+        experiments: their ids by name.
+    """
+    return [
+        f"{name}, {view}: {address}/#/experiments/{identifier}/runs?viewStateShareKey={view}"
+        "&workflowType=machine_learning"
+        for name, identifier in experiments.items()
+        if name.startswith("capsules/")
+        for view in VIEWS
+    ]
+
+
+def _view(search: str, order: str, columns: Sequence[str]) -> dict[str, Any]:
     """A view of the table of runs in the form in which MLflow's page shares one."""
     return {
         "searchFilter": search,
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": False,
+        "orderByKey": order,
+        "orderByAsc": order != "attributes.start_time",
         "startTime": "ALL",
         "lifecycleFilter": "Active",
         "modelVersionFilter": "All Runs",

@@ -113,6 +113,10 @@ class Connection:
         if problem:
             raise UnreachableError(f"MLflow at {self.store.shown} does not answer: {problem}")
 
+    def experiments(self) -> dict[str, str]:
+        """The ids of all experiments by name."""
+        return {each.name: str(each.experiment_id) for each in self._client.search_experiments()}
+
     def has_run(self, run_id: str) -> bool:
         """Whether the store still holds this run."""
         try:
