@@ -37,19 +37,19 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """A metric of validation after every epoch, the mean over the seeds that trained so long, of every run that has it."""
+    """A metric of validation after every epoch, for every run that has it: the mean over seeds that trained so long."""
     for run, numbers in results.executed("train"):
         if metric not in numbers.names("validation"):
             continue
         column = f"validation_{metric}"
         table = results.table("train", run, ("replica", "epoch", column))
         if table is not None:
-            means = table.groupby("epoch", as_index=False)[column].mean().rename(columns={column: metric})
+            means = table.groupby("epoch")[column].mean().rename(metric).reset_index()
             yield means.assign(system=numbers.run(run).variant, run=run)
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Accuracy of probes on rotated test images, refitted at each angle, the mean over seeds, of all probed features."""
+    """Accuracy of probes on rotated test images, refitted at each angle, for all features: the mean over seeds."""
     for run, numbers in results.executed("evaluate"):
         if not numbers.names("probe"):
             continue
