@@ -150,7 +150,7 @@ VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             "attributes.`Duration`",
             *(f"metrics.`validation.{name}`" for name in ("bound", "loss", "accuracy", "pixel_error")),
             "metrics.`images_per_second`",
-            "tags.`group`",
+            "tags.`commit`",
             "tags.`device`",
         ),
     ),
@@ -160,7 +160,7 @@ VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             "attributes.`Duration`",
             *(f"metrics.`test.{name}`" for name in ("accuracy", "centre", "bound", "pixel_error")),
-            "tags.`group`",
+            "tags.`commit`",
             "tags.`device`",
         ),
     ),

@@ -292,7 +292,7 @@ class Workspace:
             self.run.log_artifact(path, "figures", of_group=True)
 
     def track_scorecard(self, rows: Sequence[Row], files: Sequence[Path]) -> None:
-        """Track the claims as metrics of the reproduction, its description, and the files that sum it up."""
+        """Track the claims as metrics of the reproduction, its parameters and description, and files that sum it up."""
         from pipeline.page.scorecard import count_verdicts
         from pipeline.results.claims import DOCUMENTS
 
@@ -304,6 +304,7 @@ class Workspace:
         note = notes.reproduction_note(self.profile, self.commit, self.dirty, counts, documents)
         self.run.log_tags({notes.NOTE: note}, of_group=True)
         self.run.log_metrics(notes.reproduction_metrics(rows, counts), step=0, of_group=True)
+        self.run.log_group_params(self.params.model_dump(mode="json"))
         for path in files:
             self.run.log_artifact(path)
             self.run.log_artifact(path, of_group=True)

@@ -1,9 +1,9 @@
 """The local record of a tracked run: one JSON event per line, appended and never rewritten.
 
 Events, all with `time` (milliseconds since 1970): `start` (id, experiment, experiment_tags, name, params, tags, group),
-`resume`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, sha256, folder),
-`model` (name, kind, files, card, metrics), `end` (status). Metrics, tags and artifacts with `of_group` are those of the
-run that represents the group.
+`resume`, `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, sha256,
+folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts with
+`of_group` are those of the run that represents the group.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ Event = dict[str, Any]
 _FIELDS: dict[str, dict[str, type]] = {
     "start": {"id": str, "experiment": str, "name": str, "params": dict, "tags": dict},
     "resume": {},
+    "params": {"params": dict},
     "metrics": {"step": int, "values": dict},
     "tags": {"tags": dict},
     "dataset": {"name": str, "label": str, "sha256": str},

@@ -131,6 +131,10 @@ class TrackedRun:
         if fresh:
             self._write("metrics", step=step, values=fresh)
 
+    def log_group_params(self, params: Mapping[str, Any]) -> None:
+        """Log parameters of the whole group, which may be nested. MLflow refuses others of the same name later."""
+        self._write_of_group("params", params=flatten(params))
+
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
         """Log tags that become known later; they replace earlier ones of the same name."""
         write = self._write_of_group if of_group else self._write

@@ -160,7 +160,7 @@ class Connection:
         if event.get("of_group"):
             run_id = self._parent(self._experiment(start["experiment"]), start)
         match event["event"]:
-            case "start":
+            case "start" | "params":
                 params = [Param(_key(key), str(value)[:PARAM_LENGTH]) for key, value in event["params"].items()]
                 for begin in range(0, len(params), PARAM_BATCH):
                     self._client.log_batch(run_id, params=params[begin : begin + PARAM_BATCH])

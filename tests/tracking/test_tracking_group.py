@@ -33,6 +33,7 @@ def log_all(run: TrackedRun, page: Path) -> None:
     run.log_metrics({"claims/run": 81.0}, 0, of_group=True)
     run.log_metrics({"seconds": 2.0}, 1)
     run.log_tags({"mlflow.note.content": "# all"}, of_group=True)
+    run.log_group_params({"runs": {"vae": {"latent": 4}}})
     run.log_artifact(page, of_group=True)
     run.finish()
 
@@ -51,6 +52,7 @@ def test_what_is_logged_of_a_group_is_its_own_runs(tmp_path: Path, store: Store,
     assert set(child.data.metrics) == {"seconds"}
     assert (parent.data.tags["mlflow.note.content"], parent.data.tags["commit"]) == ("# all", "abc")
     assert "mlflow.note.content" not in child.data.tags
+    assert (parent.data.params, child.data.params) == ({"runs.vae.latent": "4"}, {})
     listed = [[file.path for file in look.client.list_artifacts(each.info.run_id)] for each in (parent, child)]
     assert listed == [["index.html"], []]
 
