@@ -1,8 +1,8 @@
 """The local record of a tracked run: one JSON event per line, appended and never rewritten.
 
-Events, all with `time` (milliseconds since 1970): `start` (id, experiment, experiment_tags, name, params, tags, group),
-`resume`, `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, sha256,
-folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts with
+Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group),
+`resume`, `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
+sha256, folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts with
 `of_group` are those of the run that represents the group.
 """
 
