@@ -186,7 +186,7 @@ class Workspace:
         return self.root / "data" / "processed" / f"{name}.npz"
 
     def model_folder(self, run: str) -> Path:
-        """`weights.safetensors` and `model.json` of a trained run."""
+        """`model.json` and the weights of every seed of a trained run."""
         return self.root / "models" / run
 
     @property
@@ -334,7 +334,7 @@ class Workspace:
             "variant": run.variant,
             "dataset": label,
             "commit": self.commit,
-            "loader": "pipeline.learning.runs.load_run",
+            "loader": "pipeline.publishing.trained.load_trained",
             "seeds": run.seeds,
             "signature": {"inputs": [images]},
             "settings": run.model_dump(mode="json"),

@@ -2,8 +2,8 @@
 
 Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group),
 `resume`, `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
-sha256, folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts with
-`of_group` are those of the run that represents the group.
+sha256, folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts
+with `of_group` are those of the run that represents the group.
 """
 
 from __future__ import annotations
