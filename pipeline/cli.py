@@ -61,9 +61,13 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
 
 
 @app.command()
-def sync_mlflow() -> None:
+def sync_mlflow(
+    address: Annotated[str | None, typer.Option(help="address of MLflow's UI: print links to its views")] = None,
+) -> None:
     """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
     from pipeline.tracking import Delivery
+    from pipeline.tracking.store import Connection
+    from stages.notes import links
     from stages.workspace import find_root, tracking_folder, tracking_store
 
     root = find_root()
@@ -76,6 +80,10 @@ def sync_mlflow() -> None:
             runs += 1
             print(f"{run}: {delivered} events")
     print(f"{runs} runs updated at {store.shown}" if runs else f"nothing to send to {store.shown}")
+    if address:
+        connection = Connection(store)
+        connection.open()
+        print("\n".join(links(address, connection.experiments())))
 
 
 @app.command()
@@ -101,6 +109,50 @@ def status(
         results, expected, publish=params.publish, running=lambda label: here and is_running(root, *label.split("/"))
     )
     print("\n".join(table(found)))
+
+
+@app.command()
+def compare(
+    sides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="the profile of revisions and `.`; by default the current one of the last")
+    ] = None,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
+    ] = False,
+) -> None:
+    """Show the parameters that differ between A and B, and the claims that moved by more than their noise."""
+    from pipeline.comparison import noise as spread
+    from pipeline.comparison.changes import changes
+    from pipeline.comparison.sides import WORKING_TREE, load_sides
+    from pipeline.comparison.text import describe
+    from pipeline.results.claims import load_claims
+    from stages.workspace import find_root
+
+    root = find_root()
+    words = [*(sides or ["HEAD"])]
+    if len(words) == 1:
+        words.append(WORKING_TREE)
+    if len(words) > 2 and not noise:
+        raise UserError("compare takes two sides; more of them only with --noise")
+    loaded = load_sides(root, words, profile)
+    if noise:
+        measured = spread.measure(loaded)
+        path = spread.write(root, loaded, measured)
+        print(f"{path.relative_to(root)}: spread of {len(measured.claims)} claims over {len(loaded)} machines")
+        for reason, claims in measured.skipped.items():
+            print(f"skipped, {reason}: {len(claims)} claims")
+        return
+    before, after = loaded
+    spreads = (spread.read(root, before.profile), spread.read(root, after.profile))
+    units = {claim.id: claim.unit for claim in load_claims()}
+    print("\n".join(describe(before, after, changes(before, after, spreads), units)))
+    for side in loaded:
+        if side.tree.commit is None and (stale := _stale(root, side.profile)):
+            print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters: `make repro` first")
 
 
 @app.command()
@@ -203,6 +255,20 @@ def doctor() -> None:
         advice = f"\n{'':20}{finding.advice}" if finding.advice and not finding.ok else ""
         print(f"{'ok' if finding.ok else 'problem':<8}{finding.what:<12}{finding.found}{advice}", flush=True)
     raise typer.Exit(0 if fine else 1)
+
+
+def _stale(root: Path, profile: str) -> int:
+    """How many results of a profile were made with other parameters than its `params.yaml` has now."""
+    from pipeline.dependencies import Graph
+    from pipeline.params import load_params, read_params
+    from pipeline.results import freshness
+    from pipeline.results.reading import Results
+
+    path = _profiles().params_path(profile)
+    results = Results(root / "reports" / profile / "results", root / "results" / profile)
+    expected = freshness.current_settings(Graph.load(root, read_params(path)), load_params(path))
+    _, others = freshness.compare(results, expected)
+    return sum(why == freshness.CHANGED for why in others.values())
 
 
 def _profiles() -> Profiles:

@@ -107,15 +107,12 @@ def read_yaml(path: Path) -> Any:
     Sections may be merged (`<<: *name`) and then share objects: copy them before changing them.
 
     Raises:
-        FileReadError: the file is missing, a folder or a pipe, unreadable, not UTF-8, not YAML, nested more than
-            `DEEPEST` levels deep, or has a key twice in one section (PyYAML would silently take the last one).
+        FileReadError: the file is missing, a folder or a pipe, unreadable or not UTF-8, or as `parse_yaml`.
     """
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # reading would wait for ever
             raise FileReadError(f"{path} is a pipe, not a file")
-        text = path.read_text(encoding="utf-8")
-        _check_structure(text, path)
-        return yaml.load(text, Loader=_LOADER)
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise FileReadError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -124,8 +121,20 @@ def read_yaml(path: Path) -> Any:
         raise FileReadError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise FileReadError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """The content of the text of a YAML file, which errors call `name`.
+
+    Raises:
+        FileReadError: it is not YAML, nested more than `DEEPEST` levels deep, or has a key twice in one section (PyYAML
+            would silently take the last one).
+    """
+    try:
+        _check_structure(text, name)
+        return yaml.load(text, Loader=_LOADER)
     except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError for dates such as 2024-99-99
-        raise FileReadError(f"{path} is not valid YAML: {error}") from None
+        raise FileReadError(f"{name} is not valid YAML: {error}") from None
 
 
 @dataclass
@@ -137,30 +146,30 @@ class _Level:
     at_key: bool = True
 
 
-def _check_structure(text: str, path: Path) -> None:
+def _check_structure(text: str, name: str) -> None:
     """Raise an error for duplicate keys and too many levels, before anything is built from `text`."""
     levels: list[_Level] = []
     for event in yaml.parse(text, Loader=_LOADER):
         section = levels[-1] if levels and levels[-1].lines is not None else None
         if section is not None and isinstance(event, yaml.NodeEvent):
             if section.at_key and isinstance(event, yaml.ScalarEvent):
-                _check_key(section, event, levels, path)
+                _check_key(section, event, levels, name)
             section.at_key = not section.at_key
         if isinstance(event, yaml.CollectionStartEvent):
             levels.append(_Level({} if isinstance(event, yaml.MappingStartEvent) else None))
             if len(levels) > DEEPEST:
-                raise FileReadError(f"{path} is nested more than {DEEPEST} levels deep")
+                raise FileReadError(f"{name} is nested more than {DEEPEST} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             levels.pop()
 
 
-def _check_key(section: _Level, event: yaml.ScalarEvent, levels: list[_Level], path: Path) -> None:
+def _check_key(section: _Level, event: yaml.ScalarEvent, levels: list[_Level], name: str) -> None:
     assert section.lines is not None
     assert event.start_mark is not None  # libyaml and PyYAML set it; the type allows for other parsers
     section.key, line = event.value, event.start_mark.line + 1
     if event.value in section.lines:
         where = ".".join(level.key for level in levels if level.key is not None)
-        raise FileReadError(f"{path}: {where} occurs twice, in lines {section.lines[event.value]} and {line}")
+        raise FileReadError(f"{name}: {where} occurs twice, in lines {section.lines[event.value]} and {line}")
     section.lines[event.value] = line
 
 

@@ -110,14 +110,19 @@ class Profiles:
         Raises:
             ProfileError: there is no such profile.
         """
-        here, there = flatten(_load(self.root / PARAMS)), flatten(_load(self.params_path(name)))
-        keys = [*here, *(key for key in there if key not in here)]
-        return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
+        return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:
         """The folder of each profile's files, by name."""
         others = {path.parent.name: path.parent for path in self.root.glob(f"profiles/*/{PARAMS}")}
         return dict(sorted({**others, self.current: self.root}.items()))
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Parameters that differ between two sets: (dotted name, here, there), in the order of `here`; None if missing."""
+    here, there = flatten(here), flatten(there)
+    keys = [*here, *(key for key in there if key not in here)]
+    return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures
+        from pipeline.page.plots import write_plots
         from pipeline.results.freshness import compare, current_settings, summary
         from pipeline.results.reading import Results
 
@@ -18,8 +19,8 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written = write_figures(workspace.figures_folder, results)
-        for path in written.files:
-            workspace.run.log_artifact(path, "figures")
+        write_plots(workspace.reports_folder / "plots", results)
+        workspace.track_figures(written.files)
         print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for line in summary(missing, others):
             print(line)

@@ -35,8 +35,9 @@ def main() -> None:
         scorecard, index = workspace.reports_folder / "scorecard.json", workspace.reports_folder / "index.html"
         write_json(scorecard, rows)
         write_text(index, page)
-        for path in (*written.files, scorecard, index):
-            workspace.run.log_artifact(path, "tables" if path in written.files else "")
+        for path in written.files:
+            workspace.run.log_artifact(path, "tables")
+        workspace.track_scorecard(rows, [index, scorecard])
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
         for line in summary(missing, others):

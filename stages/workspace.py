@@ -27,6 +27,7 @@ from pipeline.errors import UserError
 from pipeline.files import json_sha256
 from pipeline.params import Params, ParamsError, parse_params, read_params
 from pipeline.tracking import Group, Store, TrackedRun
+from stages import notes
 from stages.guards import dvc_ancestors, exit_with, lock_path, single_instance
 
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ if TYPE_CHECKING:
 
     from pipeline.data.datasets import Dataset
     from pipeline.learning.runs import AnyModel, Setup
+    from pipeline.page.scorecard import Row
     from pipeline.results.outcome import Outcome, Places
 
 HASH_LENGTH = 12
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder of the library's own code."""
+
+_EVALUATING = ("evaluate", "optimise", "infer", "attack")
+"""Stages that train nothing: they use data sets for evaluation."""
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -100,6 +105,8 @@ class Workspace:
     commit: str
     dirty: bool
     begun: float = field(default_factory=time.monotonic)
+    _opened: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    _headline: dict[str, float] = field(default_factory=dict)
 
     @property
     def profile(self) -> str:
@@ -123,7 +130,9 @@ class Workspace:
 
         path = self.dataset_path(name)
         check_fits(COPIES * pixel_bytes(path), f"{self.label}: the images of {name}", "Use fewer or smaller images.")
-        return load_dataset(path), sha256(path)
+        dataset = load_dataset(path)
+        self._opened[name] = (dataset.label, dataset.images.shape[1:])
+        return dataset, sha256(path)
 
     def choose_device(self) -> torch.device:
         """The device requested by the parameters.
@@ -270,13 +279,71 @@ class Workspace:
         Raises:
             FileWriteError, NotFiniteError: as `write_outcome`.
         """
-        from pipeline.results.outcome import write_outcome
+        from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
 
         write_outcome(self.places, outcome, self.provenance(**provenance))
         if self.params.publish and self.dirty:
             print(f"{self.label} is a draft: it was made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=step)
+        self._headline = flat(headlines(outcome.numbers, outcome.headline))
+
+    def track_figures(self, paths: Sequence[Path]) -> None:
+        """Track the figures, with this run and with the whole reproduction."""
+        for path in paths:
+            self.run.log_artifact(path, "figures")
+            self.run.log_artifact(path, "figures", of_group=True)
+
+    def track_scorecard(self, rows: Sequence[Row], files: Sequence[Path]) -> None:
+        """Track the claims as metrics of the reproduction, its parameters and description, and files that sum it up."""
+        from pipeline.page.scorecard import count_verdicts
+        from pipeline.results.claims import DOCUMENTS
+
+        counts = count_verdicts(rows)
+        documents = []
+        for number, title in DOCUMENTS.items():
+            ran = [row["verdict"] != "not run" for row in rows if row["document"] == number]
+            documents.append((number, title, sum(ran), len(ran)))
+        note = notes.reproduction_note(self.profile, self.commit, self.dirty, counts, documents)
+        self.run.log_tags({notes.NOTE: note}, of_group=True)
+        self.run.log_metrics(notes.reproduction_metrics(rows, counts), step=0, of_group=True)
+        self.run.log_group_params(self.params.model_dump(mode="json"))
+        for path in files:
+            self.run.log_artifact(path)
+            self.run.log_artifact(path, of_group=True)
+
+    def conclude(self, **tags: str) -> None:
+        """Track what is known only now: the device, the description with the results, and a trained model."""
+        if not tags and self.name == "train":
+            self._track_model()
+        self.run.log_tags({"device": self.device, notes.NOTE: self._note(), **tags})
+        if "torch" in sys.modules:  # otherwise it says nothing of where the others ran
+            self.run.log_tags({"device": self.device}, of_group=True)
+
+    def _note(self) -> str:
+        datasets = ", ".join(label for label, _ in self._opened.values())
+        facts = {"data": datasets, "device": self.device}
+        return notes.run_note(self.name, self.label, facts, self.settings, self._headline, self.commit, self.dirty)
+
+    def _track_model(self) -> None:
+        """Track the trained weights as a model, with a card that says what they are and how to load them."""
+        assert self.item is not None
+        run, folder = self.params.runs[self.item], self.model_folder(self.item)
+        files = [path for path in sorted(folder.glob("*")) if path.is_file()]
+        label, shape = self._opened.get(run.dataset, ("", ()))
+        images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *shape]}}
+        card = {
+            "run": self.item,
+            "variant": run.variant,
+            "dataset": label,
+            "commit": self.commit,
+            "loader": "pipeline.publishing.trained.load_trained",
+            "seeds": run.seeds,
+            "signature": {"inputs": [images]},
+            "settings": run.model_dump(mode="json"),
+        }
+        if files:
+            self.run.log_model(self.item, run.variant, files, card, self._headline)
 
     @property
     def device(self) -> str:
@@ -316,14 +383,14 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 yield workspace
             except (KeyboardInterrupt, SystemExit) as error:
                 clean = isinstance(error, SystemExit) and not error.code
-                run.log_tags({"device": workspace.device})
+                workspace.conclude(**({} if clean else {"error": "stopped"}))
                 run.finish("FINISHED" if clean else "KILLED")
                 raise
             except BaseException as error:
-                run.log_tags({"device": workspace.device, "error": f"{type(error).__name__}: {error}"})
+                workspace.conclude(error=f"{type(error).__name__}: {error}")
                 run.finish("FAILED")
                 raise
-            run.log_tags({"device": workspace.device})
+            workspace.conclude()
             run.finish("FINISHED")
     except UserError as error:
         _exit(str(error), error.exit_code)
@@ -396,6 +463,8 @@ def _open_run(
         "commit": commit,
         "mlflow.source.git.commit": commit,
         "mlflow.source.name": f"stages.{name}",
+        "mlflow.source.type": "LOCAL",
+        notes.NOTE: notes.run_note(name, _label(name, item), {}, settings, {}, commit, dirty),
         "dirty": dirty,
         "params_hash": params_hash(settings),
     }
@@ -406,15 +475,19 @@ def _open_run(
     if dvc is not None:
         # One reproduction is one `dvc` process. psutil's hash combines its id and its start in ticks since boot: unique
         # on this host, and unchanged when the clock is set.
-        title = experiment or f"reproduction {datetime.now(UTC):%Y-%m-%d %H:%M}"
-        group = Group(f"{platform.node()}-{dvc.pid}-{hash(dvc)}", title)
+        title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
+        shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
+        of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}
+        group = Group(f"{platform.node()}-{dvc.pid}-{hash(dvc)}", title, of_group)
     return TrackedRun(
         tracking_folder(home),
         experiment=f"capsules/{profile}",
+        experiment_tags=notes.experiment_tags(profile),
         name=_label(name, item),
         params=settings,
         tags=tags,
         group=group,
+        context="evaluation" if name in _EVALUATING else "training",
         store=tracking_store(home),
     )
 

@@ -218,6 +218,7 @@ def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone)
         "figures",
         "figures.json",
         "index.html",
+        "plots",
         "previews",
         "results",
         "scorecard.json",
@@ -270,6 +271,8 @@ def test_plots_are_shown_without_an_error(clone: Clone) -> None:
         f"results/optimise/{CAPSULES}.csv",
         f"figures/learning-{VAE}.svg",
         "digits.png",
+        "Learning__loss_of_validation",
+        "../pipeline/page/vendor/vega.min.js",
     ):
         assert name in page
     shown = clone.json("plots", "show")

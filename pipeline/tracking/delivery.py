@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,7 +19,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from pipeline.files import write_json
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.journal import Event, Journal
+from pipeline.tracking.sampling import Sampler
 from pipeline.tracking.store import Connection, Store, StoreError, UnreachableError, shorten
 
 _logger = logging.getLogger(__name__)
@@ -47,16 +49,27 @@ class _Note:
         return self
 
 
-class Delivery:
-    """Delivers the journals under `folder` to `store`, one process at a time."""
+def _batch(pair: tuple[Event, int]) -> object:
+    """A key by which consecutive metrics of one run are delivered in one batch, and every other event separately."""
+    event, end = pair
+    return ("metrics", bool(event.get("of_group"))) if event["event"] == "metrics" else end
 
-    def __init__(self, folder: Path, store: Store) -> None:
-        self.folder, self.store = folder, store
+
+class Delivery:
+    """Delivers the journals under `folder` to `store`, one process at a time.
+
+    Args:
+        sampler: measures the processes of runs that are being written, which is not in their journals.
+    """
+
+    def __init__(self, folder: Path, store: Store, sampler: Sampler | None = None) -> None:
+        self.folder, self.store, self._sampler = folder, store, sampler
         self._connection = Connection(store)
         self._lock = FileLock(folder / f"delivery-{store.key}.lock", thread_local=False)
         self._known: set[str] = set()  # runs that the store is known to have
         self._complete: dict[str, int] = {}  # sizes of journals that have ended and are fully delivered
         self._sizes: dict[str, int] = {}
+        self._writers: dict[str, Event] = {}  # the events by which later processes continued runs
 
     def run(self) -> Iterator[tuple[str, int]]:
         """Deliver all new events, oldest run first; yield each run's id and its number of new events.
@@ -110,12 +123,17 @@ class Delivery:
             note = _Note(self._connection.open_run(start), 0, "start", start["time"]).write(path)
         self._known.add(note.run_id)
         delivered = 0
-        # Consecutive metrics are delivered in one batch, every other event separately.
-        for _, pairs in groupby(journal.read(note.offset), lambda pair: pair[0]["event"] == "metrics" or pair[1]):
+        for _, pairs in groupby(journal.read(note.offset), _batch):
             events, offsets = zip(*pairs, strict=True)
             self._connection.log(note.run_id, start, list(events), journal.folder)
+            if events[0]["event"] == "resume":
+                self._writers[journal.id] = events[0]
             note = _Note(note.run_id, offsets[-1], events[-1]["event"], events[-1]["time"]).write(path)
             delivered += len(events)
+        if is_written and (values := self._sample(journal, start)):
+            now = int(time.time() * 1000)
+            sampled = {"event": "metrics", "time": now, "step": (now - start["time"]) // 1000, "values": values}
+            self._connection.log(note.run_id, start, [sampled], journal.folder)
         if not is_written:
             if note.last != "end":
                 killed = {"event": "end", "status": "KILLED", "time": note.time}
@@ -123,6 +141,9 @@ class Delivery:
                 _Note(note.run_id, note.offset, "end", note.time).write(path)
             self._complete[journal.id] = size
         return delivered
+
+    def _sample(self, journal: Journal, start: Event) -> dict[str, float]:
+        return {} if self._sampler is None else self._sampler.sample(journal.id, self._writers.get(journal.id, start))
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.sampling import Sampler
 from pipeline.tracking.store import Store, StoreError, UnreachableError
 
 _logger = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class Drainer:
     """Runs in the drainer's process."""
 
     def __init__(self, folder: Path, store: Store) -> None:
-        self._delivery = Delivery(folder, store)
+        self._delivery = Delivery(folder, store, Sampler())
         self._lock, self._log = drainer_lock(folder, store), drainer_log(folder, store)
         self._failures = 0
         self._last_progress = time.monotonic()

@@ -1,7 +1,9 @@
 """The local record of a tracked run: one JSON event per line, appended and never rewritten.
 
-Events, all with `time` (milliseconds since 1970): `start` (id, experiment, name, params, tags, group), `resume`,
-`metrics` (step, values), `tags`, `dataset` (name, label, sha256), `artifact` (file, sha256, folder), `end` (status).
+Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group),
+`resume`, `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
+sha256, folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts
+with `of_group` are those of the run that represents the group.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +26,29 @@ Event = dict[str, Any]
 _FIELDS: dict[str, dict[str, type]] = {
     "start": {"id": str, "experiment": str, "name": str, "params": dict, "tags": dict},
     "resume": {},
+    "params": {"params": dict},
     "metrics": {"step": int, "values": dict},
     "tags": {"tags": dict},
     "dataset": {"name": str, "label": str, "sha256": str},
     "artifact": {"file": str, "folder": str},
+    "model": {"name": str, "kind": str, "files": list, "card": dict, "metrics": dict},
     "end": {"status": str},
 }
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that belong together, such as those of one reproduction: `id` is unique, `name` is for display."""
+    """Runs that belong together, such as those of one reproduction, represented by a run of their own.
+
+    Attributes:
+        id: unique.
+        name: for display.
+        tags: of the run that represents them.
+    """
 
     id: str
     name: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +38,8 @@ class TrackedRun:
         params: may be nested.
         tags: values are converted to text.
         group: the group this run belongs to, such as one reproduction.
+        context: what the run uses data sets for: "training" or "evaluation".
+        experiment_tags: of the experiment, such as its description.
         store: None: record locally only.
     """
 
@@ -50,16 +52,20 @@ class TrackedRun:
         params: Mapping[str, Any] | None = None,
         tags: Mapping[str, Any] | None = None,
         group: Group | None = None,
+        context: str = "training",
+        experiment_tags: Mapping[str, str] | None = None,
         store: Store | None = None,
     ) -> None:
         self._folder = folder
         self._start = {
             "experiment": experiment,
+            "experiment_tags": dict(experiment_tags or {}),
             "name": name,
             "params": flatten(params or {}),
             "tags": {key: str(value) for key, value in (tags or {}).items()},
             "group": group and asdict(group),
         }
+        self._context = context
         self._begun = time.monotonic()
         self.started = False  # whether anything has been logged yet, or an earlier run is being continued
         self._finished = self._broken = False
@@ -103,28 +109,73 @@ class TrackedRun:
             journal.writer.release()
             return False
         for event in events:
-            for key in event.get("values", {}):
+            for key in {} if event.get("of_group") else event.get("values", {}):
                 self._logged[key] = max(self._logged.get(key, -1), event["step"])
         self._journal, self.started = journal, True
-        self._write("resume")
+        self._write("resume", **_process())
         return True
 
-    def log_metrics(self, values: Mapping[str, float], step: int) -> None:
+    @property
+    def in_group(self) -> bool:
+        """Whether the run belongs to a group. If not, what is logged of the group is dropped."""
+        return self._start["group"] is not None
+
+    def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
         """Log values of one step or epoch, in one line; they need not be finite."""
+        if of_group:
+            self._write_of_group(
+                "metrics", step=step, values={key: encode_number(each) for key, each in values.items()}
+            )
+            return
         fresh = {key: encode_number(value) for key, value in values.items() if step > self._logged.get(key, -1)}
         if fresh:
             self._write("metrics", step=step, values=fresh)
 
-    def log_tags(self, tags: Mapping[str, Any]) -> None:
+    def log_group_params(self, params: Mapping[str, Any]) -> None:
+        """Log parameters of the whole group, which may be nested. MLflow refuses others of the same name later."""
+        self._write_of_group("params", params=flatten(params))
+
+    def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
         """Log tags that become known later; they replace earlier ones of the same name."""
-        self._write("tags", tags={key: str(value) for key, value in tags.items()})
+        write = self._write_of_group if of_group else self._write
+        write("tags", tags={key: str(value) for key, value in tags.items()})
 
     def log_dataset(self, name: str, label: str, digest: str) -> None:
         """Log a data set that the run reads: its name, its display name and the SHA-256 of its file."""
-        self._write("dataset", name=name, label=label, sha256=digest)
+        self._write("dataset", name=name, label=label, sha256=digest, context=self._context)
 
-    def log_artifact(self, path: Path, folder: str = "") -> None:
+    def log_artifact(self, path: Path, folder: str = "", *, of_group: bool = False) -> None:
         """Log a finished file, kept in its present state (by a hard link if possible); `folder` is that in MLflow."""
+        kept = self._keep(path)
+        if kept is not None:
+            write = self._write_of_group if of_group else self._write
+            write("artifact", folder=folder, **kept)
+
+    def log_model(
+        self, name: str, kind: str, files: Sequence[Path], card: Mapping[str, Any], metrics: Mapping[str, float]
+    ) -> None:
+        """Log a trained model.
+
+        Args:
+            kind: display name of its type.
+            files: its weights and what describes them.
+            card: what to know before loading it, stored beside the files.
+            metrics: its final numbers.
+        """
+        kept = [each for path in files if (each := self._keep(path)) is not None]
+        values = {key: encode_number(value) for key, value in metrics.items()}
+        self._write("model", name=name, kind=kind, files=kept, card=dict(card), metrics=values)
+
+    def finish(self, status: Status = "FINISHED") -> None:
+        """End the run; the drainer delivers what MLflow does not have yet. A second call does nothing."""
+        if not self._finished:
+            self._finished = True
+            self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
+            self._write("end", status=status)
+            self._journal.writer.release()
+
+    def _keep(self, path: Path) -> dict[str, str] | None:
+        """Keep a file as it is now: its path in the run's folder and its SHA-256; None if that failed."""
         self._ensure_started()
         try:
             digest = sha256(path)
@@ -134,16 +185,8 @@ class TrackedRun:
                 _link_or_copy(path, kept)
         except OSError as error:
             self._give_up(error)
-        else:
-            self._write("artifact", file=str(kept.relative_to(self.path)), sha256=digest, folder=folder)
-
-    def finish(self, status: Status = "FINISHED") -> None:
-        """End the run; the drainer delivers what MLflow does not have yet. A second call does nothing."""
-        if not self._finished:
-            self._finished = True
-            self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
-            self._write("end", status=status)
-            self._journal.writer.release()
+            return None
+        return {"file": str(kept.relative_to(self.path)), "sha256": digest}
 
     def _is_same(self, start: Mapping[str, Any]) -> bool:
         """Whether an earlier run's first event has this run's name and parameters."""
@@ -157,7 +200,11 @@ class TrackedRun:
             self._journal.writer.acquire(blocking=False)
         except OSError as error:
             self._give_up(error)
-        self._write("start", id=self.id, host=socket.gethostname(), process=os.getpid(), **self._start)
+        self._write("start", id=self.id, **_process(), **self._start)
+
+    def _write_of_group(self, event: str, **fields: Any) -> None:
+        if self.in_group:
+            self._write(event, **fields, of_group=True)
 
     def _write(self, event: str, **fields: Any) -> None:
         self._ensure_started()
@@ -206,6 +253,11 @@ class Part:
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
         """As `TrackedRun.log_metrics`, under the part's name."""
         self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
+
+
+def _process() -> dict[str, Any]:
+    """Where a run is written: the drainer measures this process."""
+    return {"host": socket.gethostname(), "process": os.getpid()}
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -6,6 +6,7 @@ a separate process, or by `sync-mlflow`, with time limits.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -13,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.errors import UserError
@@ -29,7 +33,8 @@ REQUEST_SECONDS = 60  # for uploads too
 KEY_LENGTH, PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 250, 6000, 5000, 36
 PARAM_BATCH, METRIC_BATCH = 100, 1000
 
-_REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")  # MLflow's error codes for which a retry would not help
+# MLflow's error codes for which a retry would not help; servers older than 3 have no models of runs
+_REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "ENDPOINT_NOT_FOUND")
 
 
 class StoreError(UserError):
@@ -108,6 +113,10 @@ class Connection:
         if problem:
             raise UnreachableError(f"MLflow at {self.store.shown} does not answer: {problem}")
 
+    def experiments(self) -> dict[str, str]:
+        """The ids of all experiments by name."""
+        return {each.name: str(each.experiment_id) for each in self._client.search_experiments()}
+
     def has_run(self, run_id: str) -> bool:
         """Whether the store still holds this run."""
         try:
@@ -119,7 +128,7 @@ class Connection:
 
     def open_run(self, start: Event) -> str:
         """The id of the MLflow run for a journal's start event: an existing one or a new one."""
-        experiment = self._experiment(start["experiment"])
+        experiment = self._experiment(start["experiment"], start.get("experiment_tags") or {})
         tags = {"tracking_run": start["id"], **start["tags"]}
         if start.get("group"):
             tags["group"] = start["group"]["name"]
@@ -148,8 +157,10 @@ class Connection:
         from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
         event = events[0]
+        if event.get("of_group"):
+            run_id = self._parent(self._experiment(start["experiment"]), start)
         match event["event"]:
-            case "start":
+            case "start" | "params":
                 params = [Param(_key(key), str(value)[:PARAM_LENGTH]) for key, value in event["params"].items()]
                 for begin in range(0, len(params), PARAM_BATCH):
                     self._client.log_batch(run_id, params=params[begin : begin + PARAM_BATCH])
@@ -167,7 +178,8 @@ class Connection:
                 self._log_tags(run_id, event["tags"])
             case "dataset":
                 data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
-                self._client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
+                context = InputTag("mlflow.data.context", event.get("context", "training"))
+                self._client.log_inputs(run_id, [DatasetInput(data, [context])])
                 self._log_tags(run_id, {f"data.{event['name']}.sha256": event["sha256"]})
             case "artifact":
                 path = folder / event["file"]
@@ -175,8 +187,39 @@ class Connection:
                     self._client.log_artifact(run_id, str(path), event["folder"] or None)
                 else:
                     _logger.warning("warning: artifact %s of %s is gone: not delivered", path.name, start["id"])
+            case "model":
+                self._log_model(run_id, start, event, folder)
             case "end":
                 self._end(run_id, start, event["status"], event["time"])
+
+    def _log_model(self, run_id: str, start: Event, event: Event, folder: Path) -> None:
+        """Log a model with its files, its card and its final numbers; a second delivery changes the same model."""
+        from mlflow.entities import LoggedModelOutput, Metric
+
+        experiment, name = self._experiment(start["experiment"]), event["name"]
+        mine = f"source_run_id = '{run_id}' AND name = '{name}'"
+        found = self._client.search_logged_models([experiment], filter_string=mine, max_results=1)
+        model = (
+            found[0] if found else self._client.create_logged_model(experiment, name, run_id, None, None, event["kind"])
+        )
+        with TemporaryDirectory() as place:
+            for each in event["files"]:
+                path = folder / each["file"]
+                if path.exists():
+                    copyfile(path, Path(place) / path.name)
+                else:
+                    _logger.warning("warning: file %s of %s is gone: not delivered", path.name, start["id"])
+            (Path(place) / "card.json").write_text(json.dumps(event["card"], indent=2) + "\n")
+            (Path(place) / "MLmodel").write_text(_mlmodel(model.model_id, run_id, event))
+            self._client.log_model_artifacts(model.model_id, place)
+        self._client.finalize_logged_model(model.model_id, "READY")
+        if found:
+            return  # with the numbers of the first delivery
+        metrics = [
+            Metric(_key(key), float(value), event["time"], 0, model.model_id) for key, value in event["metrics"].items()
+        ]
+        self._client.log_batch(run_id, metrics=metrics[:METRIC_BATCH])
+        self._client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
 
     def _log_tags(self, run_id: str, tags: Mapping[str, Any]) -> None:
         from mlflow.entities import RunTag
@@ -192,17 +235,22 @@ class Connection:
             latest = max(time, parent.end_time or 0)
             self._client.set_terminated(parent.run_id, "FAILED" if failed else "FINISHED", latest)
 
-    def _experiment(self, name: str) -> str:
+    def _experiment(self, name: str, tags: Mapping[str, str] = MappingProxyType({})) -> str:
+        """The id of an experiment, which is created if it does not exist. It gets those tags that it does not have."""
         experiment = self._client.get_experiment_by_name(name)
-        if experiment is not None:
-            return str(experiment.experiment_id)
-        location = None if self.store.artifacts is None else self.store.artifacts.as_uri()
-        return str(self._client.create_experiment(name, artifact_location=location))
+        if experiment is None:
+            location = None if self.store.artifacts is None else self.store.artifacts.as_uri()
+            identifier, present = str(self._client.create_experiment(name, artifact_location=location)), {}
+        else:
+            identifier, present = str(experiment.experiment_id), experiment.tags
+        for key in tags.keys() - present.keys():
+            self._client.set_experiment_tag(identifier, key, tags[key])
+        return identifier
 
     def _parent(self, experiment: str, start: Event) -> str:
         """The MLflow run that represents a group, created with the group's first run."""
         group = start["group"]
-        tags = {"group_id": group["id"], "group": group["name"], "stage": "(all)"}
+        tags = {"group_id": group["id"], "group": group["name"], "stage": "(all)", **(group.get("tags") or {})}
         return self._find_or_create(experiment, "group_id", tags, group["name"], start["time"])
 
     def _find_or_create(self, experiment: str, key: str, tags: Mapping[str, Any], name: str, time: int) -> str:
@@ -246,6 +294,22 @@ def _import_mlflow() -> Any:
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     return mlflow
+
+
+def _mlmodel(model_id: str, run_id: str, event: Event) -> str:
+    """MLflow's description of a model, which its UI reads. It is YAML, of which JSON is a part.
+
+    MLflow cannot load the model: weights are loaded by the code that they belong to, which the card names.
+    """
+    signature = event["card"].get("signature") or {}
+    described = {
+        "flavors": {"safetensors": {key: value for key, value in event["card"].items() if isinstance(value, str)}},
+        "model_id": model_id,
+        "model_uuid": model_id,
+        "run_id": run_id,
+        "signature": {key: json.dumps(value) for key, value in signature.items()} or None,
+    }
+    return json.dumps(described, indent=2) + "\n"
 
 
 def _key(name: str) -> str:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -20,6 +21,7 @@ from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
+from pipeline.results.outcome import Outcome, one
 from stages.workspace import find_root, git_state, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +98,48 @@ def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
     )
     assert events[0]["tags"]["params_hash"] == record["params_hash"]
     assert events[-1] == {**events[-1], "event": "end", "status": "FINISHED"}
+
+
+def test_a_stage_describes_itself_and_a_training_its_model(root: Path) -> None:
+    with stage("train", RUN, root) as workspace:
+        folder = workspace.model_folder(RUN)
+        folder.mkdir(parents=True)
+        (folder / "weights.safetensors").write_bytes(b"weights")
+        (folder / "model.json").write_text("{}")
+        table = pd.DataFrame({"epoch": [1]})
+        numbers = {"validation": {"bound": one(417.38261)}, "seconds": 3.0}
+        workspace.write(Outcome("training", table, numbers, ("validation.bound",)), step=1)
+    events = journal(root)
+    first, last = (tags["mlflow.note.content"] for tags in (events[0]["tags"], events[-3]["tags"]))
+    for note in (first, last):
+        assert "Train every replica of one run" in note
+        assert f"dvc repro -f -s train@{RUN}" in note
+    assert "417.4" in last, "the headline numbers are known at the end"
+    assert "417.4" not in first
+    (model,) = (event for event in events if event["event"] == "model")
+    assert (model["name"], model["kind"], model["metrics"]) == (RUN, "generative", {"validation.bound": 417.4})
+    assert {Path(each["file"]).name for each in model["files"]} == {"weights.safetensors", "model.json"}
+    assert model["card"]["settings"] == workspace.params.runs[RUN].model_dump(mode="json")
+    assert json.loads(events[0]["experiment_tags"]["mlflow.sharedViewState.trainings"])["selectedColumns"]
+
+
+@pytest.mark.parametrize(("name", "context"), [("train", "training"), ("evaluate", "evaluation")])
+def test_a_data_set_is_recorded_with_its_use(root: Path, name: str, context: str) -> None:
+    with stage(name, RUN, root) as workspace:
+        workspace.run.log_dataset("digits", "digits (scikit-learn)", "ab" * 32)
+    assert [event["context"] for event in journal(root) if event["event"] == "dataset"] == [context]
+
+
+def test_a_failed_training_has_no_model_and_says_what_went_wrong(root: Path) -> None:
+    folder = root / "models" / RUN
+    folder.mkdir(parents=True)
+    (folder / "weights.safetensors").write_bytes(b"weights")
+    with pytest.raises(ValueError, match="too bad"), stage("train", RUN, root):
+        raise ValueError("too bad")
+    events = journal(root)
+    assert not [event for event in events if event["event"] == "model"]
+    (tags,) = (event["tags"] for event in events if "error" in event.get("tags", {}))
+    assert tags["error"] == "ValueError: too bad"
 
 
 def test_bad_parameters_stop_a_stage_before_any_work(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

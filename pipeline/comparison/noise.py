@@ -1,0 +1,168 @@
+"""How far a claim's number moves by itself: between seeds, or between machines that do the same.
+
+Machines differ in rounding, which training amplifies: the same commit gives slightly different numbers on each. The
+spread between machines is measured from results of the same code and settings, and kept in Git, in
+`reports/<profile>/noise.json`. A row of one seed has no other measure of its noise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.comparison.sides import Answer, ComparisonError, Side
+from pipeline.files import json_sha256, write_json
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A claim on several machines.
+
+    Attributes:
+        sd: sample standard deviation of our number, in its unit; None for a statement, which has no number.
+        n: the number of machines.
+        verdicts: those that it got.
+    """
+
+    sd: float | None
+    n: int
+    verdicts: list[str]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one difference: its standard deviation, and where it is known from."""
+
+    sd: float
+    source: str
+
+
+def path_of(root: Path, profile: str) -> Path:
+    """The file with a profile's spread between machines."""
+    return root / "reports" / profile / "noise.json"
+
+
+def read(root: Path, profile: str) -> dict[str, Spread]:
+    """The spread between machines by the claim's id; empty if it was not measured. Raises `ComparisonError`."""
+    path = path_of(root, profile)
+    try:
+        return {claim: Spread(**values) for claim, values in json.loads(path.read_text())["claims"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ComparisonError(f"{path} is not what `compare --noise` writes: {error!r}") from None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The spread between machines by the claim's id, and the claims that it could not be measured of, by reason."""
+
+    claims: dict[str, Spread]
+    skipped: dict[str, list[str]]
+
+
+def measure(sides: Sequence[Side]) -> Measurement:
+    """The spread of every claim over sides that were made on different machines.
+
+    A claim is skipped if the sides did not all run it, made it by other code or settings, or share a result of it.
+
+    Raises:
+        ComparisonError: there are fewer than two sides, of more than one profile, or nothing is left to measure.
+    """
+    if len(sides) < 2:
+        raise ComparisonError("--noise needs at least two revisions, with results of different machines")
+    if len({side.profile for side in sides}) > 1:
+        raise ComparisonError("--noise needs results of one profile")
+    locks = [side.lock() for side in sides]
+    claims: dict[str, Spread] = {}
+    skipped: dict[str, list[str]] = {}
+    for claim in dict.fromkeys(name for side in sides for name in side.answers):
+        answers = [side.answers[claim] for side in sides if claim in side.answers]
+        reason = _obstacle(answers, len(sides), locks)
+        if reason:
+            skipped.setdefault(reason, []).append(claim)
+            continue
+        values = [answer.value for answer in answers if answer.value is not None]
+        sd = _sample_sd(values) if len(values) == len(answers) else None
+        claims[claim] = Spread(sd, len(answers), sorted({answer.verdict for answer in answers}))
+    if not claims:
+        reasons = "; ".join(f"{len(names)} {reason}" for reason, names in skipped.items())
+        raise ComparisonError(f"there is no claim to measure the spread between machines of: {reasons}")
+    return Measurement(claims, skipped)
+
+
+def write(root: Path, sides: Sequence[Side], measured: Measurement) -> Path:
+    """Write the spread between machines; return the file's path. Raises `FileWriteError`."""
+    path = path_of(root, sides[0].profile)
+    machines = [
+        {
+            "revision": side.tree.commit or side.name,
+            "devices": sorted({answer.device for answer in side.answers.values() if answer.device}),
+        }
+        for side in sides
+    ]
+    write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in measured.claims.items()}})
+    return path
+
+
+def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> Noise | None:
+    """The noise of the difference of two numbers; None if nothing is known of it.
+
+    From seeds, where at least one side has several; the other is taken to vary as much. From machines otherwise, and
+    where they are found to differ more than seeds do: two seeds may be close by chance.
+
+    Args:
+        spreads: each side's spread between machines.
+    """
+    several = [answer.sd for answer in (before, after) if answer.n > 1]
+    known = []
+    if several:
+        sd = math.sqrt(sum(each**2 for each in several) / len(several))
+        known.append(Noise(sd * math.sqrt(1 / before.n + 1 / after.n), "seeds"))
+    machines = [each.sd for each in spreads if each is not None and each.sd is not None]
+    if len(machines) == len(spreads):
+        known.append(Noise(math.hypot(*machines), "machines"))
+    return max(known, key=lambda noise: noise.sd, default=None)
+
+
+def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[str, Any]]) -> str:
+    """Why a claim's answers do not show the spread between machines; empty if they do."""
+    if len(answers) < wanted or not all(answer.was_run for answer in answers):
+        return "not run on every side"
+    runs = [run for answer in answers for run in answer.runs]
+    if len(set(runs)) < len(runs):
+        return "with a result that two sides share"
+    made = {_made_by(answer, lock) for answer, lock in zip(answers, locks, strict=True)}
+    if len(made) > 1:
+        return "made by other code or settings"
+    return "of unknown code (not in dvc.lock)" if None in made else ""
+
+
+def _made_by(answer: Answer, lock: Mapping[str, Any]) -> str | None:
+    """A hash of settings and code that made an answer; None if the lock lacks one of its items."""
+    makers = {out["path"]: label for label, stage in lock.items() for out in stage.get("outs", [])}
+    code: dict[str, str] = {}
+    todo = [item.replace("/", "@", 1) for item in answer.items]
+    done: set[str] = set()
+    while todo:
+        label = todo.pop()
+        if label in done:
+            continue
+        if label not in lock:
+            return None
+        done.add(label)
+        for dep in lock[label].get("deps", []):
+            if dep["path"].startswith(("pipeline/", "stages/")):
+                code[dep["path"]] = str(dep.get("md5"))
+            elif dep["path"] in makers:
+                todo.append(makers[dep["path"]])
+    return json_sha256([answer.params_hash, code]) if done else None
+
+
+def _sample_sd(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -1,0 +1,240 @@
+"""The two sides of a comparison: parameters and scorecard of one profile, at a Git revision or in the working tree.
+
+Files of a revision are read by `git show`: nothing is checked out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UserError
+from pipeline.files import parse_yaml
+from pipeline.profiles import LOCK, PARAMS, Profiles
+
+WORKING_TREE = "."
+NOT_RUN = "not run"
+
+_EXPERIMENTS = "refs/exps"
+_ABSENT = ("does not exist in", "exists on disk, but not in")  # Git's words for a path that a revision does not have
+
+
+class ComparisonError(UserError):
+    """A side does not exist, is ambiguous or has no results."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A row of a scorecard: our number (None for a statement, which has a verdict only), its spread, its verdict.
+
+    Attributes:
+        sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
+        items: `<stage>/<item>` of the results that it rests on.
+        runs: ids of the tracked runs that made these.
+    """
+
+    claim: str
+    value: float | None
+    sd: float
+    n: int
+    verdict: str
+    items: tuple[str, ...] = ()
+    params_hash: str = ""
+    runs: tuple[str, ...] = ()
+    device: str = ""
+
+    @property
+    def was_run(self) -> bool:
+        return self.verdict != NOT_RUN
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        name: as the user wrote it.
+        params: nested, as in `params.yaml`.
+        answers: the rows of the scorecard by the claim's id, in its order.
+        tree: where it was read.
+    """
+
+    name: str
+    profile: str
+    params: Mapping[str, Any]
+    answers: Mapping[str, Answer]
+    tree: Tree
+
+    def lock(self) -> dict[str, Any]:
+        """What DVC executed, by `<stage>@<item>`, from the profile's `dvc.lock`; empty if there is none."""
+        text = self.tree.read(self.tree.path(self.profile, LOCK))
+        values = parse_yaml(text, f"{self.tree.name}:{LOCK}") if text else None
+        stages = values.get("stages") if isinstance(values, dict) else None
+        return stages if isinstance(stages, dict) else {}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The repository's files: as they are in `root` (`commit` is None), or as they were at a commit."""
+
+    root: Path
+    name: str
+    commit: str | None = None
+
+    def read(self, path: str) -> str | None:
+        """A file's text, or None if it does not exist there.
+
+        Raises:
+            ComparisonError: it cannot be read.
+        """
+        if self.commit is None:
+            try:
+                return (self.root / path).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                return None
+            except (OSError, UnicodeDecodeError) as error:
+                raise ComparisonError(f"{path} cannot be read: {error}") from None
+        shown = _git(self.root, "show", f"{self.commit}:./{path}")
+        if shown.returncode == 0:
+            return shown.stdout
+        if any(words in shown.stderr for words in _ABSENT):
+            return None
+        raise ComparisonError(f"Git cannot read {path} of {self.name}: {shown.stderr.strip()}")
+
+    def current(self) -> str:
+        """The profile whose `params.yaml` is at the top of the repository. Raises `ComparisonError` if none is."""
+        profile = self._params(PARAMS).get("profile")
+        if not isinstance(profile, str):
+            raise ComparisonError(f"{self.name} has no {PARAMS} that names its profile")
+        return profile
+
+    def path(self, profile: str, file: str) -> str:
+        """The path of a profile's `params.yaml` or `dvc.lock`."""
+        return file if profile == self.current() else f"profiles/{profile}/{file}"
+
+    def params(self, profile: str) -> dict[str, Any]:
+        """A profile's parameters. Raises `ComparisonError` if there is no such profile."""
+        params = self._params(self.path(profile, PARAMS))
+        if not params:
+            raise ComparisonError(f"{self.name} has no profile '{profile}'")
+        return params
+
+    def _params(self, path: str) -> dict[str, Any]:
+        values = parse_yaml(self.read(path) or "", f"{self.name}:{path}")
+        return values if isinstance(values, dict) else {}
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What a word on the command line stands for."""
+
+    word: str
+    tree: Tree
+    profile: str | None = None
+
+
+def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> list[Side]:
+    """The sides that the words name: `.` for the working tree, profiles, or Git revisions, DVC experiments included.
+
+    Args:
+        root: the repository.
+        profile: of revisions and the working tree; by default the one that is current in the last of these.
+
+    Raises:
+        ComparisonError: a word is unknown or ambiguous, or the side has no such profile or no scorecard of it.
+        FileReadError: parameters are not YAML.
+    """
+    choices = [_choose(root, word) for word in words]
+    open_ones = [choice.tree for choice in choices if choice.profile is None]
+    chosen = profile or (open_ones[-1].current() if open_ones else "")
+    return [_load(choice.word, choice.tree, choice.profile or chosen) for choice in choices]
+
+
+def _load(word: str, tree: Tree, profile: str) -> Side:
+    params = tree.params(profile)
+    path = f"reports/{profile}/scorecard.json"
+    text = tree.read(path)
+    if text is None:
+        advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
+        raise ComparisonError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
+    try:
+        answers = {row["id"]: _answer(row) for row in json.loads(text)}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ComparisonError(f"{path} of {tree.name} is not a scorecard: {error!r}") from None
+    return Side(word, profile, params, answers, tree)
+
+
+def _answer(row: Mapping[str, Any]) -> Answer:
+    ours = row["ours"] or {}
+    made = row.get("provenance") or {}
+    return Answer(
+        claim=str(row["claim"]),
+        value=float(ours["value"]) if ours else None,
+        sd=float(ours.get("sd", 0.0)),
+        n=int(ours.get("n", 1)),
+        verdict=str(row["verdict"]),
+        items=tuple(made.get("items") or ()),
+        params_hash=str(made.get("params_hash") or ""),
+        runs=tuple(made.get("tracking_runs") or ()),
+        device=str(made.get("device") or ""),
+    )
+
+
+def _choose(root: Path, word: str) -> _Choice:
+    if word == WORKING_TREE:
+        return _Choice(word, Tree(root, "the working tree"))
+    known = [profile.name for profile in Profiles(root).all()]
+    has_git = _git(root, "rev-parse", "--git-dir").returncode == 0
+    commits = _revisions(root, word) if has_git else {}
+    meanings = [f"revision {name} ({commit[:10]})" for name, commit in commits.items()]
+    if word in known:
+        meanings.append(f"profile {word}")
+    if len(set(commits.values())) + (word in known) > 1:
+        raise ComparisonError(
+            f"'{word}' is ambiguous: {', '.join(meanings)}. Write a revision in full (refs/heads/..., refs/tags/..., "
+            "a commit's hash), and a profile in the working tree as `. --profile NAME`."
+        )
+    if word in known:
+        return _Choice(word, Tree(root, f"profile {word}"), word)
+    for commit in commits.values():
+        return _Choice(word, Tree(root, word, commit))
+    if not has_git:
+        raise ComparisonError(
+            f"{root} is not a Git repository, so that '{word}' cannot be a revision; there are the profiles "
+            f"{', '.join(known)}, and `.` for the working tree"
+        )
+    raise ComparisonError(f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(known)}")
+
+
+def _revisions(root: Path, word: str) -> dict[str, str]:
+    """The commits that a word may stand for, by full name: Git's revisions, and DVC's experiments of that name."""
+    found: dict[str, str] = {}
+    # Git takes a tag before a branch of the same name, with a warning only.
+    for name in (f"refs/tags/{word}", f"refs/heads/{word}", word):
+        parsed = _git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        if parsed.returncode == 0 and (name != word or not found):
+            found[name] = parsed.stdout.strip()
+        elif "short object ID" in parsed.stderr:
+            raise ComparisonError(f"'{word}' begins the hashes of several commits: write more of it")
+    for line in _git(root, "for-each-ref", "--format=%(refname) %(objectname)", _EXPERIMENTS).stdout.splitlines():
+        reference, _, commit = line.rpartition(" ")
+        # DVC's experiments are refs/exps/<baseline's hash, split after two digits>/<name>.
+        if reference.count("/") == 4 and reference.rpartition("/")[2] == word:
+            found[reference] = commit
+    return found
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
+    environment = {**os.environ, "LC_ALL": "C"}  # its messages are read here
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False, env=environment
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))

@@ -1,0 +1,224 @@
+"""What MLflow shows of runs at first sight: descriptions in Markdown, and views of the table of runs.
+
+Notes are written from what a stage knows anyway; nothing here reads results again.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.tracking.journal import flatten
+
+NOTE = "mlflow.note.content"
+"""The tag of a run or an experiment that MLflow shows as its description."""
+
+MOST_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
+MOST_NUMBERS = 24
+MOST_IN_SUMMARY = 5
+COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
+"""Prefixes of a reproduction's metrics: how many claims have each verdict, and our number of each claim."""
+
+
+@cache
+def purpose(name: str) -> str:
+    """The first line of a stage's docstring: what it does."""
+    source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
+
+
+def run_note(
+    name: str,
+    label: str,
+    facts: Mapping[str, str],
+    settings: Mapping[str, Any],
+    numbers: Mapping[str, float],
+    commit: str,
+    dirty: bool,
+) -> str:
+    """The description of one run: what it does, its facts, its numbers, how to repeat it, and its settings.
+
+    Args:
+        name: of the stage.
+        label: as DVC writes it: `train@vae-digits`.
+        facts: by name, such as the data set and the device.
+        settings: nested; as many as there is room for.
+        numbers: the headline numbers by dotted name; empty while the run goes on.
+    """
+    facts = {**facts, "commit": _committed(commit, dirty)}
+    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:MOST_IN_SUMMARY])
+    # MLflow folds a description after about three lines.
+    parts = [*([f"{first}."] if first else []), purpose(name)]
+    parts.append(_table(("", ""), [(key, value) for key, value in facts.items() if value]))
+    if numbers:
+        rows = [(key, f"{value:.5g}") for key, value in [*numbers.items()][:MOST_NUMBERS]]
+        parts += ["### Result", _table(("number", "value"), rows)]
+    parts += ["### Repeat it", _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])]
+    lines = [f"{key}: {value}" for key, value in flatten(settings).items()]
+    while lines:
+        note = "\n\n".join([*parts, "### Settings", _code(lines)])
+        if len(note) <= MOST_CHARACTERS:
+            return note
+        # A note has room for a few dozen settings; MLflow's own list of parameters has all.
+        lines = [*lines[: len(lines) * 3 // 4 - 1], "..."] if len(lines) > 4 else []
+    return "\n\n".join(parts)
+
+
+def reproduction_note(
+    profile: str,
+    commit: str,
+    dirty: bool,
+    counts: Mapping[str, Mapping[Any, int]],
+    documents: Sequence[tuple[str, str, int, int]],
+) -> str:
+    """The description of a whole reproduction.
+
+    Args:
+        counts: how many claims have each verdict, by kind of setting.
+        documents: number and title of each document, how many of its claims were run, and how many it has.
+    """
+    verdicts = list(next(iter(counts.values())))
+    totals = {verdict: sum(each[verdict] for each in counts.values()) for verdict in verdicts}
+    ran, total = sum(run for *_, run, _ in documents), sum(total for *_, total in documents)
+    answers = ", ".join(f"{count} {verdict}" for verdict, count in totals.items() if verdict != "not run")
+    return "\n\n".join(
+        [
+            f"**{ran} of {total} claims run: {answers}.** Profile `{profile}`, commit {_committed(commit, dirty)}. "
+            "Its page is `index.html` among the artifacts; the figures lie beside it.",
+            _table(("claims", *verdicts), [(kind, *map(str, each.values())) for kind, each in counts.items()]),
+            _table(("document", "claims run"), [(title, f"{run} of {total}") for _, title, run, total in documents]),
+            "### Repeat it",
+            _code([f"git checkout {commit}", f"python -m pipeline profile switch {profile}", "make repro"]),
+            "### Compare it",
+            _code([f"python -m pipeline compare {commit[:10]} .", "dvc metrics diff", "dvc plots diff"]),
+        ]
+    )
+
+
+def reproduction_metrics(
+    rows: Sequence[Mapping[str, Any]], counts: Mapping[str, Mapping[Any, int]]
+) -> dict[str, float]:
+    """A reproduction's metrics: how many claims have each verdict, in total and at the papers' settings; our numbers.
+
+    Args:
+        rows: of the scorecard.
+        counts: `count_verdicts` of the rows, the papers' settings first.
+    """
+    papers, *_ = counts.values()
+    totals = {verdict: sum(each[verdict] for each in counts.values()) for verdict in papers}
+    counted = {
+        f"{prefix}/{verdict.replace(' ', '_')}": float(count)
+        for prefix, verdicts in ((COUNTS, totals), (COUNTS_OF_PAPERS, papers))
+        for verdict, count in verdicts.items()
+        if prefix == COUNTS or verdict != "not run"
+    }
+    ran = sum(count for verdict, count in totals.items() if verdict != "not run")
+    values = {f"{VALUES}/{row['id']}": float(row["ours"]["value"]) for row in rows if row["ours"]}
+    return {f"{COUNTS}/run": float(ran), **counted, **values}
+
+
+def experiment_tags(profile: str) -> dict[str, str]:
+    """The description of a profile's experiment, and its views: tables with the columns that matter."""
+    note = (
+        f"Every reproduction of the profile `{profile}` is a run with one nested run for each executed stage. "
+        "The views `reproductions`, `trainings` and `evaluations` have the columns that matter: open them by the links "
+        "that `make ui` prints, or add `?viewStateShareKey=trainings` to the address of the list of runs."
+    )
+    views = {f"mlflow.sharedViewState.{name}": json.dumps(_view(*each)) for name, each in VIEWS.items()}
+    return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **views}
+
+
+VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "reproductions": (
+        "tags.stage = '(all)'",
+        "attributes.start_time",
+        (
+            "attributes.`Duration`",
+            *(f"metrics.`{COUNTS}/{verdict}`" for verdict in ("run", "holds", "fails", "within", "better", "worse")),
+            "tags.`commit`",
+            "tags.`dirty`",
+        ),
+    ),
+    "trainings": (
+        "tags.stage = 'train'",
+        "tags.`mlflow.runName`",
+        (
+            "attributes.`Duration`",
+            *(f"metrics.`validation.{name}`" for name in ("bound", "loss", "accuracy", "pixel_error")),
+            "metrics.`images_per_second`",
+            "tags.`commit`",
+            "tags.`device`",
+        ),
+    ),
+    "evaluations": (
+        "tags.stage = 'evaluate'",
+        "tags.`mlflow.runName`",
+        (
+            "attributes.`Duration`",
+            *(f"metrics.`test.{name}`" for name in ("accuracy", "centre", "bound", "pixel_error")),
+            "tags.`commit`",
+            "tags.`device`",
+        ),
+    ),
+}
+"""Views of the table of runs, by name: a filter, the order and the columns.
+
+Sorted by name, the same training of several reproductions is below each other. Sorted by time, MLflow hides nested runs
+below their parents.
+"""
+
+
+def links(address: str, experiments: Mapping[str, str]) -> list[str]:
+    """The addresses of the views of every profile's experiment.
+
+    Args:
+        address: of MLflow's UI.
+        experiments: their ids by name.
+    """
+    return [
+        f"{name}, {view}: {address}/#/experiments/{identifier}/runs?viewStateShareKey={view}"
+        "&workflowType=machine_learning"
+        for name, identifier in experiments.items()
+        if name.startswith("capsules/")
+        for view in VIEWS
+    ]
+
+
+def _view(search: str, order: str, columns: Sequence[str]) -> dict[str, Any]:
+    """A view of the table of runs in the form in which MLflow's page shares one."""
+    return {
+        "searchFilter": search,
+        "orderByKey": order,
+        "orderByAsc": order != "attributes.start_time",
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "modelVersionFilter": "All Runs",
+        "datasetsFilter": [],
+        "selectedColumns": list(columns),
+        "runsExpanded": {},
+        "runsPinned": [],
+        "runsHidden": [],
+        "runsHiddenMode": "FIRST_10_RUNS",
+        "groupBy": None,
+        "groupsExpanded": {},
+        "viewMaximized": False,
+        "runListHidden": False,
+        "useGroupedValuesInCharts": True,
+    }
+
+
+def _committed(commit: str, dirty: bool) -> str:
+    return f"`{commit[:10]}`{' with uncommitted changes' if dirty else ''}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _code(lines: Sequence[str]) -> str:
+    return "\n".join(["```", *lines, "```"])

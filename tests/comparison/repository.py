@@ -1,0 +1,83 @@
+"""A small Git repository with parameters, a lock and a scorecard, as one reproduction leaves them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CLAIMS = ("001.acc.r3", "001.acc.r0", "002.err", "004.t1.cnn", "000.fig7")
+SEVERAL_SEEDS, STATEMENT, NOT_RUN = "004.t1.cnn", "000.fig7", "002.err"
+
+
+@dataclass
+class Repository:
+    root: Path
+
+    def git(self, *words: str) -> str:
+        roles, parts = ("AUTHOR", "COMMITTER"), ("NAME", "EMAIL")
+        someone = {f"GIT_{role}_{part}": "nobody@example.org" for role in roles for part in parts}
+        command, environment = ["git", "-C", str(self.root), *words], {**os.environ, **someone}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+    def reproduce(
+        self,
+        machine: str,
+        shift: float = 0.0,
+        *,
+        code: str = "aa",
+        profile: str = "quick",
+        latent: int = 8,
+        moved: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write what a reproduction does, on a machine whose rounding moves every number by `shift`."""
+        params = {"profile": profile, "runs": {"vae": {"latent": latent, "epochs": 3}}}
+        stages = {
+            "preprocess@digits": {"cmd": "p", "outs": [{"path": "data/digits.npz", "md5": machine}]},
+            "train@vae": {
+                "cmd": "t",
+                "deps": [
+                    {"path": "data/digits.npz", "md5": machine},
+                    {"path": "pipeline/learning/gradient.py", "md5": code},
+                ],
+                "outs": [{"path": "models/vae", "md5": machine}],
+            },
+            "evaluate@vae": {"cmd": "e", "deps": [{"path": "models/vae", "md5": machine}]},
+        }
+        rows = [self._row(claim, machine, shift + (moved or {}).get(claim, 0.0), latent) for claim in CLAIMS]
+        self.write("params.yaml", yaml.safe_dump(params))
+        self.write("dvc.lock", yaml.safe_dump({"schema": "2.0", "stages": stages}))
+        self.write(f"reports/{profile}/scorecard.json", json.dumps(rows))
+
+    def _row(self, claim: str, machine: str, shift: float, latent: int) -> dict[str, Any]:
+        value, sd, n = (90.0 + shift, 1.0, 2) if claim == SEVERAL_SEEDS else (50.0 + shift, 0.0, 1)
+        row: dict[str, Any] = {"id": claim, "claim": f"what {claim} says", "verdict": "worse", "provenance": {}}
+        row["ours"] = {"value": value, "sd": sd, "n": n}
+        if claim == NOT_RUN:
+            return row | {"ours": None, "verdict": "not run"}
+        if claim == STATEMENT:
+            row |= {"ours": None, "verdict": "holds" if shift >= 0 else "fails"}
+        return row | {
+            "provenance": {
+                "items": ["evaluate/vae"],
+                "params_hash": f"latent {latent}",
+                "tracking_runs": [f"{machine}-{claim}"],
+                "device": f"CPU ({machine})",
+            }
+        }
+
+    def write(self, path: str, text: str) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def commit(self, message: str) -> str:
+        self.git("add", "-A")
+        self.git("commit", "-qm", message)
+        return self.git("rev-parse", "HEAD")

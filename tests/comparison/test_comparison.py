@@ -1,0 +1,282 @@
+"""What moved between two states of the repository, and what is chance."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
+
+from pipeline.comparison import noise
+from pipeline.comparison.changes import Change, changes
+from pipeline.comparison.sides import Answer, ComparisonError, Side, load_sides
+from pipeline.comparison.text import describe
+from pipeline.profiles import Profiles
+
+ROOT = Path(__file__).parents[2]
+SINGLE = "001.acc.r3"
+
+
+def compared(repository: Repository, *words: str) -> dict[str, Change]:
+    before, after = load_sides(repository.root, words)
+    spreads = (noise.read(repository.root, before.profile), noise.read(repository.root, after.profile))
+    return {change.id: change for change in changes(before, after, spreads)}
+
+
+def measure(repository: Repository, *words: str) -> noise.Measurement:
+    sides = load_sides(repository.root, words)
+    measured = noise.measure(sides)
+    noise.write(repository.root, sides, measured)
+    return measured
+
+
+def test_two_machines_with_the_same_commit_differ_within_noise_throughout(repository: Repository) -> None:
+    before = compared(repository, "first", "second")
+    assert {change.word for change in before.values()} == {"noise unknown", "within noise"}
+    measured = measure(repository, "first", "second")
+    after = compared(repository, "first", "second")
+    assert after.keys() == set(CLAIMS) - {NOT_RUN}
+    assert {change.word for change in after.values()} == {"within noise"}
+    assert measured.claims[SINGLE] == noise.Spread(pytest.approx(math.sqrt(0.5)), 2, ["worse"])
+    assert measured.claims[STATEMENT] == noise.Spread(None, 2, ["fails", "holds"])
+    assert measured.skipped == {"not run on every side": [NOT_RUN]}
+
+
+def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Repository) -> None:
+    measure(repository, "first", "second")
+    repository.reproduce("second", -0.5, latent=4, moved={SINGLE: 3.5, "001.acc.r0": 0.3, SEVERAL_SEEDS: 5.0})
+    found = compared(repository, "second", ".")
+    assert {name: change.word for name, change in found.items()} == {
+        SINGLE: "moved",
+        SEVERAL_SEEDS: "moved",
+        "001.acc.r0": "within noise",
+    }
+    assert list(found)[:2] == [SINGLE, SEVERAL_SEEDS], "what moved comes first"
+    before, after = load_sides(repository.root, ["second", "."])
+    text = "\n".join(describe(before, after, list(found.values()), {SINGLE: "%"}))
+    assert "parameters: 1 differs\n  runs.vae.latent  8 -> 4\n" in text
+    line = next(line for line in text.splitlines() if SINGLE in line)
+    words = f"moved {SINGLE} 49.5 -> 53 +3.5, noise 1 (machines) worse what {SINGLE} says [%]"
+    assert line.split() == words.split()
+
+
+def answer(value: float | None, sd: float = 0.0, n: int = 1, verdict: str = "within") -> Answer:
+    return Answer("a claim", value, sd, n, verdict)
+
+
+def spread(sd: float | None, *verdicts: str) -> noise.Spread:
+    return noise.Spread(sd, 2, list(verdicts))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "spreads", "expected"),
+    [
+        (answer(1, 2, 4), answer(2, 2, 4), (None, None), (math.sqrt(2), "seeds")),
+        (answer(1, 2, 4), answer(2), (None, None), (2 * math.sqrt(1.25), "seeds")),
+        (answer(1), answer(2), (spread(3), spread(4)), (5, "machines")),
+        (answer(1, 0, 2), answer(2, 0, 2), (spread(3), spread(4)), (5, "machines")),
+        (answer(1), answer(2), (spread(0), spread(0)), (0, "machines")),
+        (answer(1), answer(2), (spread(3), None), None),
+        (answer(1), answer(2), (None, None), None),
+    ],
+)
+def test_the_noise_of_a_difference(
+    before: Answer,
+    after: Answer,
+    spreads: tuple[noise.Spread | None, noise.Spread | None],
+    expected: tuple[float, str] | None,
+) -> None:
+    found = noise.of_difference(before, after, spreads)
+    assert (found and (found.sd, found.source)) == (expected and (pytest.approx(expected[0]), expected[1]))
+
+
+HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
+
+
+def one_claim(repository: Repository, before: Answer, after: Answer, spreads: dict[str, noise.Spread]) -> str | None:
+    side = load_sides(repository.root, ["first"])[0]
+    sides = (Side("a", "quick", {}, {"c": each}, side.tree) for each in (before, after))
+    found = changes(*sides, (spreads, spreads))
+    return found[0].word if found else None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "spreads", "word"),
+    [
+        (answer(50), answer(50), {}, None),
+        (answer(None, verdict="not run"), answer(None, verdict="not run"), {}, None),
+        (answer(None, verdict="not run"), answer(50), {}, "only one side has it"),
+        (answer(50), answer(None, verdict="not run"), {}, "only one side has it"),
+        (answer(50), answer(50.1), {"c": spread(0.0)}, "moved"),
+        (answer(50), answer(52.8), {"c": spread(1.0)}, "within noise"),
+        (answer(50), answer(52.9), {"c": spread(1.0)}, "moved"),
+        (answer(50), answer(47.1), {"c": spread(1.0)}, "moved"),
+        (answer(50), answer(50, verdict="worse"), {"c": spread(1.0)}, "within noise"),
+        (HOLDS, FAILS, {}, "noise unknown"),
+        (HOLDS, FAILS, {"c": spread(None, "holds")}, "moved"),
+        (HOLDS, FAILS, {"c": spread(None, "fails", "holds")}, "within noise"),
+    ],
+)
+def test_the_word_of_a_claim(
+    repository: Repository, before: Answer, after: Answer, spreads: dict[str, noise.Spread], word: str | None
+) -> None:
+    assert one_claim(repository, before, after, spreads) == word
+
+
+def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repository) -> None:
+    for changed in ({"code": "bb"}, {"latent": 4}):
+        repository.reproduce("third", **changed)  # type: ignore[arg-type]
+        with pytest.raises(ComparisonError, match="4 made by other code or settings"):
+            measure(repository, "first", ".")
+    with pytest.raises(ComparisonError, match="4 with a result that two sides share"):
+        measure(repository, "first", "first")
+    repository.reproduce("third")
+    (repository.root / "dvc.lock").unlink()
+    with pytest.raises(ComparisonError, match="4 made by other code or settings"):
+        measure(repository, "first", ".")
+    with pytest.raises(ComparisonError, match="at least two revisions"):
+        measure(repository, "first")
+    assert not noise.path_of(repository.root, "quick").exists()
+
+
+def test_every_way_to_name_a_side(repository: Repository) -> None:
+    commit = repository.git("rev-parse", "HEAD")
+    repository.git("branch", "other", "first")
+    repository.git("branch", "first", "first")  # a tag and a branch may have one name, if they are one commit
+    experiment = f"refs/exps/{commit[:2]}/{commit[2:]}/narrow"
+    repository.git("update-ref", experiment, "first")
+    values = {
+        word: load_sides(repository.root, [word])[0].answers[SINGLE].value
+        for word in ("HEAD", "HEAD~1", "main", "other", "first", "refs/tags/first", commit, commit[:8], "narrow", ".")
+    }
+    ours = {word for word, value in values.items() if value == 49.5}
+    assert ours == {"HEAD", "main", commit, commit[:8], "."}
+    assert {values[word] for word in values.keys() - ours} == {50.5}
+    assert load_sides(repository.root, ["quick"])[0].tree.commit is None
+
+
+def test_a_profile_is_read_wherever_a_revision_has_it(repository: Repository) -> None:
+    """The current profile of the last side: the other revision may have had another one."""
+    repository.write("profiles/quick/params.yaml", (repository.root / "params.yaml").read_text())
+    repository.reproduce("second", 7.0, profile="paper")
+    repository.commit("paper")
+    repository.git("tag", "at-paper")
+    with pytest.raises(ComparisonError, match="first has no profile 'paper'"):
+        load_sides(repository.root, ["first", "at-paper"])
+    before, after = load_sides(repository.root, ["at-paper", "first"])
+    assert (before.profile, after.profile, after.answers[SINGLE].value) == ("quick", "quick", 50.5)
+    before, after = load_sides(repository.root, ["quick", "at-paper"])
+    assert [side.profile for side in (before, after)] == ["quick", "paper"]
+    assert load_sides(repository.root, ["at-paper"], "quick")[0].params["runs"]["vae"]["latent"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nobody"], "'nobody' is neither a Git revision nor a profile; the profiles are quick"),
+        (["--all"], "neither a Git revision nor a profile"),
+        (["empty"], r"empty has no reports/quick/scorecard\.json"),
+        (["broken"], r"scorecard\.json of broken is not a scorecard"),
+        (["twice"], r"'twice' is ambiguous: revision refs/tags/twice \(\w+\), revision refs/heads/twice"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(repository: Repository, words: list[str], message: str) -> None:
+    path = repository.root / "reports/quick/scorecard.json"
+    for tag, text in (("broken", '[{"id": 3}]'), ("empty", None)):
+        path.unlink() if text is None else path.write_text(text)
+        repository.commit(tag)
+        repository.git("tag", tag)
+    repository.git("tag", "twice", "first")
+    repository.git("branch", "twice", "second")
+    with pytest.raises(ComparisonError, match=message):
+        load_sides(repository.root, words)
+
+
+def test_a_name_of_a_profile_and_a_revision_is_ambiguous_unless_spelt_out(repository: Repository) -> None:
+    repository.git("branch", "quick", "first")
+    with pytest.raises(ComparisonError, match=r"'quick' is ambiguous: revision refs/heads/quick.*, profile quick\."):
+        load_sides(repository.root, ["quick"])
+    assert load_sides(repository.root, ["refs/heads/quick"])[0].answers[SINGLE].value == 50.5
+    assert load_sides(repository.root, ["."], "quick")[0].answers[SINGLE].value == 49.5
+
+
+def test_without_git_there_are_profiles_only(repository: Repository) -> None:
+    shutil.rmtree(repository.root / ".git")
+    assert load_sides(repository.root, ["quick", "."])[1].answers.keys() == set(CLAIMS)
+    with pytest.raises(ComparisonError, match="is not a Git repository, so that 'HEAD' cannot be a revision"):
+        load_sides(repository.root, ["HEAD"])
+
+
+# ---- the command
+
+
+def pipeline(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    from pipeline.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return int(caught.value.code or 0)
+
+
+@pytest.fixture
+def real(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """The repository with parameters and stages as they really are."""
+    shutil.copy(ROOT / "dvc.yaml", repository.root)
+    shutil.copy(Profiles(ROOT).params_path("quick"), repository.root / "params.yaml")
+    repository.commit("real parameters")
+    monkeypatch.chdir(repository.root)
+    return repository
+
+
+def test_the_command_compares_with_the_working_tree(
+    real: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pipeline(monkeypatch, "compare") == 0
+    out = capsys.readouterr().out
+    assert "parameters: none differ" in out
+    assert f"claims: none of {len(CLAIMS)} differ" in out
+    values = yaml.safe_load((real.root / "params.yaml").read_text())
+    values["runs"]["vae-digits"]["model"]["latent"] = 4
+    (real.root / "params.yaml").write_text(yaml.safe_dump(values))
+    assert pipeline(monkeypatch, "compare", "HEAD", ".") == 0
+    out = capsys.readouterr().out
+    assert "parameters: 1 differs\n  runs.vae-digits.model.latent  10 -> 4\n" in out
+    assert pipeline(monkeypatch, "compare", "a", "b", "c") == 1
+    assert "only with --noise" in capsys.readouterr().err
+
+
+def test_the_command_says_where_results_are_older_than_the_parameters(
+    real: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = yaml.safe_load((real.root / "params.yaml").read_text())
+    settings = {"runs": {"vae-digits": {**values["runs"]["vae-digits"], "seed": 77}}}
+    record = {"record": [{"provenance": [{"stage": "train", "item": "vae-digits", "settings": settings}]}]}
+    real.write("reports/quick/results/train/vae-digits.json", json.dumps(record))
+    assert pipeline(monkeypatch, "compare") == 0
+    assert "note: 1 results of the working tree were made with other parameters" in capsys.readouterr().out
+
+
+def test_the_command_measures_noise_and_uses_it_afterwards(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository.root)
+    assert pipeline(monkeypatch, "compare", "--noise", "first", "second") == 0
+    out = capsys.readouterr().out
+    assert out.splitlines() == [
+        f"{Path('reports/quick/noise.json')}: spread of 4 claims over 2 machines",
+        "skipped, not run on every side: 1 claims",
+    ]
+    written = json.loads((repository.root / "reports/quick/noise.json").read_text())
+    assert [machine["devices"] for machine in written["machines"]] == [["CPU (first)"], ["CPU (second)"]]
+    assert pipeline(monkeypatch, "compare", "first", "second") == 0
+    out = capsys.readouterr().out
+    assert "claims: 4 of 5 differ (4 within noise)" in out
+    (repository.root / "reports/quick/noise.json").write_text("[]")
+    assert pipeline(monkeypatch, "compare", "first", "second") == 1
+    assert "noise.json is not what `compare --noise` writes" in capsys.readouterr().err
