@@ -18,7 +18,7 @@ def main(run: str) -> None:
         setup = workspace.training_setup(workspace.choose_device())
         trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label)
         size, folder = dataset.images.shape[-1], workspace.model_folder(run)
-        weights = save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
+        save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
         workspace.write(
             outcome(trained, setup.build(settings, size)),
             step=int(trained.history["epoch"].max()),
@@ -27,8 +27,6 @@ def main(run: str) -> None:
             seeds=settings.seeds,
             epochs=trained.epochs,
         )
-        for file in weights:
-            workspace.run.log_artifact(file, "weights")
 
 
 if __name__ == "__main__":
