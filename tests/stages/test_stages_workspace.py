@@ -358,15 +358,18 @@ def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
     assert len(sweeps) > 1
     everything = {("figures", None), ("tables", None)}
     found = moved(before, Graph.load(root), root, old)
-    own = {(stage, "vae-digits") for stage in ("train", "evaluate", "equivariance")}
+    own = {(stage, "vae-digits") for stage in ("train", "evaluate", "equivariance", "data_efficiency")}
     assert found == {*own, *sweeps, *everything}
+
+
+TRAINED_AND_PROBED = {"posterior", "sweep", "sensitivity", "presence_ablation", "data_efficiency"}
 
 
 @pytest.mark.parametrize(
     ("key", "value", "stages"),
     [
-        ("probe_images", 33, {"evaluate", "optimise", "posterior", "sweep", "sensitivity", "presence_ablation"}),
-        ("seed", 9, {"evaluate", "posterior", "sweep", "sensitivity", "presence_ablation"}),
+        ("probe_images", 33, {"evaluate", "optimise", *TRAINED_AND_PROBED}),
+        ("seed", 9, {"evaluate", *TRAINED_AND_PROBED}),
         ("affine_versions", 2, {"evaluate"}),
     ],
 )
