@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
@@ -27,6 +29,10 @@ WIDTH, HEIGHT = 1.42, 0.62
 """Size of a box, in inches."""
 GAP, LINE = 0.44, 0.2
 """Between boxes, across and down, in inches."""
+SHEET = 0.045
+"""What a second sheet behind a box stands out by, in inches."""
+IN_A_ROW = 3
+"""Boxes of a group."""
 
 DOES = {
     "download": "fetch and check",
@@ -123,47 +129,117 @@ def multiplicity(stage: dict[str, Any]) -> str:
     return "once"
 
 
+def groups(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[str]]:
+    """Stages that read from the same stages and are read by the same ones, in the order of the file."""
+    found: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+    for name in stages:
+        before, after = (frozenset(edge[way] for edge in edges if edge[1 - way] == name) for way in (0, 1))
+        found.setdefault((before, after), []).append(name)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Place:
+    """The rectangle of a group, in inches: its middle, width and height."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def places(stages: dict[str, Any], edges: set[tuple[str, str]]) -> tuple[dict[tuple[str, ...], Place], float, float]:
+    """Where each group is drawn, and the width and height of the whole."""
+    depth = columns(stages, edges)
+    by_column: dict[int, list[list[str]]] = {}
+    for group in groups(stages, edges):
+        by_column.setdefault(depth[group[0]], []).append(group)
+    heights = {column: sum(_size(group)[1] + LINE for group in found) for column, found in by_column.items()}
+    tall, left, found = max(heights.values()), 0.0, {}
+    for column in sorted(by_column):
+        wide = max(_size(group)[0] for group in by_column[column])
+        top = (tall + heights[column]) / 2
+        for group in by_column[column]:
+            width, height = _size(group)
+            found[tuple(group)] = Place(left + width / 2, top - LINE / 2 - height / 2, width, height)
+            top -= height + LINE
+        left += wide + GAP
+    return found, left, tall
+
+
+def _size(group: list[str]) -> tuple[float, float]:
+    """Width and height of a group: one box, or a frame around boxes in rows of `IN_A_ROW`."""
+    if len(group) == 1:
+        return WIDTH, HEIGHT
+    across = _across(group)
+    return across * (WIDTH + LINE) + LINE, -(-len(group) // across) * (HEIGHT + LINE) + LINE
+
+
+def _across(group: list[str]) -> int:
+    return IN_A_ROW if len(group) > IN_A_ROW else 1
+
+
 @style.in_house_style
 def draw(stages: dict[str, Any]) -> Figure:
-    """Boxes in columns, arrows between them."""
+    """Boxes in columns, those with the same arrows in a frame, and the arrows between them."""
     edges = arrows(stages)
-    depth = columns(stages, edges)
-    tall = max(list(depth.values()).count(column) for column in depth.values())
-    wide = max(depth.values()) + 1
-    figure = Figure(figsize=(wide * (WIDTH + GAP), tall * (HEIGHT + LINE)), layout="none")
+    found, wide, tall = places(stages, edges)
+    figure = Figure(figsize=(wide, tall), layout="none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
-    axes.set_xlim(-GAP / 2, wide * (WIDTH + GAP) - GAP / 2)
-    axes.set_ylim(0, tall * (HEIGHT + LINE))
-
-    middle: dict[str, tuple[float, float]] = {}
-    for column in range(wide):
-        names = [name for name in stages if depth[name] == column]
-        for place, name in enumerate(names):
-            row = tall / 2 + (len(names) - 1) / 2 - place - 0.5
-            middle[name] = column * (WIDTH + GAP) + WIDTH / 2, (row + 0.5) * (HEIGHT + LINE)
-    for name, (x, y) in middle.items():
-        repeated = multiplicity(stages[name]) != "once"
-        for shift in (0.045, 0.0) if repeated else (0.0,):  # a second sheet behind what is repeated
-            corner = x - WIDTH / 2 + shift, y - HEIGHT / 2 + shift
-            box = FancyBboxPatch(
-                corner, WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.06", facecolor="#eef4f9" if repeated else
-                "#fbf1ea", edgecolor=style.BLUE if repeated else style.VERMILLION, linewidth=0.9, zorder=2 - shift,
+    axes.set_xlim(-GAP / 2, wide - GAP / 2)
+    axes.set_ylim(0, tall)
+    for group, place in found.items():
+        if len(group) > 1:
+            corner = place.x - place.width / 2, place.y - place.height / 2
+            axes.add_patch(
+                FancyBboxPatch(
+                    corner, place.width, place.height, boxstyle="round,pad=0,rounding_size=0.1", facecolor="none",
+                    edgecolor=style.FAINT, linewidth=0.9, zorder=1,
+                )
             )  # fmt: skip
-            axes.add_patch(box)
-        axes.text(x, y + 0.16, name, ha="center", va="center", fontsize=9, weight="bold", zorder=3)
-        axes.text(x, y - 0.03, DOES.get(name, ""), ha="center", va="center", fontsize=7, zorder=3)
-        axes.text(
-            x, y - 0.19, multiplicity(stages[name]), ha="center", va="center", fontsize=7, color=style.FAINT, zorder=3
-        )
-    for a, b in sorted(edges):
-        (x0, y0), (x1, y1) = middle[a], middle[b]
-        behind = 0.045 if multiplicity(stages[a]) != "once" else 0.0
-        slant = 0.12 * ((y0 > y1) - (y0 < y1))  # arrows that meet keep apart
-        ends = (x0 + WIDTH / 2 + behind, y0 - slant), (x1 - WIDTH / 2, y1 + slant)
+        for index, name in enumerate(group):
+            across = _across(list(group))
+            row, column = divmod(index, across)
+            x = place.x + (column - (across - 1) / 2) * (WIDTH + LINE)
+            y = place.y + place.height / 2 - HEIGHT / 2 - (row * (HEIGHT + LINE) + LINE if len(group) > 1 else 0)
+            _box(axes, name, stages[name], x, y)
+    drawn = {(a, b) for a in found for b in found if any((c, d) in edges for c in a for d in b)}
+    for a, b in sorted(drawn):
+        begin, end = found[a], found[b]
+        behind = SHEET if len(a) == 1 and multiplicity(stages[a[0]]) != "once" else 0.0
+        slant = 0.12 * ((begin.y > end.y) - (begin.y < end.y))  # arrows that meet keep apart
+        ends = (begin.x + begin.width / 2 + behind, begin.y - slant), (end.x - end.width / 2, end.y + slant)
         look = {"arrowstyle": "-|>", "mutation_scale": 8, "linewidth": 0.9, "color": style.INK, "zorder": 1}
+        if any(_crosses(*ends, other) for group, other in found.items() if group not in (a, b)):
+            ends = (begin.x + begin.width / 2 + behind, begin.y), (end.x, end.y - end.height / 2)
+            look["connectionstyle"] = "angle,angleA=0,angleB=90,rad=6"  # to the right, then up
         axes.add_patch(FancyArrowPatch(*ends, shrinkA=0, shrinkB=1.5, **look))
     return figure
+
+
+def _crosses(start: tuple[float, float], end: tuple[float, float], place: Place) -> bool:
+    """Whether a straight line passes through a rectangle, tried at a hundred points."""
+    for step in range(101):
+        x, y = (a + (b - a) * step / 100 for a, b in zip(start, end, strict=True))
+        if abs(x - place.x) < place.width / 2 and abs(y - place.y) < place.height / 2:
+            return True
+    return False
+
+
+def _box(axes: Axes, name: str, stage: dict[str, Any], x: float, y: float) -> None:
+    """One stage, its middle at (x, y)."""
+    repeated = multiplicity(stage) != "once"
+    for shift in (SHEET, 0.0) if repeated else (0.0,):  # a second sheet behind what is repeated
+        corner = x - WIDTH / 2 + shift, y - HEIGHT / 2 + shift
+        box = FancyBboxPatch(
+            corner, WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.06", facecolor="#eef4f9" if repeated else
+            "#fbf1ea", edgecolor=style.BLUE if repeated else style.VERMILLION, linewidth=0.9, zorder=2 - shift,
+        )  # fmt: skip
+        axes.add_patch(box)
+    axes.text(x, y + 0.16, name, ha="center", va="center", fontsize=9, weight="bold", zorder=3)
+    axes.text(x, y - 0.03, DOES.get(name, ""), ha="center", va="center", fontsize=7, zorder=3)
+    axes.text(x, y - 0.19, multiplicity(stage), ha="center", va="center", fontsize=7, color=style.FAINT, zorder=3)
 
 
 def main() -> None:
