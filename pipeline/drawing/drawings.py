@@ -21,6 +21,7 @@ class Picture:
         caption: what to look for, in one to three short sentences.
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
+        document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Picture:
     caption: str
     alt: str
     records: list[Record]
+    document: str = field(default="", kw_only=True)
 
     @property
     def file(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pipeline.page import runs
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
-_TEXTS = ("name", "kind", "title", "caption", "alt")
+_TEXTS = ("name", "kind", "title", "caption", "alt", "document")
 """The texts kept with a picture."""
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
@@ -35,8 +36,9 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    for system in REPORTS:
-        yield from import_module(f"pipeline.systems.{system}.report.figures").draw(results, written)
+    for system, document in REPORTS.items():
+        for drawing in import_module(f"pipeline.systems.{system}.report.figures").draw(results, written):
+            yield replace(drawing, document=document)
     yield from runs.draw(results, written)
 
 
@@ -73,7 +75,7 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
     for entry in _read(folder).get("figures", []):
         records = [_record(results, source) for source in entry["sources"]]
         if all(record is not None for record in records):
-            words = {key: entry[key] for key in _TEXTS}
+            words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
             pictures.append(Picture(**words, records=[record for record in records if record is not None]))
     return pictures
 
@@ -91,7 +93,8 @@ def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Pict
         if picture.name not in names:
             earlier = [names.index(each.name) for each in before[:place] if each.name in names]
             at = max(earlier[-1:], default=-1) + 1
-            shown.insert(at, picture)
+            document = picture.document or (shown[at - 1].document if at else "")
+            shown.insert(at, replace(picture, document=document))
             names.insert(at, picture.name)
     return shown
 

@@ -17,7 +17,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, look, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
 from pipeline.results.reading import Results, dataset_label
-from pipeline.systems import CLASSIFIERS
+from pipeline.systems import CLASSIFIERS, COMPARED, REPORTS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
 """The axis label of the training objective, by the name of its metric; "loss" if the model has no bound."""
@@ -55,6 +55,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "seed.",
             numbers.records,
             partial(learning_curves, table, objective),
+            document=(REPORTS | COMPARED).get(numbers.run(run).variant, ""),
         )
 
 
