@@ -1,6 +1,7 @@
 """The figures of a profile with their titles and captions: those of every system, then those of every run.
 
-Titles and captions are in `figures.json`, next to the folder of figures. A picture whose arrays are missing cannot be
+Titles and captions are in `figures.json`, next to the folder of figures; the numbers of figures that a page can draw
+from them are in the folder `charts` (`pipeline/drawing/charts.py`). A picture whose arrays are missing cannot be
 drawn again (Git holds pictures and numbers, but no arrays). It is kept as long as the results that it was drawn from
 are the same.
 """
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.drawing import style
+from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
-from pipeline.files import write_bytes, write_json
-from pipeline.page import runs
+from pipeline.files import write_bytes, write_json, write_text
+from pipeline.page import runs, systems
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
@@ -39,6 +41,7 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     for system, document in REPORTS.items():
         for drawing in import_module(f"pipeline.systems.{system}.report.figures").draw(results, written):
             yield replace(drawing, document=document)
+    yield from systems.draw(results)
     yield from runs.draw(results, written)
 
 
@@ -58,11 +61,24 @@ def write_figures(folder: Path, results: Results) -> Written:
         drawn.append(drawing)
     shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
     write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "without_arrays": written.missing})
-    kept = {each.file for each in shown}
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
-        if path.name not in kept:
+    for each in shown:
+        if each.chart:
+            write_text(_data(folder, each.name), each.chart.to_csv())
+            written.files.append(_data(folder, each.name))
+    kept = {folder / each.file for each in shown} | {_data(folder, each.name) for each in shown if each.chart}
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *charts_folder(folder).glob("*.csv")]:
+        if path not in kept:
             path.unlink()
     return written
+
+
+def charts_folder(folder: Path) -> Path:
+    """Where the numbers of figures are, by the folder of figures."""
+    return folder.with_name("charts")
+
+
+def _data(folder: Path, name: str) -> Path:
+    return charts_folder(folder) / f"{name}.csv"
 
 
 def on_disk(folder: Path, results: Results) -> list[Picture]:
@@ -76,8 +92,22 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
         records = [_record(results, source) for source in entry["sources"]]
         if all(record is not None for record in records):
             words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
-            pictures.append(Picture(**words, records=[record for record in records if record is not None]))
+            kept = [record for record in records if record is not None]
+            pictures.append(Picture(**words, records=kept, chart=_chart(folder, entry)))
     return pictures
+
+
+def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
+    """The numbers of a figure; None if it has none."""
+    if not entry.get("chart"):
+        return None
+    path = _data(folder, entry["name"])
+    try:
+        return Chart.read(entry["chart"], path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
 
 
 def without_arrays(folder: Path) -> list[str]:
@@ -124,4 +154,5 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 def _to_json(figure: Picture) -> dict[str, Any]:
     words = {key: getattr(figure, key) for key in _TEXTS}
-    return {**words, "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records]}
+    chart = {"chart": figure.chart.to_json()} if figure.chart else {}
+    return {**words, **chart, "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records]}

@@ -2,17 +2,20 @@
 
 It contains everything it shows and needs no network and no server: figures are data URIs, styles and scripts are
 inline, and a content security policy with their hashes makes the browser block everything else. Without scripts
-everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the state in the address.
+everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the state in the address,
+and `charts.js` draws figures from their numbers with Vega-Lite.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pipeline.drawing.charts import DASHES, MARKERS, Chart, colour_on_page, lines_of_table, specification
 from pipeline.drawing.table import Table
 from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
@@ -20,6 +23,7 @@ from pipeline.page.origin import commits, origin_of
 from pipeline.page.policy import policy
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.page.systems import SIDE_BY_SIDE
+from pipeline.page.vendor import licences, vendored
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import CHANGED, DRAFT, GONE
 from pipeline.results.reading import Record, merged_provenance, unique
@@ -70,7 +74,9 @@ def build_page(
     counts = count_verdicts(rows)
     numbers = unique(row["document"] for row in rows)
     style = _style(figures, len(rows), numbers)
-    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
+    if any(each.drawing.chart for each in figures):
+        scripts += [*vendored(), (_FOLDER / "charts.js").read_text(encoding="utf-8")]
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -84,9 +90,10 @@ def build_page(
     return environment.get_template(TEMPLATE).render(
         profile=profile,
         profiles=list(scorecards),
-        policy=policy([script], [style]),
+        policy=policy(scripts, [style]),
         style=style,
-        script=script,
+        scripts=scripts,
+        licences=licences() if len(scripts) > 1 else "",
         dates=_dates(records),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
@@ -150,9 +157,40 @@ def _figure(shown: Shown, others: Mapping[str, str], repository: str | None) -> 
         "title": drawing.title,
         "caption": drawing.caption,
         "alt": drawing.alt,
+        "chart": _chart(drawing.chart) if drawing.chart else None,
         "origin": origin_of(drawing.records, repository),
         "differing": _differing(drawing.records, others),
     }
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    """What the page draws a figure from, and the same numbers as tables."""
+    panels = range(len(chart.panels))
+    tables = [lines_of_table(chart, number) for number in panels]
+    return {
+        "series": [
+            {
+                "name": each.name,
+                "colour": colour_on_page(each.colour),
+                "path": MARKERS.get(each.marker, ""),
+                "dash": " ".join(f"{length:g}" for length in DASHES[each.dash]) if each.dash in DASHES else "",
+                "line": bool(each.dash),
+                "hollow": each.hollow,
+            }
+            for each in chart.series
+        ],
+        "specifications": _in_script([specification(chart, number) for number in panels]),
+        "panels": [
+            {"title": panel.title or panel.y, "head": head, "rows": rows}
+            for panel, (head, rows) in zip(chart.panels, tables, strict=True)
+        ],
+    }
+
+
+def _in_script(content: Any) -> str:
+    """JSON that cannot end the script element that it is in."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _table(table: Table, others: Mapping[str, str], repository: str | None) -> dict[str, Any]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
+from matplotlib.figure import Figure
 
-from pipeline.drawing.style import look
+from pipeline.drawing.charts import Chart, Panel, Series, around, chart
+from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, in_house_style, look, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label
 from pipeline.systems import CLASSIFIERS
@@ -23,6 +27,15 @@ NAMES = {
     "regression": "capsule regression",
 }
 """The systems, in the order in which they are shown."""
+LOOKS = {
+    "generative": (VERMILLION, "s"),
+    "scae": (ORANGE, "P"),
+    "vae": (GREEN, "^"),
+    "capsnet": (SKY, "D"),
+    "matrix_capsules": (BLUE, "o"),
+    "cnn": (PURPLE, "v"),
+    "regression": (INK, "X"),
+}
 SIDE_BY_SIDE = "systems"
 """Name of the table."""
 _SAMPLED = "_sampled"
@@ -103,6 +116,71 @@ def _regressions(results: Results) -> Iterator[Entry]:
             name = f"{study.name}, {model}, d = {int(row['size'])}"
             records = study.numbers.records
             yield Entry(name, "regression", error, "itself", float(row["parameters"]), float(row["seconds"]), records)
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
+    found = entries(results)
+    if not found:
+        return
+    table = _table(found)
+    names = ", ".join(dict.fromkeys(table["series"]))
+    yield Drawing(
+        "systems-parameters",
+        "svg",
+        "Test error against the number of parameters",
+        "Further left is smaller, further down is better; a point is a trained model, bars are one sd over seeds. "
+        "Models that learned without labels are classified by the best of their linear probes.",
+        f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
+        [record for each in found for record in each.records],
+        partial(error_over_parameters, table),
+        chart=parameters_chart(table),
+    )
+
+
+def _table(found: list[Entry]) -> pd.DataFrame:
+    rows = [
+        (NAMES.get(each.system, each.system), each.system, each.parameters, dataset_label(each.records), each.error)
+        for each in found
+    ]
+    table = pd.DataFrame(rows, columns=["series", "system", "x", "dataset", "error"])
+    for name in ("mean", "sd", "n"):
+        table[name] = [getattr(error, name) for error in table["error"]]
+    return around(table).assign(y=table["mean"])
+
+
+@in_house_style
+def error_over_parameters(table: pd.DataFrame) -> Figure:
+    """Test error (percent) over parameters.
+
+    Args:
+        table: columns series, system, x, y, low, high and dataset, a row for each model.
+    """
+    datasets = list(dict.fromkeys(table["dataset"]))
+    figure, axes = panels(len(datasets), 2.6)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        for system, rows in table[table["dataset"] == dataset].groupby("system", sort=False):
+            colour, marker = LOOKS.get(str(system), (INK, "o"))
+            bars = rows["y"] - rows["low"]
+            axis.errorbar(
+                rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
+            )
+        axis.set_xscale("log")
+        axis.set(xlabel="parameters", title=dataset)
+        axis.set_ylim(0, None)
+    axes[0].set_ylabel("test error (%)")
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def parameters_chart(table: pd.DataFrame) -> Chart:
+    """The numbers of `error_over_parameters`."""
+    parts = [
+        (Panel(dataset, "parameters", "test error (%)", x_log=True, from_zero=True), table[table["dataset"] == dataset])
+        for dataset in dict.fromkeys(table["dataset"])
+    ]
+    return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])
 
 
 def side_by_side(results: Results) -> list[Table]:

@@ -60,6 +60,16 @@ def page(report: Report) -> Path:
     return report.page
 
 
+def draw_charts(browser: Browser) -> None:
+    """Scroll past all charts, so that they are drawn, and back to the top."""
+    browser.evaluate(
+        "window.ready = (async () => { for (const chart of document.querySelectorAll('.chart')) {"
+        "chart.closest('figure').scrollIntoView(); while (!chart.dataset.drawn)"
+        "await new Promise(done => setTimeout(done, 10)); } scrollTo(0, 0); window.drawn = true; })(); 0"
+    )
+    browser.wait("window.drawn === true", 60)
+
+
 @pytest.fixture(scope="module")
 def marked(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page after the profile has moved on from the results: with notices and marks."""
@@ -95,6 +105,7 @@ def test_nothing_overlaps_complains_or_leaves(
 ) -> None:
     page: Path = request.getfixturevalue(which)
     browser.open(page, width, dark=dark)
+    draw_charts(browser)
     for everything_open in (False, True):
         if everything_open:
             browser.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -105,6 +116,7 @@ def test_nothing_overlaps_complains_or_leaves(
         assert found["outside"] == []
         assert found["width"] <= width
     images = "[...document.images].every(image => image.complete && image.naturalWidth > 100)"
+    assert browser.evaluate("document.querySelectorAll('.chart:not([hidden]) .panel svg.marks').length") >= 10
     assert browser.evaluate(images)
     assert browser.requests == [page.as_uri()]
     assert browser.complaints == []

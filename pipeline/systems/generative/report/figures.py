@@ -13,7 +13,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import look
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Numbers, Results, dataset_label
-from pipeline.systems.generative.report import curves, failure_figures
+from pipeline.systems.generative.report import charts, curves, failure_figures
 from pipeline.systems.generative.report.comparison import (
     companions,
     evaluated,
@@ -73,6 +73,7 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
             partial(curves.accuracy_over_rotation, table, beside),
+            chart=charts.accuracy_over_rotation(table, beside),
         )
 
 
@@ -116,6 +117,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
                 partial(curves.optimisation_curves, steps),
+                chart=charts.optimisation(steps),
             )
 
 
@@ -224,6 +226,7 @@ def _swept(results: Results) -> Iterator[Drawing]:
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
             partial(curves.accuracy_over_training_range, table),
+            chart=charts.accuracy_over_training_range(table),
         )
 
 
@@ -252,6 +255,7 @@ def _beyond(results: Results) -> Iterator[Drawing]:
             f"and one for {sweep.run}.",
             [*baseline.records, *sweep.records],
             partial(curves.accuracy_over_training_range, table),
+            chart=charts.accuracy_over_training_range(table),
         )
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.results.reading import Record, Results, dataset_label
+from pipeline.systems.matrix_capsules.report import charts
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
@@ -76,6 +77,7 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
             partial(matrix_curves.accuracies, tables),
+            chart=charts.accuracies(tables),
         )
 
 
@@ -97,6 +99,7 @@ def _factors(results: Results, written: Written) -> Iterator[Drawing]:
             "A panel for each factor: test error by its value, a line for each run.",
             records,
             partial(matrix_curves.factors, tables),
+            chart=charts.factors(tables),
         )
 
 
@@ -218,6 +221,7 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
                 "Three line plots over epsilon, a line for each network and method.",
                 records,
                 partial(matrix_curves.attacks, table, 100 / classes),
+                chart=charts.attacks(table, 100 / classes),
             )
         arrays = results.examples("attack", study.item, ())
         if arrays is None:
