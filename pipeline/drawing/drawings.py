@@ -24,6 +24,7 @@ class Picture:
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         chart: its numbers, if it can be drawn from them.
+        film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Picture:
     records: list[Record]
     document: str = field(default="", kw_only=True)
     chart: Chart | None = field(default=None, kw_only=True)
+    film: str = field(default="", kw_only=True)
 
     @property
     def file(self) -> str:

@@ -61,12 +61,14 @@ def write_figures(folder: Path, results: Results) -> Written:
         drawn.append(drawing)
     shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
     write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "without_arrays": written.missing})
-    for each in shown:
-        if each.chart:
-            write_text(_data(folder, each.name), each.chart.to_csv())
-            written.files.append(_data(folder, each.name))
-    kept = {folder / each.file for each in shown} | {_data(folder, each.name) for each in shown if each.chart}
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *charts_folder(folder).glob("*.csv")]:
+    contents = {_data(folder, each.name): each.chart.to_csv() for each in shown if each.chart}
+    contents |= {_film(folder, each.name): each.film for each in shown if each.film}
+    for path, content in contents.items():
+        write_text(path, content)
+        written.files.append(path)
+    kept = {folder / each.file for each in shown} | contents.keys()
+    charts_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *charts_folder(folder).iterdir()]:
         if path not in kept:
             path.unlink()
     return written
@@ -81,6 +83,10 @@ def _data(folder: Path, name: str) -> Path:
     return charts_folder(folder) / f"{name}.csv"
 
 
+def _film(folder: Path, name: str) -> Path:
+    return charts_folder(folder) / f"{name}.json"
+
+
 def on_disk(folder: Path, results: Results) -> list[Picture]:
     """The figures on disk whose results have not changed since they were drawn, with their titles and captions.
 
@@ -93,8 +99,24 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
         if all(record is not None for record in records):
             words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
             kept = [record for record in records if record is not None]
-            pictures.append(Picture(**words, records=kept, chart=_chart(folder, entry)))
+            chart, film = _chart(folder, entry), _film_of(folder, entry)
+            pictures.append(Picture(**words, records=kept, chart=chart, film=film))
     return pictures
+
+
+def _film_of(folder: Path, entry: dict[str, Any]) -> str:
+    """The film of a figure; empty if it has none."""
+    path = _film(folder, entry["name"])
+    if not entry.get("film"):
+        return ""
+    try:
+        content = path.read_text(encoding="utf-8")
+        json.loads(content)
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
+    return content
 
 
 def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
@@ -155,4 +177,10 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 def _to_json(figure: Picture) -> dict[str, Any]:
     words = {key: getattr(figure, key) for key in _TEXTS}
     chart = {"chart": figure.chart.to_json()} if figure.chart else {}
-    return {**words, **chart, "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records]}
+    film = {"film": True} if figure.film else {}
+    return {
+        **words,
+        **chart,
+        **film,
+        "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
+    }

@@ -3,7 +3,7 @@
 It contains everything it shows and needs no network and no server: figures are data URIs, styles and scripts are
 inline, and a content security policy with their hashes makes the browser block everything else. Without scripts
 everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the state in the address,
-and `charts.js` draws figures from their numbers with Vega-Lite.
+`charts.js` draws figures from their numbers with Vega-Lite, and `films.js` shows pictures by a slider.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def build_page(
     numbers = unique(row["document"] for row in rows)
     style = _style(figures, len(rows), numbers)
     scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
-    if any(each.drawing.chart for each in figures):
+    if any(each.drawing.film for each in figures):
+        scripts.append((_FOLDER / "films.js").read_text(encoding="utf-8"))
+    with_charts = any(each.drawing.chart for each in figures)
+    if with_charts:
         scripts += [*vendored(), (_FOLDER / "charts.js").read_text(encoding="utf-8")]
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -93,7 +96,7 @@ def build_page(
         policy=policy(scripts, [style]),
         style=style,
         scripts=scripts,
-        licences=licences() if len(scripts) > 1 else "",
+        licences=licences() if with_charts else "",
         dates=_dates(records),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
@@ -158,6 +161,7 @@ def _figure(shown: Shown, others: Mapping[str, str], repository: str | None) -> 
         "caption": drawing.caption,
         "alt": drawing.alt,
         "chart": _chart(drawing.chart) if drawing.chart else None,
+        "film": in_script(drawing.film),
         "origin": origin_of(drawing.records, repository),
         "differing": _differing(drawing.records, others),
     }
@@ -179,7 +183,9 @@ def _chart(chart: Chart) -> dict[str, Any]:
             }
             for each in chart.series
         ],
-        "specifications": _in_script([specification(chart, number) for number in panels]),
+        "specifications": in_script(
+            json.dumps([specification(chart, number) for number in panels], separators=(",", ":"), ensure_ascii=False)
+        ),
         "panels": [
             {"title": panel.title or panel.y, "head": head, "rows": rows}
             for panel, (head, rows) in zip(chart.panels, tables, strict=True)
@@ -187,9 +193,8 @@ def _chart(chart: Chart) -> dict[str, Any]:
     }
 
 
-def _in_script(content: Any) -> str:
-    """JSON that cannot end the script element that it is in."""
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def in_script(text: str) -> str:
+    """JSON as it can stand in a script element, which it cannot end."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

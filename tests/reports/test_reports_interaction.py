@@ -152,6 +152,7 @@ def test_filters_work_without_scripts(browser: Browser, report: Report) -> None:
     assert browser.evaluate("document.querySelector('.find').offsetParent === null")
     assert browser.evaluate("document.querySelectorAll('th button').length") == 0
     assert browser.evaluate("[...document.images].every(image => image.offsetParent)")
+    assert browser.evaluate(f"{FILM}.offsetParent === null")
     assert browser.evaluate("[...document.querySelectorAll('.chart')].every(chart => chart.offsetParent === null)")
     choose(browser, "verdict", "holds")
     assert browser.evaluate(f"{CLAIMS}.every(row => row.classList.contains('is-holds'))")
@@ -212,6 +213,42 @@ def test_charts_follow_the_colour_scheme(browser: Browser, report: Report) -> No
     browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
     browser.wait(f"{CHART}.dataset.drawn === 'light'")
     assert browser.evaluate(ink) != dark
+
+
+FILM = "document.querySelector('.film')"
+
+
+def test_a_slider_turns_the_digit_by_keyboard(opened: Browser) -> None:
+    opened.wait(f"{FILM}.dataset.shown")
+    assert opened.evaluate(f"{FILM}.dataset.shown") == "0"
+    assert opened.evaluate(f"{FILM}.parentElement.querySelector('.sheet').offsetParent === null")
+    pictures = f"[...{FILM}.querySelectorAll('canvas')].map(canvas => canvas.toDataURL())"
+    before = opened.evaluate(pictures)
+    assert len(set(before)) == 4
+    opened.evaluate(f"{FILM}.querySelector('input').focus()")
+    opened.press("ArrowRight", 39)
+    opened.wait(f"{FILM}.dataset.shown === '5'")
+    for _ in range(5):
+        opened.press("ArrowRight", 39)
+    opened.wait(f"{FILM}.dataset.shown === '30'")
+    assert opened.evaluate(f"{FILM}.querySelector('output').textContent") == "30°"
+    after = opened.evaluate(pictures)
+    assert all(a != b for a, b in zip(before, after, strict=True))
+    opened.press("Home", 36)
+    opened.wait(f"{FILM}.dataset.shown === '-180'")
+    assert opened.evaluate(f"{FILM}.querySelector('input').getAttribute('aria-valuetext')").startswith(
+        "\N{MINUS SIGN}180°, "
+    )
+    assert opened.complaints == []
+
+
+def test_the_bars_show_the_presences(opened: Browser) -> None:
+    opened.wait(f"{FILM}.dataset.shown")
+    heights = (
+        f"[...{FILM}.querySelectorAll('.presences i')].map(bar => Number(bar.style.transform.match(/[0-9.]+/)[0]))"
+    )
+    data = f"JSON.parse({FILM}.querySelector('script').textContent)"
+    assert opened.evaluate(heights) == opened.evaluate(f"{data}.presences[{data}.values.indexOf(0)]")
 
 
 ACCESSIBLE = """

@@ -107,7 +107,7 @@ def test_stand_ins_are_marked_on_the_page(content: str) -> None:
 def test_figures_and_tables_name_their_runs(content: str) -> None:
     page = Page(content)
     images = [found for tag, found in page.tags if tag == "img"]
-    assert len(images) == 15 + 1  # and one cut from them for the first screen
+    assert len(images) == 16 + 1  # and one cut from them for the first screen
     assert all(len(found["alt"] or "") > 20 for found in images)
     for part in (*content.split("<figure ")[1:], *content.split('class="table"')[1:]):
         assert "Source: " in part
