@@ -20,8 +20,7 @@ def main() -> None:
         written = write_figures(workspace.figures_folder, results)
         for path in written.files:
             workspace.run.log_artifact(path, "figures")
-        figures = [path for path in written.files if path.parent == workspace.figures_folder]
-        print(f"{len(figures)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for line in summary(missing, others):
             print(line)
         if written.missing:

@@ -65,7 +65,6 @@ def write_figures(folder: Path, results: Results) -> Written:
     contents |= {_film(folder, each.name): each.film for each in shown if each.film}
     for path, content in contents.items():
         write_text(path, content)
-        written.files.append(path)
     kept = {folder / each.file for each in shown} | contents.keys()
     charts_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
     for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *charts_folder(folder).iterdir()]:

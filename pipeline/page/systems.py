@@ -8,6 +8,7 @@ from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
@@ -166,6 +167,7 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
                 rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
             )
         axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set(xlabel="parameters", title=dataset)
         axis.set_ylim(0, None)
     axes[0].set_ylabel("test error (%)")

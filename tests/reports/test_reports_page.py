@@ -180,7 +180,7 @@ def test_what_rests_on_results_of_other_settings_is_marked(
     assert "train/capsules-digits" not in training
     notice = content.split('class="notice"')[1].split("</div>")[0]
     assert "train/vae-digits, evaluate/vae-digits, sweep/vae-digits-0" in notice
-    assert "5 results are no longer in this profile" in notice
+    assert "6 results are no longer in this profile" in notice
     assert "16 items of this profile were not executed" in notice
 
 
