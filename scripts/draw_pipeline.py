@@ -41,6 +41,7 @@ DOES = {
     "train": "all seeds",
     "evaluate": "probes, failures",
     "optimise": "at test time",
+    "turn": "one digit, 360 degrees",
     "posterior": "Gaussian poses",
     "infer": "predictive coding",
     "sweep": "rotation ranges",

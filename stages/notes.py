@@ -72,7 +72,7 @@ def reproduction_note(
     profile: str,
     commit: str,
     dirty: bool,
-    counts: Mapping[str, Mapping[Any, int]],
+    counts: Mapping[Any, Mapping[Any, int]],
     documents: Sequence[tuple[str, str, int, int]],
 ) -> str:
     """The description of a whole reproduction.
@@ -89,7 +89,9 @@ def reproduction_note(
         [
             f"**{ran} of {total} claims run: {answers}.** Profile `{profile}`, commit {_committed(commit, dirty)}. "
             "Its page is `index.html` among the artifacts; the figures lie beside it.",
-            _table(("claims", *verdicts), [(kind, *map(str, each.values())) for kind, each in counts.items()]),
+            _table(
+                ("claims", *verdicts), [(kind or "not run", *map(str, each.values())) for kind, each in counts.items()]
+            ),
             _table(("document", "claims run"), [(title, f"{run} of {total}") for _, title, run, total in documents]),
             "### Repeat it",
             _code([f"git checkout {commit}", f"python -m pipeline profile switch {profile}", "make repro"]),
@@ -100,7 +102,7 @@ def reproduction_note(
 
 
 def reproduction_metrics(
-    rows: Sequence[Mapping[str, Any]], counts: Mapping[str, Mapping[Any, int]]
+    rows: Sequence[Mapping[str, Any]], counts: Mapping[Any, Mapping[Any, int]]
 ) -> dict[str, float]:
     """A reproduction's metrics: how many claims have each verdict, in total and at the papers' settings; our numbers.
 

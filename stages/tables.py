@@ -12,8 +12,11 @@ def main() -> None:
     with stage("tables") as workspace:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
+        from pipeline.page.cards import other_scorecards
         from pipeline.page.figures import on_disk, without_arrays
-        from pipeline.page.page import build_page, load_figures
+        from pipeline.page.images import load_figures
+        from pipeline.page.origin import repository_url
+        from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import build_tables, write_tables
         from pipeline.results.claims import load_claims
@@ -29,7 +32,18 @@ def main() -> None:
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))
         incomplete = without_arrays(workspace.figures_folder)
-        page = build_page(rows, claims, profile, figures, tables, missing, others, without_arrays=incomplete)
+        page = build_page(
+            rows,
+            claims,
+            profile,
+            figures,
+            tables,
+            missing,
+            others,
+            without_arrays=incomplete,
+            scorecards=other_scorecards(workspace.reports_folder.parent, profile),
+            repository=repository_url(workspace.root),
+        )
 
         write_tables(workspace.tables_folder, tables, written)
         scorecard, index = workspace.reports_folder / "scorecard.json", workspace.reports_folder / "index.html"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from pipeline.drawing.charts import Chart
 from pipeline.drawing.style import Kind
 from pipeline.results.reading import Record
 
@@ -21,6 +22,9 @@ class Picture:
         caption: what to look for, in one to three short sentences.
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
+        document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        chart: its numbers, if it can be drawn from them.
+        film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
     """
 
     name: str
@@ -29,6 +33,9 @@ class Picture:
     caption: str
     alt: str
     records: list[Record]
+    document: str = field(default="", kw_only=True)
+    chart: Chart | None = field(default=None, kw_only=True)
+    film: str = field(default="", kw_only=True)
 
     @property
     def file(self) -> str:

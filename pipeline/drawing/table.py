@@ -20,6 +20,7 @@ class Table:
         data: tidy, one measurement per row, units in the columns' names.
         shown: the same as text, for people.
         records: provenance of every item in it.
+        document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Table:
     data: pd.DataFrame
     shown: pd.DataFrame
     records: list[Record]
+    document: str = ""
 
     def to_csv(self) -> str:
         """The tidy form, with a column that names the tracked run of each row."""

@@ -19,6 +19,8 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
 
 NAME = "data-efficiency"
+DOCUMENT = "003"
+"""The document whose claims it measures."""
 ITSELF = "itself"
 CAPSULES = ("matrix_capsules", "capsnet")
 """Systems of capsules that classify, so that their errors compare with a convolutional network's."""

@@ -31,6 +31,8 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label, unique, with_training
 
 NAME = "equivariance-systems"
+DOCUMENT = "003"
+"""The document whose claims it measures."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
 TRAINED, UNTRAINED = "trained", "untrained"
 CONTROLS = ("pixels", "moments", "quarter turns")

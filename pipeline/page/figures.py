@@ -1,6 +1,7 @@
 """The figures of a profile with their titles and captions: those of every system, then those of all systems.
 
-Titles and captions are in `figures.json`, next to the folder of figures. A picture whose arrays are missing cannot be
+Titles and captions are in `figures.json`, next to the folder of figures; the numbers of figures that a page can draw
+from them are in the folder `charts` (`pipeline/drawing/charts.py`). A picture whose arrays are missing cannot be
 drawn again (Git holds pictures and numbers, but no arrays). It is kept as long as the results that it was drawn from
 are the same.
 """
@@ -9,18 +10,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pipeline.drawing import style
+from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
-from pipeline.files import write_bytes, write_json
-from pipeline.page import data_efficiency, equivariance, runs
+from pipeline.files import write_bytes, write_json, write_text
+from pipeline.page import data_efficiency, equivariance, runs, systems
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
-_TEXTS = ("name", "kind", "title", "caption", "alt")
+_TEXTS = ("name", "kind", "title", "caption", "alt", "document")
 """The texts kept with a picture."""
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
@@ -35,10 +38,13 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    for system in REPORTS:
-        yield from import_module(f"pipeline.systems.{system}.report.figures").draw(results, written)
-    yield from equivariance.draw(results)
-    yield from data_efficiency.draw(results)
+    for system, document in REPORTS.items():
+        for drawing in import_module(f"pipeline.systems.{system}.report.figures").draw(results, written):
+            yield replace(drawing, document=document)
+    for comparison in (equivariance, data_efficiency):
+        for drawing in comparison.draw(results):
+            yield replace(drawing, document=comparison.DOCUMENT)
+    yield from systems.draw(results)
     yield from runs.draw(results, written)
 
 
@@ -58,11 +64,29 @@ def write_figures(folder: Path, results: Results) -> Written:
         drawn.append(drawing)
     shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
     write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "without_arrays": written.missing})
-    kept = {each.file for each in shown}
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
-        if path.name not in kept:
+    contents = {_data(folder, each.name): each.chart.to_csv() for each in shown if each.chart}
+    contents |= {_film(folder, each.name): each.film for each in shown if each.film}
+    for path, content in contents.items():
+        write_text(path, content)
+    kept = {folder / each.file for each in shown} | contents.keys()
+    charts_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *charts_folder(folder).iterdir()]:
+        if path not in kept:
             path.unlink()
     return written
+
+
+def charts_folder(folder: Path) -> Path:
+    """Where the numbers of figures are, by the folder of figures."""
+    return folder.with_name("charts")
+
+
+def _data(folder: Path, name: str) -> Path:
+    return charts_folder(folder) / f"{name}.csv"
+
+
+def _film(folder: Path, name: str) -> Path:
+    return charts_folder(folder) / f"{name}.json"
 
 
 def on_disk(folder: Path, results: Results) -> list[Picture]:
@@ -75,9 +99,39 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
     for entry in _read(folder).get("figures", []):
         records = [_record(results, source) for source in entry["sources"]]
         if all(record is not None for record in records):
-            words = {key: entry[key] for key in _TEXTS}
-            pictures.append(Picture(**words, records=[record for record in records if record is not None]))
+            words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
+            kept = [record for record in records if record is not None]
+            chart, film = _chart(folder, entry), _film_of(folder, entry)
+            pictures.append(Picture(**words, records=kept, chart=chart, film=film))
     return pictures
+
+
+def _film_of(folder: Path, entry: dict[str, Any]) -> str:
+    """The film of a figure; empty if it has none."""
+    path = _film(folder, entry["name"])
+    if not entry.get("film"):
+        return ""
+    try:
+        content = path.read_text(encoding="utf-8")
+        json.loads(content)
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
+    return content
+
+
+def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
+    """The numbers of a figure; None if it has none."""
+    if not entry.get("chart"):
+        return None
+    path = _data(folder, entry["name"])
+    try:
+        return Chart.read(entry["chart"], path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
 
 
 def without_arrays(folder: Path) -> list[str]:
@@ -93,7 +147,8 @@ def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Pict
         if picture.name not in names:
             earlier = [names.index(each.name) for each in before[:place] if each.name in names]
             at = max(earlier[-1:], default=-1) + 1
-            shown.insert(at, picture)
+            document = picture.document or (shown[at - 1].document if at else "")
+            shown.insert(at, replace(picture, document=document))
             names.insert(at, picture.name)
     return shown
 
@@ -123,4 +178,11 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 def _to_json(figure: Picture) -> dict[str, Any]:
     words = {key: getattr(figure, key) for key in _TEXTS}
-    return {**words, "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records]}
+    chart = {"chart": figure.chart.to_json()} if figure.chart else {}
+    film = {"film": True} if figure.film else {}
+    return {
+        **words,
+        **chart,
+        **film,
+        "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
+    }

@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from pipeline.drawing.charts import Chart, Panel, Series, chart, over_replicas
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, look, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
 from pipeline.results.reading import Results, dataset_label
-from pipeline.systems import CLASSIFIERS
+from pipeline.systems import CLASSIFIERS, COMPARED, REPORTS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
 """The axis label of the training objective, by the name of its metric; "loss" if the model has no bound."""
@@ -55,6 +56,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "seed.",
             numbers.records,
             partial(learning_curves, table, objective),
+            chart=learning_chart(table, objective),
+            document=(REPORTS | COMPARED).get(numbers.run(run).variant, ""),
         )
 
 
@@ -73,13 +76,13 @@ def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str,
     axes.plot(common.index, common.mean(axis=1), color=colour, linestyle=dashes)
 
 
-def _frame(axes: Axes, table: pd.DataFrame, x: str, columns: Sequence[str]) -> None:
-    """Limit `y` to the values after the first few steps, which are far from the rest and would flatten it."""
+def _limits(table: pd.DataFrame, x: str, columns: Sequence[str]) -> tuple[float, float]:
+    """Limits of `y`: the values after the first few steps, which are far from the rest and would flatten it."""
     settled = table[table[x] >= table[x].min() + 0.05 * (table[x].max() - table[x].min())]
     values = settled[list(columns)].to_numpy(dtype=float)
     low, high = np.nanmin(values), np.nanmax(values)
     margin = 0.06 * (high - low) or 1.0
-    axes.set_ylim(low - margin, high + margin)
+    return float(low - margin), float(high + margin)
 
 
 @in_house_style
@@ -97,7 +100,7 @@ def learning_curves(table: pd.DataFrame, objective: str) -> Figure:
         columns = [f"train_{metric}", f"validation_{metric}"]
         _thin_and_mean(axes, table, "epoch", columns[0], TRAIN)
         _thin_and_mean(axes, table, "epoch", columns[1], VALIDATION, "--")
-        _frame(axes, table, "epoch", columns)
+        axes.set_ylim(*_limits(table, "epoch", columns))
         axes.set(xlabel="epoch", ylabel=label)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [
@@ -108,6 +111,19 @@ def learning_curves(table: pd.DataFrame, objective: str) -> Figure:
         handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="one seed each (thick: mean)"))
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure
+
+
+def learning_chart(table: pd.DataFrame, objective: str) -> Chart:
+    """The numbers of `learning_curves`; bands are one sd over seeds."""
+    parts = []
+    for metric, label in {objective: OBJECTIVES[objective], "pixel_error": PIXEL_ERROR}.items():
+        names = {"training": f"train_{metric}", "validation": f"validation_{metric}"}
+        rows = [over_replicas(table, "epoch", column).assign(series=name) for name, column in names.items()]
+        low, high = _limits(table, "epoch", list(names.values()))
+        panel = Panel("", "epoch", label, y_range=(low, high))
+        parts.append((panel, pd.concat(rows, ignore_index=True)))
+    series = [Series("training", TRAIN), Series("validation", VALIDATION, "s", "--")]
+    return chart(parts, series, band=True)
 
 
 def clusters(results: Results) -> list[Table]:

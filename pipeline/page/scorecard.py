@@ -14,7 +14,7 @@ The rules of the verdict, all of them:
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
-is counted separately (`count_verdicts`).
+is counted separately (`tier`, `count_verdicts`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from typing import Any, Literal, TypedDict
 
 from pipeline.page import data_efficiency, equivariance
 from pipeline.results.claims import Claim
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Results, item_name, merged_provenance, unique
 from pipeline.systems import REPORTS
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", "not run")
+
+Tier = Literal["paper's setting", "other settings", "stand-in data"]
+TIERS: tuple[Tier, ...] = ("paper's setting", "other settings", "stand-in data")
+"""How close a measurement's setting is to the document's."""
 
 TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
@@ -179,16 +183,19 @@ def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
     return label, remarks
 
 
-def count_verdicts(rows: Sequence[Row]) -> dict[str, dict[Verdict, int]]:
-    """How many rows have each verdict, separately "at the paper's settings" and "on other data or settings".
+def tier(row: Row) -> Tier | None:
+    """How close a row's setting is to the document's; None if it was not run."""
+    if row["verdict"] == "not run":
+        return None
+    remarks = dataset_and_remarks(row)[1]
+    if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in remarks):
+        return "stand-in data"
+    return "other settings" if remarks else "paper's setting"
 
-    Rows that were not run count as "at the paper's settings".
-    """
-    counts: dict[str, dict[Verdict, int]] = {
-        "at the paper's settings": dict.fromkeys(VERDICTS, 0),
-        "on other data or settings": dict.fromkeys(VERDICTS, 0),
-    }
+
+def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:
+    """How many rows have each verdict, by tier; the tier of rows that were not run is None."""
+    counts: dict[Tier | None, dict[Verdict, int]] = {each: dict.fromkeys(VERDICTS, 0) for each in (*TIERS, None)}
     for row in rows:
-        differs = bool(dataset_and_remarks(row)[1])
-        counts["on other data or settings" if differs else "at the paper's settings"][row["verdict"]] += 1
+        counts[tier(row)][row["verdict"]] += 1
     return counts

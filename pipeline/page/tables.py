@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
 from pipeline.page import data_efficiency, equivariance, runs
+from pipeline.page.systems import side_by_side
 from pipeline.results.reading import Results
 from pipeline.systems import REPORTS
 
@@ -24,9 +26,12 @@ def build_tables(results: Results, written: Written) -> list[Table]:
         ResultError: a result file is corrupt; it is named.
     """
     tables: list[Table] = []
-    for system in REPORTS:
-        tables += import_module(f"pipeline.systems.{system}.report.tables").build(results, written)
-    return [*tables, *equivariance.build(results), *data_efficiency.build(results), *runs.build(results)]
+    for system, document in REPORTS.items():
+        built: list[Table] = import_module(f"pipeline.systems.{system}.report.tables").build(results, written)
+        tables += [replace(table, document=document) for table in built]
+    for comparison in (equivariance, data_efficiency):
+        tables += [replace(table, document=comparison.DOCUMENT) for table in comparison.build(results)]
+    return [*tables, *side_by_side(results), *runs.build(results)]
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:

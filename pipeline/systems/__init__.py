@@ -61,11 +61,13 @@ SWEEPS = {
 }
 """What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
 
-REPORTS = ("generative", "capsnet", "attention", "matrix_capsules", "regression")
-"""Systems with a package `report`, in the page's order: `claims.MEASURES`, `figures.draw` and `tables.build`.
+REPORTS = {"generative": "000", "capsnet": "001", "attention": "001", "matrix_capsules": "004", "regression": "002"}
+"""Systems with a package `report` (`claims.MEASURES`, `figures.draw`, `tables.build`), each with its document's number.
 
 The VAE, SCAE and the convolutional network appear in the reports of those that they are compared with.
 """
+COMPARED = {"vae": "000", "scae": "000", "cnn": "004"}
+"""Systems without a `report`, each with the document that compares them with its own."""
 
 
 def build_model(run: RunSettings, image_size: int) -> Model:

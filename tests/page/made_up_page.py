@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.table import Table
-from pipeline.page.page import Shown, build_page
+from pipeline.page.images import Shown
+from pipeline.page.page import build_page
 from pipeline.page.scorecard import Row, build_scorecard
 from pipeline.results.claims import Claim
 from pipeline.results.findings import Finding, Measure
@@ -57,9 +58,7 @@ def scorecard(results: Results, others: Mapping[str, str]) -> list[Row]:
     return build_scorecard(CLAIMS, results, MEASURES, profile="quick", others=others)
 
 
-def page(
-    results: Results, missing: Sequence[str] = (), others: Mapping[str, str] | None = None, **more: Sequence[str]
-) -> str:
+def page(results: Results, missing: Sequence[str] = (), others: Mapping[str, str] | None = None, **more: Any) -> str:
     others = others or {}
     drawing = Drawing(
         "accuracy",
@@ -69,6 +68,7 @@ def page(
         "A plot of accuracy.",
         [PROBED],
         Figure,
+        document="000",
     )
     shown = pd.DataFrame({"run": ["capsules"], "accuracy": ["95.5"]})
     tables = [

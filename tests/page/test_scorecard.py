@@ -14,11 +14,13 @@ from records import dump_record
 from pipeline.page import equivariance, scorecard
 from pipeline.page.scorecard import (
     Row,
+    Verdict,
     all_measures,
     build_scorecard,
     count_verdicts,
     dataset_and_remarks,
     judge,
+    tier,
     tolerance,
 )
 from pipeline.results.claims import Claim, load_claims
@@ -145,9 +147,30 @@ def test_a_row_names_the_results_it_rests_on_that_have_other_settings(results: R
 
 def test_rows_on_other_data_are_counted_apart(results: Results) -> None:
     counts = count_verdicts(build_scorecard(CLAIMS, results, MEASURES))
-    ours, elsewhere = counts["at the paper's settings"], counts["on other data or settings"]
-    assert {verdict: count for verdict, count in ours.items() if count} == {"within": 1, "not run": 1}
-    assert {verdict: count for verdict, count in elsewhere.items() if count} == {"holds": 1}
+    found = {tier: {verdict: count for verdict, count in row.items() if count} for tier, row in counts.items()}
+    assert found == {
+        "paper's setting": {"within": 1},
+        "other settings": {},
+        "stand-in data": {"holds": 1},
+        None: {"not run": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("dataset", "verdict", "expected"),
+    [
+        ("MNIST", "within", "paper's setting"),
+        ("MNIST; 1 seed (paper: 5)", "within", "other settings"),
+        ("digits; 1 seed (paper: 5); not the paper's data (MNIST)", "holds", "stand-in data"),
+        (None, "not run", None),
+    ],
+)
+def test_the_tier_follows_from_the_rows_remarks(
+    results: Results, dataset: str | None, verdict: Verdict, expected: str | None
+) -> None:
+    row = build_scorecard(CLAIMS, results, MEASURES)[0]
+    row["dataset"], row["verdict"] = dataset, verdict
+    assert tier(row) == expected
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **systems: dict[str, Any]) -> None:
@@ -156,7 +179,7 @@ def install(monkeypatch: pytest.MonkeyPatch, **systems: dict[str, Any]) -> None:
         f"pipeline.systems.{name}.report.claims": SimpleNamespace(MEASURES=measures)
         for name, measures in systems.items()
     }
-    monkeypatch.setattr(scorecard, "REPORTS", tuple(systems))
+    monkeypatch.setattr(scorecard, "REPORTS", dict.fromkeys(systems, "000"))
     monkeypatch.setattr(scorecard, "import_module", modules.__getitem__)
 
 

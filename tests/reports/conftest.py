@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from headless import Browser, find_browser
 from made_up import Writer, made_up_values
 from made_up_report import Report, write_page
 
@@ -45,3 +47,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     folder = writer.root / "reports" / "quick"
     (folder / "index.html").write_text(content, encoding="utf-8")
     return Report(writer, params, folder / "figures", folder / "index.html", content)
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    """A fresh browser; modules that use it are skipped where none is installed."""
+    program = find_browser()
+    assert program is not None
+    with Browser(program, tmp_path / "browser") as opened:
+        yield opened

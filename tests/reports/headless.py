@@ -97,13 +97,17 @@ class Browser:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
 
-    def open(self, page: Path, width: int, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a width in CSS pixels and wait until it has loaded."""
+    def open(self, page: Path, width: int, height: int = 900, dark: bool = False, address: str = "") -> None:
+        """Load a file at a width in CSS pixels and wait until it has loaded.
+
+        Args:
+            address: what follows the file in the address, such as "?q=word#heading".
+        """
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._seen.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page.as_uri() + address)
         deadline = time.monotonic() + 60
         while "Page.loadEventFired" not in self._seen:
             self._receive(deadline - time.monotonic())
@@ -114,6 +118,19 @@ class Browser:
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
+
+    def press(self, key: str, code: int) -> None:
+        """Press and release a key, by its name and its Windows virtual key code."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def wait(self, expression: str, seconds: float = 20) -> None:
+        """Wait until a JavaScript expression is true."""
+        deadline = time.monotonic() + seconds
+        while not self.evaluate(expression):
+            if time.monotonic() > deadline:
+                raise TimeoutError(expression)
+            time.sleep(0.05)
 
     def screenshot(self) -> bytes:
         """The whole page as PNG."""

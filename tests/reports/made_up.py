@@ -328,6 +328,26 @@ class Writer:
             arrangements_after=parts,
         )
 
+    def turn(self, study: str, **provenance: Any) -> None:
+        values = np.arange(-180, 180, 5, dtype=np.float32)
+        self.numbers("turn", study, {"pixel_error": {"mean": spread(20.0, 1.0)}}, **provenance)
+        rows = {"replica": 0, "angle": values, "pixel_error": 10 + abs(values) / 9, "parts_on": 9}
+        self.table("turn", study, pd.DataFrame(rows))
+        with np.load(self.arrays / "evaluate" / "capsules-digits" / "examples.npz") as drawn:
+            pictures = {name: drawn[name].repeat(6, axis=0) for name in ("images", "reconstructions", "arrangements")}
+        parts = 16
+        angles = np.deg2rad(values)[:, None] + np.arange(parts)
+        corners = 0.3 * np.stack([[np.cos(angles + a), np.sin(angles + a)] for a in (0, 1.5, 3, 4.5)])
+        self.examples(
+            "turn",
+            study,
+            angles=values,
+            frames=corners.transpose(2, 3, 0, 1).astype(np.float32),
+            presences=(0.5 + 0.5 * np.sin(angles)).astype(np.float32),
+            colours=np.random.default_rng(0).random((parts, 3)).astype(np.float32),
+            **{name: (255 * picture).clip(0, 255).astype(np.uint8) for name, picture in pictures.items()},
+        )
+
     def posterior(self, study: str, **provenance: Any) -> None:
         guides = {
             "delta": (310.0, 330.0, 15.0, 0.930, 0.960),
@@ -386,6 +406,7 @@ class Writer:
         self.evaluate("vae-digits", ["mu_sigma"])
         self.pictures("capsules-digits")
         self.optimise("capsules-digits")
+        self.turn("capsules-digits")
         self.posterior("capsules-digits")
         self.sweep(
             "capsules-digits",

@@ -12,7 +12,8 @@ from recorded import STAGES, recorded
 from pipeline.dependencies import Graph
 from pipeline.drawing.drawings import Written
 from pipeline.page.figures import on_disk, write_figures
-from pipeline.page.page import build_page, load_figures
+from pipeline.page.images import load_figures
+from pipeline.page.page import build_page
 from pipeline.page.scorecard import build_scorecard
 from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params

@@ -42,6 +42,8 @@ ALL = {
     "sensitivity-capsules-digits.svg",
     "learning-capsules-digits.svg",
     "learning-vae-digits.svg",
+    "turning-capsules-digits.png",
+    "systems-parameters.svg",
 }
 
 
@@ -142,8 +144,10 @@ def test_missing_arrays_and_tables_of_a_record_are_named(full: Writer, params: P
         "equivariance-capsules-digits.svg",
         "sensitivity-capsules-digits.svg",
         "learning-capsules-digits.svg",
+        "systems-parameters.svg",
     }
     assert written.missing == [
+        "turn/capsules-digits (its examples)",
         "optimise/capsules-digits (its examples)",
         "optimise/capsules-digits (its table)",
         "evaluate/capsules-digits (its examples)",

@@ -200,7 +200,7 @@ def test_what_was_not_executed_is_left_out_and_stale_tables_go(full: Writer, par
 def test_the_tables_of_systems_come_before_those_of_every_run(full: Writer, params: Params) -> None:
     assert list(tables(full, params)) == [
         "table1-capsules-digits", "presences", "optimise", "posterior", "sweep", "equivariance", "templates",
-        "part-use", "sensitivity", "training",
+        "part-use", "sensitivity", "systems", "training",
     ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ from stages import (
     sensitivity,
     sweep,
     train,
+    turn,
     viewpoint,
 )
 
@@ -55,6 +56,7 @@ STAGES = {
     "train": ["capsules"],
     "evaluate": ["capsules"],
     "optimise": ["capsules"],
+    "turn": ["capsules"],
     "posterior": ["capsules"],
     "infer": ["capsnet"],
     "sweep": ["capsules", "45"],
@@ -118,6 +120,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train.main(run)
             evaluate.main(run)
         optimise.main("capsules")
+        turn.main("capsules")
         posterior.main("capsules")
         infer.main("capsnet")
         sweep.main("vae", "45")
@@ -603,7 +606,15 @@ def test_trainings_of_one_tracked_run_keep_their_epochs_apart(done: Path) -> Non
 
 @pytest.mark.parametrize(
     "item",
-    ["train/vae", "evaluate/vae", "optimise/capsules", "posterior/capsules", "sweep/vae-45", "sensitivity/pixel_sd"],
+    [
+        "train/vae",
+        "evaluate/vae",
+        "optimise/capsules",
+        "turn/capsules",
+        "posterior/capsules",
+        "sweep/vae-45",
+        "sensitivity/pixel_sd",
+    ],
 )
 def test_every_number_says_where_it_comes_from(done: Path, item: str) -> None:
     (record,) = read(done / f"reports/small/results/{item}.json")["provenance"]
@@ -626,7 +637,7 @@ def test_what_is_printed_in_a_results_file_is_what_training_had(done: Path) -> N
 
 ITEMS = (
     *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in ("capsules", "vae", "capsnet", "matrix", "cnn")),
-    *("optimise/capsules", "posterior/capsules", "infer/capsnet", "sweep/vae-45", "sweep/capsules-45"),
+    *("optimise/capsules", "turn/capsules", "posterior/capsules", "infer/capsnet", "sweep/vae-45", "sweep/capsules-45"),
     *("sensitivity/pixel_sd", "sensitivity/temperature"),
     *(f"regression/{study}" for study in REGRESSION),
     *(f"attention/{study}" for study in ATTENTION),

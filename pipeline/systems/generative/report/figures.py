@@ -10,10 +10,11 @@ import pandas as pd
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.films import Film
 from pipeline.drawing.style import look
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Numbers, Results, dataset_label
-from pipeline.systems.generative.report import curves, failure_figures
+from pipeline.systems.generative.report import charts, curves, failure_figures
 from pipeline.systems.generative.report.comparison import (
     companions,
     evaluated,
@@ -27,6 +28,7 @@ from pipeline.systems.generative.report.runs import PAPER_DATASET, Sweep, settin
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features in Table 1 and Figure 4; other features that were probed are in the tables."""
 
+_TURNED = ("angles", "images", "reconstructions", "arrangements", "frames", "presences", "colours")
 _WORK = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
 
 
@@ -40,6 +42,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         ResultError: a result file is corrupt; it is named.
     """
     yield from _accuracy(results)
+    yield from _turned(results, written)
     yield from _optimised(results, written)
     yield from _evaluated(results, written)
     yield from _swept(results)
@@ -73,7 +76,44 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
             partial(curves.accuracy_over_rotation, table, beside),
+            chart=charts.accuracy_over_rotation(table, beside),
         )
+
+
+def _turned(results: Results, written: Written) -> Iterator[Drawing]:
+    for study, numbers in results.executed("turn"):
+        arrays = results.examples("turn", study, _TURNED)
+        if arrays is None:
+            written.miss(f"turn/{study} (its examples)")
+            continue
+        rows = [
+            ("input", arrays["images"] / 255),
+            ("reconstruction", arrays["reconstructions"] / 255),
+            ("parts in colour", arrays["arrangements"] / 255),
+        ]
+        yield Drawing(
+            f"turning-{study}",
+            "png",
+            f"A digit turned through 360 degrees, {study}",
+            "The encoder sees each picture alone. If it found the same parts in a turned digit, their frames would "
+            "turn with it, their presences would stay and the colours would not change. Frames are the squares of the "
+            "parts' templates at their poses, the stronger the more present a part is; thick is a template's top.",
+            "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
+            numbers.records,
+            partial(pictures.over_rotation, arrays["angles"], rows),
+            film=_film(arrays).to_json(),
+        )
+
+
+def _film(arrays: Mapping[str, np.ndarray]) -> Film:
+    strips = [
+        ("input", arrays["images"]),
+        ("reconstruction", arrays["reconstructions"]),
+        ("parts in colour", arrays["arrangements"]),
+    ]
+    return Film(
+        "rotation of the input", "°", arrays["angles"], strips, arrays["frames"], arrays["presences"], arrays["colours"]
+    )
 
 
 def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
@@ -116,6 +156,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
                 partial(curves.optimisation_curves, steps),
+                chart=charts.optimisation(steps),
             )
 
 
@@ -224,6 +265,7 @@ def _swept(results: Results) -> Iterator[Drawing]:
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
             partial(curves.accuracy_over_training_range, table),
+            chart=charts.accuracy_over_training_range(table),
         )
 
 
@@ -252,6 +294,7 @@ def _beyond(results: Results) -> Iterator[Drawing]:
             f"and one for {sweep.run}.",
             [*baseline.records, *sweep.records],
             partial(curves.accuracy_over_training_range, table),
+            chart=charts.accuracy_over_training_range(table),
         )
 
 

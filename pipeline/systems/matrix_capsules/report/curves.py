@@ -43,18 +43,18 @@ class _Factor(NamedTuple):
     ordered: bool
 
 
-_LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
+LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
 """Colour and marker of either network."""
 _CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, PURPLE), (VERMILLION, ORANGE)
 _DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "D", "^", "v")
-_FACTORS = {
+FACTORS = {
     "elevation": _Factor("degrees above the table", (30, 40, 50, 60, 70), True),
     "azimuth": _Factor("degrees around", (0, 90, 180, 270), True),
     "lighting": _Factor("condition", (), False),
     "instance": _Factor("object of its class", (), False),
 }
 """What images are known by beside their class."""
-_KINDS = {
+KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
     "black-box": ("through another CNN", "accuracy (%)"),
@@ -89,7 +89,7 @@ class Matched:
     paper: dict[str, float]
 
 
-def _looks(
+def looks(
     tables: Mapping[str, tuple[bool, pd.DataFrame]], marked: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each run with the look of its line."""
@@ -110,7 +110,7 @@ def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
         tables: by run, whether it is of the convolutional network, and its history.
     """
     figure, axes = panels(2, 2.4, sharey=True)
-    for name, look in _looks(tables):
+    for name, look in looks(tables):
         table = tables[name][1]
         means = 100 * (1 - table.groupby("epoch")[["train_accuracy", "validation_accuracy"]].mean())
         for axis, column in zip(axes, means, strict=True):
@@ -129,7 +129,7 @@ def by_factor(table: pd.DataFrame) -> pd.DataFrame:
     """Errors by factor from an evaluation's table: columns factor, value, error (percent), means over replicas; no
     rows where nothing but the class is known of the images.
     """
-    parts = table["test"].str.extract(rf"^(?P<factor>{'|'.join(_FACTORS)})-(?P<value>\d+)$")
+    parts = table["test"].str.extract(rf"^(?P<factor>{'|'.join(FACTORS)})-(?P<value>\d+)$")
     found = parts.assign(error=100 * (1 - table["accuracy"])).dropna()
     found["value"] = found["value"].astype(int)
     return found.groupby(["factor", "value"])[["error"]].mean().reset_index()
@@ -143,11 +143,11 @@ def factors(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
         tables: by run, whether it is of the convolutional network, and what `by_factor` gives.
     """
     known = {factor for _, table in tables.values() for factor in table["factor"]}
-    shown = {factor: look for factor, look in _FACTORS.items() if factor in known}
+    shown = {factor: look for factor, look in FACTORS.items() if factor in known}
     figure, axes = panels(len(shown), 2.3, sharey=True)
     for axis, (factor, look) in zip(axes, shown.items(), strict=True):
         values: set[int] = set()
-        for name, line in _looks(tables, marked=True):
+        for name, line in looks(tables, marked=True):
             table = tables[name][1]
             own = table[table["factor"] == factor].sort_values("value")
             values |= set(own["value"])
@@ -199,14 +199,14 @@ def _viewpoint(axis: Axes, study: Matched) -> None:
     drawn = errors[errors["familiar"] <= right]
     top = min(max([float(drawn["novel"].max()), right, *study.paper.values()]) * 1.05, 100.0)
     axis.plot([0, top], [0, top], color=FAINT, linestyle=":", linewidth=1, label="no worse on novel ones")
-    for network, (colour, marker) in _LOOKS.items():
+    for network, (colour, marker) in LOOKS.items():
         own = drawn[study.table.loc[drawn.index, "network"] == network]
         axis.plot(
             own["familiar"], own["novel"], marker, color=colour, markersize=2.2, alpha=0.45, markeredgewidth=0,
             label=f"{NETWORKS[network]}, epochs",
         )  # fmt: skip
     for network, (familiar, novel) in study.points.items():
-        colour, marker = _LOOKS[network]
+        colour, marker = LOOKS[network]
         axis.errorbar(
             familiar.mean, novel.mean, novel.sd, familiar.sd, color=colour, marker=marker, markersize=8,
             markeredgecolor=INK, zorder=5, linestyle="", label=f"{NETWORKS[network]}, matched",
@@ -218,7 +218,7 @@ def _viewpoint(axis: Axes, study: Matched) -> None:
 
 def _papers(axis: Axes, study: Matched) -> None:
     for network, novel in study.paper.items():
-        colour, marker = _LOOKS[network]
+        colour, marker = LOOKS[network]
         axis.plot(
             PAPER_FAMILIAR[study.axis], novel, marker, color=colour, markerfacecolor="white", markersize=6, zorder=4,
             label=f"{NETWORKS[network]}, the paper's",
@@ -233,11 +233,11 @@ def attacks(table: pd.DataFrame, chance: float) -> Figure:
         table: columns network, replica, method, kind, epsilon, value (shares).
         chance: percent.
     """
-    kinds = [kind for kind in _KINDS if (table["kind"] == kind).any()]
+    kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
     figure, axes = panels(len(kinds), 2.6, sharex=True)
     for axis, kind in zip(axes, kinds, strict=True):
-        title, words = _KINDS[kind]
-        for network, (colour, marker) in _LOOKS.items():
+        title, words = KINDS[kind]
+        for network, (colour, marker) in LOOKS.items():
             for method, dashes in zip(METHODS, ("-", "--"), strict=True):
                 rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
                 values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])

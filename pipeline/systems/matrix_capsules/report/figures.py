@@ -11,6 +11,7 @@ import pandas as pd
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import plain
 from pipeline.results.reading import Record, Results, dataset_label
+from pipeline.systems.matrix_capsules.report import charts
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
@@ -77,6 +78,7 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
             partial(matrix_curves.accuracies, tables),
+            chart=charts.accuracies(tables),
         )
 
 
@@ -98,6 +100,7 @@ def _factors(results: Results, written: Written) -> Iterator[Drawing]:
             "A panel for each factor: test error by its value, a line for each run.",
             records,
             partial(matrix_curves.factors, tables),
+            chart=charts.factors(tables),
         )
 
 
@@ -220,6 +223,7 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
                 "Three line plots over epsilon, a line for each network and method.",
                 records,
                 partial(matrix_curves.attacks, table, 100 / classes),
+                chart=charts.attacks(table, 100 / classes),
             )
         arrays = results.examples("attack", study.item, ())
         if arrays is None:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from pipeline.drawing import pictures
+from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import (
     BLACK,
@@ -29,6 +30,7 @@ from pipeline.drawing.style import (
     panels,
 )
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems.regression.report import charts
 from pipeline.systems.regression.report.claims import DECISIONS
 from pipeline.systems.regression.report.studies import Study, executed
 
@@ -163,6 +165,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
 
 Looks = dict[str, tuple[str, str, str]]
 """By value of a column: name, colour and dashes of its line."""
+TwoLosses = tuple[str, Looks, tuple[str, str], tuple[str, str]]
 
 
 @in_house_style
@@ -188,16 +191,19 @@ def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], 
     return figure
 
 
+OVER_ITERATIONS: TwoLosses = ("variant", VARIANTS, ("iteration", "iteration"), ("error", "training error (%)"))
+OVER_PASSES: TwoLosses = ("method", METHODS, ("passes", "passes over the training images"), ("test", "test error (%)"))
+"""Arguments of `two_losses`."""
+
+
 def over_iterations(table: pd.DataFrame) -> Figure:
     """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
-    error = ("error", "training error (%)")
-    return two_losses(table, "variant", VARIANTS, ("iteration", "iteration"), error)
+    return two_losses(table, *OVER_ITERATIONS)
 
 
 def over_passes(table: pd.DataFrame) -> Figure:
     """Log-loss on the training images and test error by passes over them, a line per method."""
-    passes = ("passes", "passes over the training images")
-    return two_losses(table, "method", METHODS, passes, ("test", "test error (%)"))
+    return two_losses(table, *OVER_PASSES)
 
 
 @in_house_style
@@ -245,6 +251,7 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             "horizontal lines for other classifiers.",
             records,
             partial(error_over_size, table),
+            chart=charts.error_over_size(table, LOOKS, BASELINES),
         )
     arrays = study.examples(())
     calibrated = table is not None and "ece" in table
@@ -294,7 +301,7 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
 
 def _lines(
     study: Study, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
-    title: str, caption: str, alt: str,
+    title: str, caption: str, alt: str, chart: Callable[[pd.DataFrame], Chart] | None = None,
 ) -> Iterator[Drawing]:  # fmt: skip
     table = study.table(columns)
     if table is not None:
@@ -306,6 +313,7 @@ def _lines(
             alt,
             study.numbers.records,
             partial(draw, table),
+            chart=chart(table) if chart else None,
         )
 
 
@@ -322,6 +330,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
                     "likelihood",
                     "Log-loss and training error over iterations, four lines.",
+                    lambda table: charts.two_losses(table, *OVER_ITERATIONS),
                 )  # fmt: skip
             case "starts":
                 yield from _lines(
@@ -336,6 +345,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "Incremental and online EM",
                     "Log-loss and test error of each method after each pass over the training images",
                     "Log-loss and test error over passes, one line per method.",
+                    lambda table: charts.two_losses(table, *OVER_PASSES),
                 )  # fmt: skip
             case "ridge":
                 yield from _lines(
@@ -343,6 +353,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "A penalty on squared weights",
                     "Does a penalty narrow the gap between training and test errors?",
                     "Training, validation and test error over the penalty.",
+                    charts.over_penalties,
                 )  # fmt: skip
             case "distorted":
                 arrays = study.examples(("originals", "copies"))

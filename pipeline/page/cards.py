@@ -1,0 +1,238 @@
+"""Claims as text: one card per row of the scorecard, with what every profile found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.page.origin import Origin, origin
+from pipeline.page.scorecard import (
+    TIERS,
+    TOLERATED_SDS,
+    VERDICTS,
+    Row,
+    Tier,
+    Verdict,
+    dataset_and_remarks,
+    tier,
+    tolerance,
+)
+from pipeline.results.claims import Claim
+from pipeline.results.reading import ResultError
+
+MARKS: dict[Verdict, tuple[str, str]] = {
+    "holds": ("✓", "good"),
+    "within": ("●", "good"),
+    "better": ("▲", "good"),
+    "worse": ("▼", "bad"),
+    "fails": ("✗", "bad"),
+    "not run": ("○", "none"),
+}
+"""Each verdict's mark and tone, from agreement to disagreement. The mark's shape and the word next to it make the
+verdict clear without colour.
+"""
+
+COMPARED_PROFILES = ("quick", "paper")
+"""Profiles whose numbers are shown beside the page's own, where they have a scorecard."""
+QUICK = "quick"
+"""The profile that a fresh clone has."""
+
+_SHORT = 10  # maximum length of a unit that fits next to its number
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one profile found about a claim.
+
+    Attributes:
+        value: our number as text; empty if there is none.
+        sort: by what the column is sorted: our number, or the verdict's place where there is none.
+        commands: shell commands that make the measurement again; empty if it was not run.
+    """
+
+    profile: str
+    value: str
+    seeds: int
+    verdict: Verdict
+    mark: str
+    tone: str
+    tier: Tier | None
+    sort: float
+    commands: list[str]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim on the page: the document's number, the page's own finding, and other profiles' findings."""
+
+    claim: Claim
+    key: str
+    unit: str
+    long_unit: str
+    paper: str
+    tolerance: str
+    own: Cell
+    others: list[Cell]
+    dataset: str
+    remarks: list[str]
+    notes: list[str]
+    differing: list[tuple[str, str]]
+    origin: Origin | None
+
+
+def other_scorecards(reports: Path, profile: str) -> dict[str, list[Row]]:
+    """The scorecards of other profiles in `reports/<profile>/scorecard.json`, where they exist.
+
+    Raises:
+        ResultError: one is corrupt; it is named.
+    """
+    found: dict[str, list[Row]] = {}
+    for name in COMPARED_PROFILES:
+        path = reports / name / "scorecard.json"
+        if name == profile or not path.exists():
+            continue
+        try:
+            rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
+            found[name] = [row for row in rows if row["id"] and row["verdict"] in VERDICTS]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ResultError(f"{path} is corrupt: {error}") from None
+    return found
+
+
+def cards(
+    rows: Sequence[Row],
+    claims: Sequence[Claim],
+    profile: str,
+    changed: Mapping[str, str],
+    others: Mapping[str, Sequence[Row]],
+    repository: str | None = None,
+) -> list[Card]:
+    """One card per row.
+
+    Args:
+        changed: results that do not belong to the profile as it is now, with the reason (`freshness.compare`).
+        others: the scorecards of other profiles.
+    """
+    by_profile = {name: {row["id"]: row for row in found} for name, found in others.items()}
+    return [
+        _card(
+            row, claim, profile, changed, {name: found.get(row["id"]) for name, found in by_profile.items()}, repository
+        )
+        for row, claim in zip(rows, claims, strict=True)
+    ]
+
+
+def _card(
+    row: Row,
+    claim: Claim,
+    profile: str,
+    changed: Mapping[str, str],
+    others: Mapping[str, Row | None],
+    repository: str | None,
+) -> Card:
+    dataset, remarks = dataset_and_remarks(row)
+    paper = row["paper"]
+    return Card(
+        claim=claim,
+        key=row["verdict"].replace(" ", "-"),
+        unit="" if claim.unit == "%" or len(claim.unit) > _SHORT else claim.unit,
+        long_unit=claim.unit if len(claim.unit) > _SHORT else "",
+        paper="" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
+        tolerance=_tolerance(claim),
+        own=_cell(row, claim, profile),
+        others=[_cell(found, claim, name) for name, found in others.items() if found],
+        dataset=dataset,
+        remarks=remarks,
+        notes=row["notes"],
+        differing=by_reason(row["other_settings"], changed),
+        origin=origin(row["provenance"], dataset, repository),
+    )
+
+
+def _cell(row: Row, claim: Claim, profile: str) -> Cell:
+    ours, verdict = row["ours"], row["verdict"]
+    mark, tone = MARKS[verdict]
+    return Cell(
+        profile=profile,
+        value="" if ours is None else _spread(ours["value"], ours["sd"] if ours["n"] > 1 else None, claim),
+        seeds=0 if ours is None else int(ours["n"]),
+        verdict=verdict,
+        mark=mark,
+        tone=tone,
+        tier=tier(row),
+        sort=list(MARKS).index(verdict) if ours is None else ours["value"],
+        commands=commands(row["provenance"]["items"], profile),
+    )
+
+
+def commands(items: Sequence[str], profile: str) -> list[str]:
+    """What makes the results `<stage>/<item>` again, and the page from them."""
+    if not items:
+        return []
+    switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
+    targets = [item.replace("/", "@", 1) for item in items]
+    # Alone (-s), for they depend on every other result of the profile, too.
+    return [*switch, f"dvc repro {' '.join(targets)}", "dvc repro -s figures tables"]
+
+
+def by_reason(items: Iterable[str], changed: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Each reason why results do not belong to the profile, with those of `items` that it applies to."""
+    reasons: dict[str, list[str]] = {}
+    for item in items:
+        if item in changed:
+            reasons.setdefault(changed[item], []).append(item)
+    return [(reason, ", ".join(found)) for reason, found in reasons.items()]
+
+
+def tier_key(found: Tier | None) -> str:
+    """A tier as a name in HTML."""
+    return "none" if found is None else found.split()[0].replace("'", "")
+
+
+def tier_place(found: Tier | None) -> int:
+    """By what a column of tiers is sorted."""
+    return len(TIERS) if found is None else TIERS.index(found)
+
+
+def _tolerance(claim: Claim) -> str:
+    """The tolerance of a claim's number and its reason; empty for a claim without a number."""
+    if claim.value is None:
+        return ""
+    allowed = f"{claim.value:g} ± {_round(tolerance(claim))} {claim.unit}"
+    if claim.sd is not None:
+        return f"{allowed} ({TOLERATED_SDS:g} of the document's sds)"
+    if claim.tolerance is not None:
+        return f"{allowed} (set for this claim)"
+    return f"{allowed} (two standard errors of the document's number on 10,000 test images)"
+
+
+def _round(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
+
+
+def _spread(value: float, sd: float | None, claim: Claim) -> str:
+    """A number with as many decimals as the claim's own number, at least one; none from 1,000 on."""
+    digits = 0 if abs(value) >= 1000 else max(1, _digits(claim.value), _digits(claim.sd))
+    text = f"{value:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _digits(value: float | None) -> int:
+    text = f"{value:g}" if value is not None else ""
+    return len(text.partition(".")[2])
+
+
+Summary = dict[str, Any]
+
+
+def bar(verdicts: Iterable[Verdict]) -> list[Summary]:
+    """The segments of a bar of verdicts, from agreement to disagreement, without empty ones."""
+    counted = list(verdicts)
+    return [
+        {"verdict": verdict, "key": verdict.replace(" ", "-"), "mark": mark, "count": count}
+        for verdict, (mark, _) in MARKS.items()
+        if (count := counted.count(verdict))
+    ]

@@ -1,0 +1,114 @@
+"""Figures as images inside the page: data URIs, and small cuttings for the first screen."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.drawing.drawings import Picture
+from pipeline.drawing.style import DPI
+from pipeline.results.reading import ResultError
+
+_PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
+
+Box = tuple[float, float, float, float]
+FRONT: dict[str, tuple[tuple[str, ...], tuple[Box, ...]]] = {
+    "000": (("objects-",), ((0.147, 0.29, 1, 1),)),
+    "001": (("scenes-",), ((0.06, 0.028, 0.95, 0.33),)),
+    "002": (("prototypes-",), ((0.062, 0.036, 0.94, 0.322),)),
+    "004": (
+        ("matrix-votes-matrix-toys", "matrix-votes-"),
+        ((0.02, 0.032, 0.243, 0.27), (0.02, 0.365, 0.243, 0.6), (0.02, 0.7, 0.243, 0.94)),
+    ),
+}
+"""For each document, the figure of its picture on the first screen (how its name begins, preferred ones first), and the
+parts of it that are shown side by side: left, top, right and bottom as shares of width and height.
+"""
+FRONT_HEIGHT = 240
+"""Pixels: twice the height on the page, for dense screens."""
+_COLOURS = 64
+_WHITE = 8
+"""Pixels this close to white, of 255, are margin."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure on the page: what was drawn, the image as a data URI, its width in CSS pixels."""
+
+    drawing: Picture
+    uri: str
+    width: int
+
+
+def load_figures(folder: Path, drawings: Iterable[Picture]) -> list[Shown]:
+    """Load the image files of the figures from `folder`.
+
+    Raises:
+        ResultError: a file is missing or corrupt; it is named.
+    """
+    return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
+
+
+def _load_figure(path: Path, drawing: Picture) -> Shown:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ResultError(f"{path} cannot be read: {error.strerror}. Draw the figures (again).") from None
+    if drawing.kind == "png":
+        if len(content) < 24 or not content.startswith(b"\x89PNG"):
+            raise ResultError(f"{path} is corrupt: not a PNG image. Draw the figures again.")
+        width = struct.unpack(">I", content[16:20])[0] / DPI * _PIXELS_PER_INCH
+        media = "png"
+    else:
+        points = re.search(rb'<svg[^>]* width="([\d.]+)pt"', content)
+        if points is None:
+            raise ResultError(f"{path} is corrupt: not an SVG image with a known width. Draw the figures again.")
+        width = float(points[1]) / 72 * _PIXELS_PER_INCH
+        media = "svg+xml"
+    return Shown(drawing, data_uri(media, content), round(width))
+
+
+def data_uri(media: str, content: bytes) -> str:
+    """An image inside a page."""
+    return f"data:image/{media};base64,{base64.b64encode(content).decode()}"
+
+
+def front_picture(document: str, figures: Sequence[Shown]) -> tuple[str, Shown] | None:
+    """The picture of a document on the first screen, and the figure that it was cut from; None if it has none."""
+    prefixes, boxes = FRONT.get(document, ((), ()))
+    pictures = [each for each in figures if each.drawing.kind == "png"]
+    shown = next((each for prefix in prefixes for each in pictures if each.drawing.name.startswith(prefix)), None)
+    if shown is None:
+        return None
+    content = base64.b64decode(shown.uri.partition(",")[2])
+    return data_uri("png", _cut(content, boxes)), shown
+
+
+def _cut(content: bytes, boxes: Sequence[Box]) -> bytes:
+    """Parts of a PNG image side by side, without their margins, reduced to `FRONT_HEIGHT`."""
+    from PIL import Image, ImageOps
+
+    parts = []
+    with Image.open(io.BytesIO(content)) as opened:
+        image = opened.convert("RGB")
+    for left, top, right, bottom in boxes:
+        width, height = image.size
+        part = image.crop((round(left * width), round(top * height), round(right * width), round(bottom * height)))
+        part = part.crop(ImageOps.invert(part.convert("L")).point(lambda value: value > _WHITE and 255).getbbox())
+        scale = FRONT_HEIGHT / part.height
+        parts.append(part.resize((max(1, round(part.width * scale)), FRONT_HEIGHT), Image.Resampling.LANCZOS))
+    gap = FRONT_HEIGHT // 20
+    whole = Image.new("RGB", (sum(part.width for part in parts) + gap * (len(parts) - 1), FRONT_HEIGHT), "white")
+    place = 0
+    for part in parts:
+        whole.paste(part, (place, 0))
+        place += part.width + gap
+    written = io.BytesIO()
+    reduced = whole.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    reduced.save(written, "png", optimize=True)
+    return written.getvalue()

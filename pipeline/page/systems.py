@@ -1,0 +1,227 @@
+"""All systems side by side: the test error of every trained model, its parameters and its training time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from pipeline.drawing.charts import Chart, Panel, Series, around, chart
+from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, in_house_style, look, panels
+from pipeline.drawing.table import Table, spread, tracked
+from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label
+from pipeline.systems import CLASSIFIERS
+from pipeline.systems.regression.report.studies import executed
+
+NAMES = {
+    "generative": "probabilistic capsules",
+    "scae": "SCAE",
+    "vae": "VAE",
+    "capsnet": "CapsNet",
+    "matrix_capsules": "matrix capsules",
+    "cnn": "CNN",
+    "regression": "capsule regression",
+}
+"""The systems, in the order in which they are shown."""
+LOOKS = {
+    "generative": (VERMILLION, "s"),
+    "scae": (ORANGE, "P"),
+    "vae": (GREEN, "^"),
+    "capsnet": (SKY, "D"),
+    "matrix_capsules": (BLUE, "o"),
+    "cnn": (PURPLE, "v"),
+    "regression": (INK, "X"),
+}
+SIDE_BY_SIDE = "systems"
+"""Name of the table."""
+_SAMPLED = "_sampled"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One trained model.
+
+    Attributes:
+        error: test error in percent.
+        how: what classifies: the model itself, or a linear probe on its features.
+    """
+
+    run: str
+    system: str
+    error: Measured
+    how: str
+    parameters: float
+    seconds: float | None
+    records: list[Record]
+
+
+def entries(results: Results) -> list[Entry]:
+    """Every model whose test error and parameters are known, sorted by system.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    found = [*_trained(results), *_regressions(results)]
+    order = list(NAMES)
+    return sorted(found, key=lambda each: order.index(each.system) if each.system in order else len(order))
+
+
+def _trained(results: Results) -> Iterator[Entry]:
+    for run, evaluated in results.executed("evaluate"):
+        trained = results.numbers("train", run)
+        parameters = trained.number("parameters", "total") if trained else None
+        error = _error(evaluated, evaluated.run(run).variant)
+        if trained is None or parameters is None or error is None:
+            continue
+        records = [*trained.records, *evaluated.records]
+        seconds = trained.number("seconds")
+        yield Entry(run, evaluated.run(run).variant, error[0], error[1], parameters, seconds, records)
+
+
+def _error(numbers: Numbers, variant: str) -> tuple[Measured, str] | None:
+    """The error on clean test images (percent), and what classifies: of several probes, the best."""
+    if variant in CLASSIFIERS:
+        accuracy, error = numbers.measured("test", "accuracy"), numbers.measured("test", "centre")
+        own = _as_error(accuracy) if accuracy else error.scaled(100) if error else None
+        return (own, "itself") if own else None
+    probes = {
+        features: measured
+        for features in numbers.names("probe")
+        if not features.endswith(_SAMPLED)
+        and (measured := numbers.measured("probe", features, "refit", "rotated_0")) is not None
+    }
+    if not probes:
+        return None
+    best = max(probes, key=lambda features: probes[features].mean)
+    return _as_error(probes[best]), f"linear probe on {look(best).name}"
+
+
+def _as_error(accuracy: Measured) -> Measured:
+    return Measured(100 * (1 - accuracy.mean), 100 * accuracy.sd, accuracy.n)
+
+
+def _regressions(results: Results) -> Iterator[Entry]:
+    """Of each grid, and each way to decide, the model with the largest capsules."""
+    for study in executed(results):
+        table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
+        if table is None:
+            continue
+        models = table[table["size"] > 0].sort_values("size").groupby("model", sort=False).last()
+        for model, row in models.iterrows():
+            error = Measured(100 * float(row["test"]), 0.0, 1)
+            name = f"{study.name}, {model}, d = {int(row['size'])}"
+            records = study.numbers.records
+            yield Entry(name, "regression", error, "itself", float(row["parameters"]), float(row["seconds"]), records)
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
+    found = entries(results)
+    if not found:
+        return
+    table = _table(found)
+    names = ", ".join(dict.fromkeys(table["series"]))
+    yield Drawing(
+        "systems-parameters",
+        "svg",
+        "Test error against the number of parameters",
+        "Further left is smaller, further down is better; a point is a trained model, bars are one sd over seeds. "
+        "Models that learned without labels are classified by the best of their linear probes.",
+        f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
+        [record for each in found for record in each.records],
+        partial(error_over_parameters, table),
+        chart=parameters_chart(table),
+    )
+
+
+def _table(found: list[Entry]) -> pd.DataFrame:
+    rows = [
+        (NAMES.get(each.system, each.system), each.system, each.parameters, dataset_label(each.records), each.error)
+        for each in found
+    ]
+    table = pd.DataFrame(rows, columns=["series", "system", "x", "dataset", "error"])
+    for name in ("mean", "sd", "n"):
+        table[name] = [getattr(error, name) for error in table["error"]]
+    return around(table).assign(y=table["mean"])
+
+
+@in_house_style
+def error_over_parameters(table: pd.DataFrame) -> Figure:
+    """Test error (percent) over parameters.
+
+    Args:
+        table: columns series, system, x, y, low, high and dataset, a row for each model.
+    """
+    datasets = list(dict.fromkeys(table["dataset"]))
+    figure, axes = panels(len(datasets), 2.6)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        for system, rows in table[table["dataset"] == dataset].groupby("system", sort=False):
+            colour, marker = LOOKS.get(str(system), (INK, "o"))
+            bars = rows["y"] - rows["low"]
+            axis.errorbar(
+                rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
+            )
+        axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set(xlabel="parameters", title=dataset)
+        axis.set_ylim(0, None)
+    axes[0].set_ylabel("test error (%)")
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def parameters_chart(table: pd.DataFrame) -> Chart:
+    """The numbers of `error_over_parameters`."""
+    parts = [
+        (Panel(dataset, "parameters", "test error (%)", x_log=True, from_zero=True), table[table["dataset"] == dataset])
+        for dataset in dict.fromkeys(table["dataset"])
+    ]
+    return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])
+
+
+def side_by_side(results: Results) -> list[Table]:
+    """One table of `entries`, or none if there are none. Raises `ResultError` as `entries`."""
+    found = entries(results)
+    if not found:
+        return []
+    data = pd.DataFrame(
+        {
+            "run": each.run,
+            "system": each.system,
+            "dataset": dataset_label(each.records),
+            "error": each.error.mean,
+            "error_sd": each.error.sd,
+            "n": each.error.n,
+            "classified_by": each.how,
+            "parameters": each.parameters,
+            "seconds": each.seconds,
+            "tracking_run": tracked(each.records),
+        }
+        for each in found
+    )
+    shown = pd.DataFrame(
+        {
+            "system": NAMES.get(each.system, each.system),
+            "run": each.run,
+            "data": dataset_label(each.records),
+            "test error (%)": spread(each.error.mean, each.error.sd, each.error.n, 2),
+            "classified by": each.how,
+            "parameters": f"{each.parameters:,.0f}",
+            "training (s)": "" if each.seconds is None else f"{each.seconds:,.0f}",
+            "seeds": str(each.error.n),
+        }
+        for each in found
+    )
+    caption = (
+        "The test error of every trained model on clean images, with its number of parameters and the seconds that "
+        "all its seeds took to train. Models without labels in training are classified by the best of their linear "
+        "probes. Compare errors on the same data only."
+    )
+    records = [record for each in found for record in each.records]
+    return [Table(SIDE_BY_SIDE, "Error, size and training time", caption, data, shown, records)]

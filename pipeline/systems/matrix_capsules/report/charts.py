@@ -1,0 +1,68 @@
+"""The numbers of line plots, for the page: errors as networks learn, by factor, on novel viewpoints, under attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, chart, level
+from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
+from pipeline.systems.matrix_capsules.report.claims import NETWORKS
+from pipeline.systems.matrix_capsules.report.curves import FACTORS, KINDS, LOOKS, looks
+
+Tables = Mapping[str, tuple[bool, pd.DataFrame]]
+
+
+def _series(tables: Tables, *, marked: bool = False, joined: bool = True) -> list[Series]:
+    return [
+        Series(name, look["color"], look["marker"] if marked else "o", look["linestyle"] if joined else "")
+        for name, look in looks(tables, marked=marked)
+    ]
+
+
+def accuracies(tables: Tables) -> Chart:
+    """As `curves.accuracies`."""
+    parts = []
+    for title in ("training", "validation"):
+        rows = []
+        for name, (_, table) in tables.items():
+            means = 100 * (1 - table.groupby("epoch")[f"{title}_accuracy".replace("training", "train")].mean())
+            rows.append(pd.DataFrame({"series": name, "x": means.index, "y": means.to_numpy()}))
+        parts.append((Panel(title, "epoch", "error (%)", from_zero=True), pd.concat(rows, ignore_index=True)))
+    return chart(parts, _series(tables))
+
+
+def factors(tables: Tables) -> Chart:
+    """As `curves.factors`."""
+    known = {factor for _, table in tables.values() for factor in table["factor"]}
+    data = pd.concat([table.assign(series=name) for name, (_, table) in tables.items()], ignore_index=True)
+    parts = []
+    for factor, look in FACTORS.items():
+        if factor in known:
+            rows = data[data["factor"] == factor].sort_values("value")
+            rows = rows.assign(x=rows["value"], y=rows["error"], part="" if look.ordered else rows["value"].astype(str))
+            parts.append((Panel(factor, look.words, "test error (%)", from_zero=True), rows))
+    return chart(parts, _series(tables, marked=True))
+
+
+def attacks(table: pd.DataFrame, chance: float) -> Chart:
+    """As `curves.attacks`."""
+    parts = []
+    for kind, (title, words) in KINDS.items():
+        rows = table[table["kind"] == kind]
+        if rows.empty:
+            continue
+        spread = rows.groupby(["network", "method", "epsilon"])["value"].agg(["mean", "std"]).reset_index()
+        names = [f"{NETWORKS[a]}, {b}" for a, b in zip(spread["network"], spread["method"], strict=True)]
+        mean, sd = 100 * spread["mean"], 100 * spread["std"]
+        rows = spread.assign(series=names, x=spread["epsilon"], y=mean, low=mean - sd, high=mean + sd)
+        if kind != "targeted":
+            rows = pd.concat([rows, level(CHANCE, sorted(rows["x"]), chance)], ignore_index=True)
+        parts.append((Panel(title, "epsilon", words, y_range=(-2.0, 102.0)), rows))
+    series = [
+        Series(f"{NETWORKS[network]}, {method}", colour, marker, dash)
+        for network, (colour, marker) in LOOKS.items()
+        for method, dash in zip(METHODS, ("-", "--"), strict=True)
+    ]
+    return chart(parts, [*series, CHANCE], band=True)
