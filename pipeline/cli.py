@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,6 +100,48 @@ def status(
         results, expected, publish=params.publish, running=lambda label: here and is_running(root, *label.split("/"))
     )
     print("\n".join(table(found)))
+
+
+@app.command()
+def publish() -> None:
+    """Copy recorded weights and arrays of the current profile to published/, a DVC remote, and write model cards."""
+    from pipeline.publishing.publish import publish as publish_profile
+    from stages.workspace import find_root
+
+    selection = publish_profile(find_root())
+    for path, why in selection.left_out.items():
+        print(f"not published: {path}: {why}")
+    print(f"{len(selection.chosen)} outputs published, {selection.size / 1e6:.1f} MB; add published/ to Git")
+
+
+@app.command()
+def load(
+    run: Annotated[str, typer.Argument(help="a trained run, a folder of models/")],
+    images: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="pictures (for pairs of stereo images two files each), or one .npy file, uint8 [N, C, S, S]"
+        ),
+    ] = None,
+) -> None:
+    """Load trained weights and, given images, print what the models say about them (the mean over seeds)."""
+    from pipeline.publishing.trained import load_trained, read_images
+    from stages.workspace import find_root
+
+    trained = load_trained(find_root() / "models" / run)
+    size, channels = trained.image_size, trained.channels
+    parameters = sum(parameter.numel() for parameter in trained.models[0].parameters())
+    print(f"{run}: {trained.settings.variant}, {parameters:,} parameters, {len(trained.models)} seeds")
+    print(f"images: {channels} x {size} x {size}")
+    if not images:
+        return
+    given = read_images(images, channels, size)
+    if trained.classifies:
+        for index, scores in enumerate(trained.scores(given)):
+            print(f"image {index}: class {int(scores.argmax())} (score {float(scores.max()):.3f})")
+        return
+    for name, values in trained.features(given)[0].items():
+        print(f"{name}: {values.shape[1]} features per image")
 
 
 @app.command()

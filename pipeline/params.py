@@ -97,6 +97,8 @@ class Params(Section):
             assert isinstance(run_of_study, GenerativeRun)
             if run_of_study.model.slots != "own" or run_of_study.model.pose_posterior != "delta":
                 raise ValueError(f"optimise.{name}.run: '{study.run}' must have slots: own and pose_posterior: delta")
+            if study.replicas > run_of_study.replicas:
+                raise ValueError(f"optimise.{name}.replicas: '{study.run}' has {run_of_study.replicas}")
         for name, posterior in self.posterior.items():
             start = self.runs.get(posterior.run)
             if start is None or start.variant != "generative" or start.model.pose_posterior != "delta":

@@ -399,7 +399,7 @@ def pack(folder: Path, data: Sequence[str], without: Sequence[str], weights: Seq
         put(path, folder / "data" / path.name)
     for run in weights:
         source = ROOT / "models" / run
-        if not (source / "weights.safetensors").exists():
+        if not (source / "model.json").exists():
             raise QueueError(f"models/{run} has no weights: train or collect them first")
         for path in source.iterdir():
             put(path, folder / "models" / run / path.name)

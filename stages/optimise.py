@@ -18,11 +18,12 @@ def main(study: str) -> None:
         device = workspace.choose_device()
         dataset, digest = workspace.open_dataset(run.dataset)
         workspace.run.log_dataset(run.dataset, dataset.label, digest)
-        models = workspace.trained_models(settings.run, GenerativeModel, dataset.images.shape[-1], device)
+        trained = workspace.trained_models(settings.run, GenerativeModel, dataset.images.shape[-1], device)
+        models = trained[: settings.replicas]
         result = outcome(models, dataset, settings, workspace.params.evaluate, device, workspace.label)
         for step, values in bounds_by_round(result.table):
             workspace.run.log_metrics(values, step=step)
-        workspace.write(result, dataset_label=dataset.label, data_sha256=digest, seeds=run.seeds)
+        workspace.write(result, dataset_label=dataset.label, data_sha256=digest, seeds=run.seeds[: settings.replicas])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from stages.workspace import stage
 def main(run: str) -> None:
     """Train RUN, an entry of `runs` in params.yaml, from its preprocessed data set."""
     with stage("train", run) as workspace:
-        from pipeline.learning.runs import WEIGHTS, save_run, train_run
+        from pipeline.learning.runs import save_run, train_run
         from pipeline.learning.summary import outcome
 
         settings = workspace.params.runs[run]
@@ -18,7 +18,7 @@ def main(run: str) -> None:
         setup = workspace.training_setup(workspace.choose_device())
         trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label)
         size, folder = dataset.images.shape[-1], workspace.model_folder(run)
-        save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
+        weights = save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
         workspace.write(
             outcome(trained, setup.build(settings, size)),
             step=int(trained.history["epoch"].max()),
@@ -27,7 +27,8 @@ def main(run: str) -> None:
             seeds=settings.seeds,
             epochs=trained.epochs,
         )
-        workspace.run.log_artifact(folder / WEIGHTS, "weights")
+        for file in weights:
+            workspace.run.log_artifact(file, "weights")
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ class Workspace:
         return self.root / "data" / "processed" / f"{name}.npz"
 
     def model_folder(self, run: str) -> Path:
-        """`weights.safetensors` and `model.json` of a trained run."""
+        """`model.json` and the weights of every seed of a trained run."""
         return self.root / "models" / run
 
     @property

@@ -255,7 +255,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         },
         "runs": {name: run.model_dump(mode="json") for name, run in chosen.items()},
         "evaluate": EVALUATE.model_dump(mode="json"),
-        "optimise": {name: {"run": name, **study} for name in generative},
+        "optimise": {name: {"run": name, "replicas": chosen[name].replicas, **study} for name in generative},
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
         "infer": {name: {"run": name, **INFER} for name in capsnets},
         "sweep": {

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -101,6 +102,7 @@ def restored(output: str) -> list[str]:
 
 def cut(values: dict[str, Any]) -> None:
     """Every stage stays, with one run of each variant and on as little as there can be."""
+    values["publish"] = True
     values["runs"] = {name: values["runs"][name] for name in RUNS}
     for dataset in values["datasets"].values():
         dataset |= {"train": 64, "validation": 32, "test": 32}
@@ -271,6 +273,57 @@ def test_plots_are_shown_without_an_error(clone: Clone) -> None:
     assert all(each["revisions"] == ["workspace"] for plots in shown["data"].values() for each in plots)
 
 
+@pytest.fixture(scope="module")
+def published(clone: Clone) -> tuple[Clone, str]:
+    """A fresh clone with nothing but Git's files and the published outputs, and what publishing printed."""
+    printed = clone.run(sys.executable, "-m", "pipeline", "publish")
+    fresh = Clone(clone.folder.parent / "fresh")
+    clone.run("git", "clone", "-q", ".", "../fresh")
+    shutil.move(clone.folder / "published", fresh.folder / "published")
+    fresh.run("dvc", "pull", "-q", "--allow-missing", "-r", "published")
+    return fresh, printed
+
+
+def test_weights_and_arrays_are_published_and_nothing_else(published: tuple[Clone, str]) -> None:
+    fresh, printed = published
+    assert "not published" not in printed
+    assert "outputs published" in printed
+    assert {path.name for path in (fresh.folder / "models").iterdir()} == set(RUNS)
+    assert (fresh.folder / "results/quick/evaluate" / CAPSULES / "examples.npz").exists()
+    assert not [path for path in (fresh.folder / "data").rglob("*") if path.is_file()]
+    cards = {path.stem for path in (fresh.folder / "published/cards").iterdir()}
+    assert cards == set(RUNS)
+    text = (fresh.folder / f"published/cards/{CNN}.md").read_text()
+    assert "seeds 0, 1" in text
+    assert f"dvc pull --allow-missing -r published models/{CNN}" in text
+    listed = (fresh.folder / "published/README.md").read_text()
+    assert all(f"(cards/{run}.md)" in listed for run in RUNS)
+
+
+def test_a_clone_that_pulls_what_is_published_has_nothing_to_run(published: tuple[Clone, str]) -> None:
+    fresh, _ = published
+    assert executed(fresh.run("dvc", "repro", "--allow-missing", "--dry")) == []
+    assert fresh.run("git", "status", "--porcelain", "reports", "dvc.lock") == ""
+
+
+def test_published_arrays_draw_the_same_pictures(published: tuple[Clone, str]) -> None:
+    fresh, _ = published
+    for figure in (fresh.folder / "reports/quick/figures").iterdir():
+        figure.unlink()
+    fresh.run(sys.executable, "-m", "stages.figures")
+    changed = fresh.run("git", "status", "--porcelain", "reports/quick/figures").splitlines()
+    assert changed == []
+
+
+def test_published_weights_predict(published: tuple[Clone, str]) -> None:
+    fresh, _ = published
+    np.save(fresh.folder / "images.npy", np.zeros((3, 2, 48, 48), np.uint8))
+    said = fresh.run(sys.executable, "-m", "pipeline", "load", CNN, "images.npy")
+    assert "2 seeds" in said
+    assert len(re.findall(r"^image \d: class \d \(score ", said, re.MULTILINE)) == 3
+    assert "t0_A0" in fresh.run(sys.executable, "-m", "pipeline", "load", CAPSULES, "reports/quick/previews/digits.png")
+
+
 LEARNING_RATE = f"runs.{CAPSULES}.training.learning_rate"
 
 
@@ -341,7 +394,7 @@ def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
     for name in OUTPUTS:
         shutil.rmtree(clone.folder / name)
     clone.run("dvc", "checkout")
-    assert (clone.folder / "models" / VAE / "weights.safetensors").exists()
+    assert (clone.folder / "models" / VAE / "seed-0.safetensors").exists()
     for name in OUTPUTS:
         shutil.rmtree(clone.folder / name)
     output = clone.run("dvc", "repro", CAPSULES_MLFLOW="on")

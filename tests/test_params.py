@@ -369,6 +369,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             {},
             "ablation.toys.conditions: Dictionary should have at least 1 item after validation, not 0",
         ),
+        ("optimise.capsules-digits.replicas", 2, "optimise.capsules-digits.replicas: 'capsules-digits' has 1"),
         ("posterior.capsules-digits.replicas", 2, "posterior.capsules-digits.replicas: 'capsules-digits' has 1"),
         (
             "sensitivity.run",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import torch
+from torch import Tensor
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
@@ -26,7 +29,9 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
 """Builds a new model of a run for square images with this many pixels per side (`systems.build_model`)."""
 
-WEIGHTS = "weights.safetensors"
+SUMMARY = "model.json"
+_PLACE = ["replica", "epoch"]
+"""The columns of a training's history that are no metrics."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +112,14 @@ def train_run(
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(rows: list[dict[str, float]]) -> None:
-        for row in rows:
-            values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
-            tracked.log_metrics(values, step=int(row["epoch"]))
+        if len(seeds) > 1:
+            for row in rows:
+                values = {f"{name}/{row['replica']:.0f}": row[name] for name in row if name not in _PLACE}
+                tracked.log_metrics(values, step=int(row["epoch"]))
+        if len(groups) == 1:
+            _log_means(tracked, pd.DataFrame(rows), len(seeds))
 
-    return train(
+    trained = train(
         Task(
             lambda: setup.build(run, image_size),
             run.training,
@@ -129,6 +137,21 @@ def train_run(
         start=start,
         frozen=frozen,
     )
+    if len(groups) > 1:  # the seeds trained one after another
+        _log_means(tracked, trained.history, len(seeds))
+    return trained
+
+
+def _log_means(tracked: TrackedRun | Part, history: pd.DataFrame, seeds: int) -> None:
+    """Log the mean over seeds of each metric, by its plain name, for the epochs that all seeds have.
+
+    Not that of the speed: the stage logs it by this name at the end, for the whole training.
+    """
+    for _, rows in history.groupby("epoch"):
+        if len(rows) == seeds:
+            tracked.log_metrics(
+                dict(rows.drop(columns=[*_PLACE, "images_per_second"]).mean()), step=int(rows["epoch"].iloc[0])
+            )
 
 
 def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
@@ -165,19 +188,36 @@ def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
     }
 
 
+def weights_file(seed: int) -> str:
+    """The name of the file with the weights of a run's seed."""
+    return f"seed-{seed}.safetensors"
+
+
 def save_run(
     folder: Path, name: str, run: RunSettings, image_size: int, data_sha256: str, code: str, trained: Trained
-) -> None:
-    """Write a trained run's weights, all replicas in one file, and `model.json`, which says what they were made with.
+) -> list[Path]:
+    """Write a trained run's weights, one file per seed, and `model.json`, which says what they were made with.
 
     It has the settings and the hashes of data set and code. So a stage that depends on the folder depends on all three,
     even if other code gives the same weights.
+
+    Returns:
+        the files of weights.
     """
     identity = _identity(name, run, image_size)
-    save_tensors(folder / WEIGHTS, trained.parameters, identity)
+    written = {}
+    for index, seed in enumerate(run.seeds):
+        weights = {key: value[index] for key, value in trained.parameters.items()}
+        save_tensors(folder / weights_file(seed), weights, {**identity, "seed": seed})
+        written[weights_file(seed)] = tensors_sha256(weights)
     made_by = {"settings": run.model_dump(mode="json"), "data_sha256": data_sha256, "code": code}
     shapes = {key: list(value.shape[1:]) for key, value in trained.parameters.items()}
-    write_json(folder / "model.json", {**identity, **made_by, "best_epoch": trained.best_epoch, "shapes": shapes})
+    made_of = {"best_epoch": trained.best_epoch, "shapes": shapes, "weights": written}
+    write_json(folder / SUMMARY, {**identity, **made_by, **made_of})
+    for other in folder.glob("*.safetensors"):
+        if other.name not in written:
+            other.unlink()
+    return [folder / file for file in written]
 
 
 def load_run(
@@ -186,13 +226,27 @@ def load_run(
     """The trained models of a run, one per replica, ready for evaluation.
 
     Raises:
-        CheckpointError: the weights are missing, damaged, or belong to another run or model.
+        CheckpointError: weights are missing, damaged, or belong to another run, model or training.
     """
     prepare(device)
-    path = folder / WEIGHTS
-    parameters, _ = load_tensors(path, _identity(name, run, image_size), device)
+    identity = _identity(name, run, image_size)
     skeleton = build(run, image_size).to(device)
     expected = {key: value.shape for key, value in skeleton.named_parameters()}
-    if expected != {key: value.shape[1:] for key, value in parameters.items()}:
-        raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
-    return _replicas(run, skeleton, parameters)
+    loaded: list[dict[str, Tensor]] = []
+    for seed in run.seeds:
+        path = folder / weights_file(seed)
+        parameters, header = load_tensors(path, {**identity, "seed": seed}, device)
+        if header["sha256"] != _written(folder).get(path.name):
+            raise CheckpointError(f"{path} belongs to another training than {folder / SUMMARY}: train the run again.")
+        if expected != {key: value.shape for key, value in parameters.items()}:
+            raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
+        loaded.append(parameters)
+    return _replicas(run, skeleton, {key: torch.stack([each[key] for each in loaded]) for key in expected})
+
+
+def _written(folder: Path) -> dict[str, str]:
+    """The hashes of a trained run's files of weights, by name."""
+    try:
+        return dict(json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["weights"])
+    except (OSError, KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{folder / SUMMARY} is missing or damaged: train the run again.") from None

@@ -24,8 +24,13 @@ class CheckpointError(UserError):
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `FileWriteError`."""
+    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `FileWriteError`.
+
+    The header also gets the tensors' `sha256`, which is checked when they are loaded: the format itself would not
+    notice a changed number.
+    """
     detached = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    header = {**header, "sha256": tensors_sha256(detached)}
     with atomic_path(path) as temporary:
         try:
             save_file(detached, temporary, metadata={_HEADER: json.dumps(header)})
@@ -53,6 +58,9 @@ def load_tensors(
     Args:
         expected: keys and values that the header must have.
 
+    Returns:
+        the tensors by name, and the header with their `sha256`.
+
     Raises:
         CheckpointError: the file is missing or damaged, or its header differs from `expected`. The message names it.
     """
@@ -73,4 +81,6 @@ def load_tensors(
                 f"{path} belongs to something else: {key} {header.get(key)!r} instead of {value!r}. "
                 "Delete it and run again."
             )
+    if header.get("sha256") != tensors_sha256(tensors):
+        raise CheckpointError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
     return tensors, header

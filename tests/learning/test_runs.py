@@ -22,7 +22,7 @@ from pipeline.errors import UserError
 from pipeline.learning import runs
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import Task, Trained, train
-from pipeline.learning.runs import WEIGHTS, Setup, load_run, of_kind, save_run, train_run, trained_models
+from pipeline.learning.runs import Setup, load_run, of_kind, save_run, train_run, trained_models, weights_file
 from pipeline.learning.summary import outcome
 from pipeline.learning.tensors import CheckpointError
 from pipeline.systems import Run, build_model
@@ -68,8 +68,9 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, varia
     assert summary["variant"] == variant
     assert summary["settings"] == run.model_dump(mode="json")
     assert (summary["data_sha256"], summary["code"]) == ("0123", "89ab")
-    assert {name: [2, *shape] for name, shape in summary["shapes"].items()} == {
-        name: list(value.shape) for name, value in load_file(tmp_path / "model" / WEIGHTS).items()
+    assert list(summary["weights"]) == ["seed-3.safetensors", "seed-4.safetensors"]
+    assert summary["shapes"] == {
+        name: list(value.shape) for name, value in load_file(tmp_path / "model" / "seed-4.safetensors").items()
     }
 
 
@@ -103,14 +104,15 @@ class TestForeignWeights:
     def refused(self, folder: Path, name: str, run: Any, size: int = SIZE) -> str:
         with pytest.raises(CheckpointError) as caught:
             load_run(build_model, folder, name, run, size, CPU)
-        assert str(folder / WEIGHTS) in str(caught.value)
+        assert str(folder / "seed-") in str(caught.value)
         return str(caught.value)
 
     def test_missing(self, tmp_path: Path) -> None:
         assert "is missing" in self.refused(tmp_path, "mine", small_run("vae"))
 
     def test_damaged(self, folder: Path) -> None:
-        (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:100])
+        path = folder / weights_file(4)
+        path.write_bytes(path.read_bytes()[:100])
         assert "is damaged" in self.refused(folder, "mine", small_run("vae"))
 
     def test_of_another_run(self, folder: Path) -> None:
@@ -135,10 +137,65 @@ class TestForeignWeights:
     def test_whose_tensors_do_not_fit(self, folder: Path) -> None:
         from pipeline.learning.tensors import load_tensors, save_tensors
 
-        tensors, header = load_tensors(folder / WEIGHTS, {})
+        path = folder / weights_file(4)
+        tensors, header = load_tensors(path, {})
         del tensors["encoder.1.bias"]
-        save_tensors(folder / WEIGHTS, tensors, header)
-        assert "train it again" in self.refused(folder, "mine", small_run("vae"))
+        save_tensors(path, tensors, header)
+        rewrite_summary(folder, path)
+        assert "does not fit the model of run 'mine'" in self.refused(folder, "mine", small_run("vae"))
+
+    def test_of_another_training_of_the_same_run(self, folder: Path) -> None:
+        """As a training leaves that was interrupted between two of its files."""
+        from pipeline.learning.tensors import load_tensors, save_tensors
+
+        path = folder / weights_file(4)
+        tensors, header = load_tensors(path, {})
+        tensors["encoder.1.bias"] += 1
+        save_tensors(path, tensors, header)
+        assert "seed-4.safetensors belongs to another training" in self.refused(folder, "mine", small_run("vae"))
+
+    @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"weights": 3}'])
+    def test_with_a_damaged_summary(self, folder: Path, content: str | None) -> None:
+        (folder / "model.json").unlink()
+        if content is not None:
+            (folder / "model.json").write_text(content)
+        with pytest.raises(CheckpointError, match=r"model\.json is missing or damaged"):
+            load_run(build_model, folder, "mine", small_run("vae"), SIZE, CPU)
+
+
+def rewrite_summary(folder: Path, path: Path) -> None:
+    from pipeline.learning.tensors import load_tensors
+
+    summary = json.loads((folder / "model.json").read_text())
+    summary["weights"][path.name] = load_tensors(path, {})[1]["sha256"]
+    (folder / "model.json").write_text(json.dumps(summary))
+
+
+def test_weights_of_seeds_that_are_gone_are_removed(tmp_path: Path) -> None:
+    run = small_run("vae", training=training(epochs=1).model_dump())
+    save_run(tmp_path / "model", "mine", run, SIZE, "0123", "89ab", trained(tmp_path, run))
+    one = small_run("vae", replicas=1, training=training(epochs=1).model_dump())
+    save_run(tmp_path / "model", "mine", one, SIZE, "0123", "89ab", trained(tmp_path, one))
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"seed-3.safetensors", "model.json"}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_means_over_seeds_are_tracked_by_plain_names(tmp_path: Path, replicas: int) -> None:
+    run = small_run("vae", replicas=replicas)
+    history = trained(tmp_path, run).history
+    [journal] = (tmp_path / "tracking").glob("*/*.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    logged = {
+        (name, event["step"]): value
+        for event in events
+        if event["event"] == "metrics"
+        for name, value in event["values"].items()
+    }
+    names = {name for name, _ in logged}
+    assert ("validation_loss/1" in names) == (replicas == 2)
+    assert not {name for name in names if name.startswith(("epoch", "replica"))}
+    for epoch, rows in history.groupby("epoch"):
+        assert logged["validation_loss", epoch] == pytest.approx(rows["validation_loss"].mean())
 
 
 def test_a_changed_parameter_data_set_code_or_seed_finds_no_old_checkpoint(tmp_path: Path) -> None:
@@ -220,7 +277,7 @@ def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path
     assert outcome(again, build_model(moved, SIZE)).numbers["best_epoch"]["n"] == 2
     journals = [path.read_text().splitlines() for path in (tmp_path / "tracking").glob("*/events.jsonl")]
     counts = sorted(sum(json.loads(line)["event"] == "metrics" for line in lines) for lines in journals)
-    assert counts == [2, 2], "each run holds the epochs of both its replicas"
+    assert counts == [3, 3], "each run holds the epochs of both its replicas, and their mean"
 
 
 def test_a_damaged_checkpoint_stops_a_run_by_name(tmp_path: Path) -> None:
@@ -330,7 +387,9 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     monkeypatch.chdir(cut)
     train_stage.main("capsules")
 
-    assert (cut / "models/capsules" / WEIGHTS).read_bytes() == (whole / "models/capsules" / WEIGHTS).read_bytes()
+    for seed in run.seeds:
+        file = f"models/capsules/{weights_file(seed)}"
+        assert (cut / file).read_bytes() == (whole / file).read_bytes()
     first, second = (pd.read_csv(root / "reports/small/results/train/capsules.csv") for root in (whole, cut))
     measured = [column for column in first.columns if column != "images_per_second"]
     assert len(first) == 8

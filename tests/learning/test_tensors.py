@@ -33,7 +33,7 @@ def test_tensors_and_header_come_back_to_the_bit(tmp_path: Path, tensors: dict[s
     header = {"run": "a", "seeds": [0, 1], "nested": {"loss": 0.1 + 0.2, "none": None}}
     save_tensors(path, tensors, header)
     loaded, found = load_tensors(path, {"run": "a"})
-    assert found == header
+    assert found == {**header, "sha256": tensors_sha256(tensors)}
     assert loaded.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert torch.equal(loaded[name], tensor)
@@ -146,3 +146,19 @@ def test_the_hash_of_tensors_tells_names_types_shapes_and_values_apart() -> None
         {"a": torch.zeros(2, 3)},
     ]
     assert len({tensors_sha256(each) for each in (first, *others)}) == 6
+
+
+def test_a_changed_number_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_tensors(path, {"a": torch.arange(8.0)}, {})
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="its numbers do not match their hash"):
+        load_tensors(path, {})
+
+
+def test_the_hash_is_returned_with_the_header(tmp_path: Path) -> None:
+    tensors = {"a": torch.ones(2)}
+    save_tensors(tmp_path / "weights.safetensors", tensors, {"of": "me"})
+    assert load_tensors(tmp_path / "weights.safetensors", {})[1] == {"of": "me", "sha256": tensors_sha256(tensors)}

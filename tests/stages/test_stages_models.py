@@ -275,7 +275,11 @@ def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
     assert {"train_log_pixels", "train_log_parts", "train_log_objects", "train_entropy"} <= set(table.columns)
     assert table["validation_presence_information"].between(-0.5, math.log(10)).all(), "batches of ten"
     assert (table["validation_presence_kl"] >= 0).all()
-    assert {path.name for path in (done / "models/vae").iterdir()} == {"weights.safetensors", "model.json"}
+    assert {path.name for path in (done / "models/vae").iterdir()} == {
+        "seed-3.safetensors",
+        "seed-4.safetensors",
+        "model.json",
+    }
 
 
 def test_evaluation_leaves_probes_the_test_bound_and_arrays(done: Path) -> None:
@@ -553,7 +557,7 @@ def test_trainings_of_one_tracked_run_keep_their_epochs_apart(done: Path) -> Non
     events = (done / ".tracking" / record["tracking_run"] / "events.jsonl").read_text().splitlines()
     logged = [event["values"] for event in map(json.loads, events) if event["event"] == "metrics"]
     names = {name for values in logged for name in values if "validation_loss" in name}
-    assert names == {f"pixel_sd={value}/validation_loss/0" for value in ("0.1", "0.2", "0.4")}
+    assert names == {f"pixel_sd={value}/validation_loss" for value in ("0.1", "0.2", "0.4")}
 
 
 @pytest.mark.parametrize(
@@ -718,7 +722,7 @@ def test_missing_weights_are_named(
     root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[str]
 ) -> None:
     assert refused(capsys, stage, *arguments).startswith(
-        f"error: {root / 'models/capsules/weights.safetensors'} is missing"
+        f"error: {root / 'models/capsules/seed-3.safetensors'} is missing"
     )
     assert not (root / "reports").exists()
 
@@ -726,7 +730,7 @@ def test_missing_weights_are_named(
 def test_weights_of_another_run_or_a_changed_model_are_named(
     root: Path, done: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    weights = root / "models/capsules/weights.safetensors"
+    weights = root / "models/capsules/seed-3.safetensors"
     shutil.copytree(done / "models/vae", weights.parent)
     assert refused(capsys, evaluate, "capsules") == (
         f"error: {weights} belongs to something else: run 'vae' instead of 'capsules'. Delete it and run again."
@@ -772,7 +776,7 @@ def test_training_on_a_full_disk_says_so_and_leaves_earlier_results(
     root: Path, done: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(done / "models/vae", root / "models/vae")
-    before = (root / "models/vae/weights.safetensors").read_bytes()
+    before = (root / "models/vae/seed-3.safetensors").read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))
     try:
@@ -781,7 +785,7 @@ def test_training_on_a_full_disk_says_so_and_leaves_earlier_results(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "cannot write" in told
     assert "the file exceeds the allowed file size" in told
-    assert (root / "models/vae/weights.safetensors").read_bytes() == before
+    assert (root / "models/vae/seed-3.safetensors").read_bytes() == before
 
 
 # ---- help

@@ -58,6 +58,7 @@ class OptimiseParams(Section):
     """One study of free-form variational optimisation, document 000, section 2.4."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
+    replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
     angles: list[Angle] = Field(min_length=1, description="rotations of the images: uniform within each of these")
     images: int = Field(ge=1, description="test images per angle, optimised as one batch")
     refit_images: int = Field(

@@ -1,0 +1,141 @@
+"""Trained models for use outside the pipeline: from a folder of weights to predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from pipeline.classification.classifier import Classifier
+from pipeline.errors import UserError
+from pipeline.layers.images import centre_crop
+from pipeline.learning.model import Model
+from pipeline.learning.runs import SUMMARY, load_run
+from pipeline.learning.settings import CropParams
+from pipeline.systems import CLASSIFIERS, Run, build_model
+from pipeline.systems.capsnet.settings import CapsNetRun
+
+
+class LoadingError(UserError):
+    """Trained weights or images cannot be loaded."""
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """The models of a trained run.
+
+    Attributes:
+        name: of the run.
+        settings: those that it was trained with.
+        image_size: pixels a side of its images, before any crop.
+        models: one per seed, ready for evaluation, on the CPU.
+    """
+
+    name: str
+    settings: Run
+    image_size: int
+    models: Sequence[Model]
+
+    @property
+    def channels(self) -> int:
+        """Channels of its images: two for pairs of stereo images, else one."""
+        return self.settings.channels
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the models have scores of classes."""
+        return self.settings.variant in CLASSIFIERS
+
+    def seen(self, images: Tensor) -> Tensor:
+        """What the models are given of images `[N, C, S, S]`: their middle, where they are trained on crops."""
+        augmentation = self.settings.augmentation
+        return centre_crop(images, augmentation.crop) if isinstance(augmentation, CropParams) else images
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> Tensor:
+        """Scores of the classes of images `[N, C, S, S]` in [0, 1], the mean over seeds, `[N, classes]`.
+
+        Raises:
+            LoadingError: the models do not classify.
+        """
+        return torch.stack([self._scores(model, self.seen(images)) for model in self.models]).mean(0)
+
+    def _scores(self, model: Model, seen: Tensor) -> Tensor:
+        if isinstance(model, Classifier):
+            return model.scores(seen)
+        if isinstance(self.settings, CapsNetRun):
+            capsules = model.features(seen)["class_capsules"].unflatten(1, (self.settings.model.classes, -1))
+            return capsules.norm(dim=-1)  # a class capsule's length says whether its class is there
+        raise LoadingError(f"run '{self.name}' ({self.settings.variant}) does not classify: use its features")
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> list[dict[str, Tensor]]:
+        """Features of images `[N, C, S, S]` in [0, 1], of each seed: arrays `[N, d]` by name; empty for classifiers."""
+        return [model.features(self.seen(images)) for model in self.models]
+
+
+def load_trained(folder: Path) -> TrainedRun:
+    """Load the models in `models/<run>`, with the settings that they were trained with, whatever the current profile.
+
+    Raises:
+        LoadingError: there is no trained run in `folder`, or this version of the code does not know its settings.
+        CheckpointError: weights are missing or damaged.
+    """
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        settings: Run = TypeAdapter(Run).validate_python(summary["settings"])
+        name, size = str(summary["run"]), int(summary["image_size"])
+    except FileNotFoundError:
+        raise LoadingError(
+            f"{folder} has no trained run: `dvc pull -r published {folder.parent.name}/{folder.name}`, or `dvc repro "
+            f"train@{folder.name}`, in the profile that has it (`python -m pipeline profile`)"
+        ) from None
+    except ValidationError as error:
+        raise LoadingError(f"{folder / SUMMARY} has settings that this version does not know: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LoadingError(f"{folder / SUMMARY} is damaged: {error}") from None
+    models = load_run(build_model, folder, name, settings, size, torch.device("cpu"))
+    return TrainedRun(name, settings, size, models)
+
+
+def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
+    """Images `[N, channels, size, size]` in [0, 1].
+
+    Args:
+        paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are turned into grey
+            ones and resized, `channels` files for each image, in order.
+
+    Raises:
+        LoadingError: a file cannot be read, or does not fit.
+    """
+    if len(paths) == 1 and paths[0].suffix == ".npy":
+        try:
+            images = np.load(paths[0], allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise LoadingError(f"cannot read {paths[0]}: {error}") from None
+        if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size):
+            raise LoadingError(
+                f"{paths[0]} has {images.dtype} {list(images.shape)}: give uint8 [N, {channels}, {size}, {size}]"
+            )
+        return torch.from_numpy(images).float() / 255
+    if len(paths) % channels:
+        raise LoadingError(f"{len(paths)} pictures: give {channels} for each image")
+    pictures = torch.stack([_picture(path, size) for path in paths])
+    return pictures.view(-1, channels, size, size)
+
+
+def _picture(path: Path, size: int) -> Tensor:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            grey = picture.convert("L").resize((size, size), Image.Resampling.BILINEAR)
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise LoadingError(f"cannot read {path}: {error}") from None
+    return torch.from_numpy(np.asarray(grey, dtype=np.float32) / 255)
