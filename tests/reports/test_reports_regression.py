@@ -143,8 +143,10 @@ def test_the_papers_own_sets_come_before_stand_ins(values: dict[str, Any], write
 
 
 def test_images_of_neither_kind_answer_nothing(values: dict[str, Any], writer: Writer) -> None:
-    params = parse_params(with_regression(values, others="cifar10"))
-    write_regression(writer, "others", dataset="CIFAR-10")
+    with_others = with_regression(values, others="affnist")
+    with_others["datasets"]["others"] = values["datasets"]["digits"] | {"source": "affnist", "canvas": 40}
+    params = parse_params(with_others)
+    write_regression(writer, "others", dataset="affNIST")
     assert findings(writer, params) == {}
     assert build(recorded(writer.results, params), Written()), "but they are shown"
 
