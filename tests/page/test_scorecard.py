@@ -11,7 +11,7 @@ import pytest
 from made_up_page import CLAIMS, MEASURES, SWEPT, record
 from records import dump_record
 
-from pipeline.page import equivariance, scorecard
+from pipeline.page import data_efficiency, equivariance, scorecard
 from pipeline.page.scorecard import (
     Row,
     Verdict,
