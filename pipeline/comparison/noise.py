@@ -53,7 +53,7 @@ def read(root: Path, profile: str) -> dict[str, Spread]:
         return {claim: Spread(**values) for claim, values in json.loads(path.read_text())["claims"].items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ComparisonError(f"{path} is not what `compare --noise` writes: {error!r}") from None
 
 

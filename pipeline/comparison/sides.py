@@ -164,7 +164,7 @@ def _load(word: str, tree: Tree, profile: str) -> Side:
         raise ComparisonError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     try:
         answers = {row["id"]: _answer(row) for row in json.loads(text)}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ComparisonError(f"{path} of {tree.name} is not a scorecard: {error!r}") from None
     return Side(word, profile, params, answers, tree)
 

@@ -2,23 +2,22 @@
 
 The files are pickles, and unpickling can call any function that a pickle names. Here only the three names that numpy
 arrays need are allowed, and even these are replaced by classes that just store their arguments. The result consists of
-plain numbers, strings, lists and bytes, from which the images are taken.
+plain numbers, strings, lists and bytes, from which the images are taken. Neither the pickles nor the archive can ask
+for more memory than the limits below.
 """
 
 from __future__ import annotations
 
 import io
-import lzma
 import pickle
-import tarfile
-import zlib
+import pickletools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.data.formats import FormatError, check_there
+from pipeline.data.formats import FormatError, gunzip
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = 32
@@ -31,6 +30,11 @@ _BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 _PIXELS = 3 * SIZE * SIZE
 _LARGEST = 64 * 1024 * 1024
 """Maximum size of a batch in bytes; the real ones have 31 million."""
+_UNPACKED = 256 * 1024 * 1024
+"""Maximum size of the archive unpacked; the real one has 186 million."""
+_MEMORISED, _TUPLES = 1_000_000, 1000
+"""Most objects that a pickle may remember, and most tuples; the real ones have some 10,000 and ten."""
+_TAR_BLOCK = 512
 
 
 class _Array:
@@ -74,34 +78,55 @@ def read_cifar10(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     Raises:
         FormatError: the file is missing, damaged, or has other content, such as a pickle that calls other functions.
     """
-    check_there(path)
+    members = _members(path, gunzip(path, _UNPACKED))
     images, labels = [], []
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for name in _BATCHES:
-                where = f"{path}: {_FOLDER}/{name}"
-                pixels, numbers = _batch(where, _member(archive, where, f"{_FOLDER}/{name}"))
-                images.append(pixels)
-                labels.append(numbers)
-    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise FormatError(f"{path} is damaged: {error}") from None
+    for name in _BATCHES:
+        where = f"{path}: {_FOLDER}/{name}"
+        if f"{_FOLDER}/{name}" not in members:
+            raise FormatError(f"{where} is missing: this is not the Python archive of CIFAR-10")
+        content = members[f"{_FOLDER}/{name}"]
+        if content is None or len(content) > _LARGEST:
+            raise FormatError(f"{where} is not a file of {_LARGEST} bytes at most")
+        pixels, numbers = _batch(where, bytes(content))
+        images.append(pixels)
+        labels.append(numbers)
     return np.concatenate(images).reshape(-1, 3, SIZE, SIZE), np.concatenate(labels)
 
 
-def _member(archive: tarfile.TarFile, where: str, name: str) -> bytes:
-    try:
-        member = archive.getmember(name)
-    except KeyError:
-        raise FormatError(f"{where} is missing: this is not the Python archive of CIFAR-10") from None
-    file = archive.extractfile(member) if member.isfile() and member.size <= _LARGEST else None
-    if file is None:
-        raise FormatError(f"{where} is not a file of {_LARGEST} bytes at most")
-    return file.read()
+def _members(path: Path, archive: bytes) -> dict[str, memoryview | None]:
+    """The content of each file in a tar archive by name; None for what is not a file.
+
+    Python's `tarfile` reads many extensions of the format. Some of its versions never end with a damaged one of these.
+
+    Raises:
+        FormatError: it is cut short, or a header is damaged.
+    """
+    found: dict[str, memoryview | None] = {}
+    start = 0
+    while start < len(archive):
+        header = archive[start : start + _TAR_BLOCK]
+        if not any(header):
+            return found
+        blank = header[:148] + b" " * 8 + header[156:]  # its checksum is that of itself with spaces in its place
+        checksum, size = (_octal(header[place:end]) for place, end in ((148, 156), (124, 136)))
+        start += _TAR_BLOCK
+        if checksum != sum(blank) or size is None or start + size > len(archive):
+            raise FormatError(f"{path} is damaged: a header of the archive is wrong, or the archive is cut short")
+        name = header[:100].partition(b"\0")[0].decode("ascii", "replace")
+        found[name] = memoryview(archive)[start : start + size] if header[156:157] in b"0\0" else None
+        start += -(-size // _TAR_BLOCK) * _TAR_BLOCK
+    raise FormatError(f"{path} is damaged: the archive has no end")
+
+
+def _octal(digits: bytes) -> int | None:
+    digits = digits.strip(b" \0")
+    return int(digits, 8) if digits and not digits.strip(b"01234567") else None
 
 
 def _batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images `[n, 3072]` and labels `[n]` of one file. Python 2 wrote it: its strings come as bytes."""
     try:
+        _check_operations(content)
         batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     # All exceptions: pickle raises many kinds on damaged data.
     except Exception as error:
@@ -117,6 +142,18 @@ def _batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.in
     ):
         raise FormatError(f"{where} does not hold a label from 0 to {len(CLASSES) - 1} for each of its images")
     return pixels, np.array(labels, np.int64)
+
+
+def _check_operations(pickled: bytes) -> None:
+    """Raise UnpicklingError for what is dangerous even if it calls nothing: Python would allocate what an operation of
+    some bytes asks for, and crash on the hash of a million nested tuples.
+    """
+    tuples = 0
+    for operation, argument, _ in pickletools.genops(pickled):
+        tuples += "TUPLE" in operation.name
+        remembers = operation.name in ("PUT", "BINPUT", "LONG_BINPUT")
+        if tuples > _TUPLES or operation.name == "BYTEARRAY8" or (remembers and int(argument or 0) > _MEMORISED):
+            raise pickle.UnpicklingError(f"it uses {operation.name} in an unusual way")
 
 
 def _bytes_of(array: Any) -> NDArray[np.uint8] | None:

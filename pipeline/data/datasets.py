@@ -7,7 +7,6 @@ data sets, only the images of the split are rendered.
 from __future__ import annotations
 
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.files import atomic_path
+from pipeline.files import atomic_path, read_arrays
+from pipeline.memory import available_bytes
 
 PARTS = ("train", "validation", "test")
 
@@ -82,16 +82,18 @@ def load_dataset(path: Path) -> Dataset:
     """Read what `save_dataset` wrote.
 
     Raises:
-        DatasetError: the file is missing, damaged, or not a data set; the message names it.
+        DatasetError: the file is missing, unreadable, damaged, not a data set, or larger than the memory that is free.
+            The message names it.
     """
-    if not path.is_file():
-        raise DatasetError(f"{path} is missing: run the preprocess stage first")
     try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            # A single array has no names, and is refused below.
-            arrays = {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        if not path.is_file():
+            raise DatasetError(f"{path} is missing: run the preprocess stage first")
+        arrays = read_arrays(path, available_bytes())
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+    except MemoryError as error:
+        raise DatasetError(f"{path} does not fit into memory: {error}") from None
+    except ValueError as error:
         raise DatasetError(f"{path} is damaged ({error}): delete it and run preprocess again") from None
     foreign = "is not a data set of this pipeline"
     try:
@@ -117,9 +119,12 @@ def load_dataset(path: Path) -> Dataset:
 def pixel_bytes(path: Path) -> int:
     """The size of a data set's images in memory, from the header of its file; 0 if it is missing or damaged."""
     try:
+        if not path.is_file():  # reading a pipe would wait for ever
+            return 0
         with zipfile.ZipFile(path) as archive:
             return archive.getinfo("images.npy").file_size
-    except (OSError, zipfile.BadZipFile, KeyError):
+    # All exceptions: zipfile raises many kinds on damaged files.
+    except Exception:
         return 0  # `load_dataset` says what is wrong
 
 
@@ -129,11 +134,19 @@ def _under(folder: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 def _check(dataset: Dataset) -> None:
     """Raise ValueError if the arrays of a data set do not match."""
+    if dataset.labels.ndim != 1 or dataset.labels.dtype.kind not in "iu":
+        raise ValueError(f"labels are {dataset.labels.dtype} {dataset.labels.shape}")
     count = len(dataset.labels)
     if dataset.images.dtype != np.uint8 or dataset.images.ndim != 4 or len(dataset.images) != count:
         raise ValueError(f"images are {dataset.images.dtype} {dataset.images.shape} for {count} labels")
     if set(dataset.split) != set(PARTS):
         raise ValueError(f"its split has the parts {', '.join(sorted(dataset.split)) or 'none'}")
+    for part, chosen in dataset.split.items():
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise ValueError(f"its part {part} is {chosen.dtype} {chosen.shape}, not a list of indices")
+    for name, values in dataset.factors.items():
+        if values.shape[:1] != (count,):
+            raise ValueError(f"its factor {name} is {values.dtype} {values.shape} for {count} labels")
     indices = np.concatenate([dataset.split[part] for part in PARTS])
     if len(np.unique(indices)) != len(indices) or (len(indices) and not 0 <= indices.min() <= indices.max() < count):
         raise ValueError("its split repeats images or has indices out of range")

@@ -1,4 +1,7 @@
-"""Readers of the formats that data sets are published in. Any deviation from the format is an error."""
+"""Readers of the formats that data sets are published in. Any deviation from the format is an error.
+
+No size that a file states is trusted: it is compared with the file first, and no more than that is unpacked.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import gzip
 import io
 import math
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +25,20 @@ from pipeline.errors import UserError
 AFFNIST_SIZE = 40
 """Height and width of an affNIST image in pixels."""
 
+LARGEST = 1 << 29
+"""Most bytes of a file's content, unpacked; the largest published one, smallNORB's images, has 448 million."""
+DIMENSIONS = 8
+"""Most dimensions of an array in a file."""
+
+_DEFLATED = 1032  # times as long as a compressed file can be what it unpacks to
+_BLOCK = 1 << 20
+_LARGEST_MAT = 1 << 26  # bytes; a batch of affNIST holds 16 million of pixels, and little else
+_MAT_HEADER = 128
+_MAT_COMPRESSED = 15
 _IDX_BYTES = 0x08  # the idx format's code for unsigned bytes
 _DIGITS_SIZE = 8
 _DIGITS_INK = 16
+_DIGITS_LARGEST = 1_000_000  # bytes; the published table has 264,712
 
 
 class FormatError(UserError):
@@ -34,22 +51,51 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     Raises:
         FormatError: the file is missing, not gzip'd, cut short, too long, or not idx of unsigned bytes.
     """
-    content = gunzip(path)
-    if len(content) < 4 or content[:2] != b"\0\0":
-        raise FormatError(f"{path} is not an idx file (it starts with {content[:4].hex(' ') or 'nothing'})")
-    kind, dimensions = content[2], content[3]
-    if kind != _IDX_BYTES or dimensions == 0:
-        raise FormatError(
-            f"{path} holds idx data of type 0x{kind:02x} in {dimensions} dimensions, expected bytes (0x08)"
-        )
-    start = 4 + 4 * dimensions
-    shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if len(content) >= start else ()
-    expected = start + math.prod(shape)
-    if len(shape) != dimensions or len(content) != expected:
-        raise FormatError(
-            f"{path} has {len(content)} bytes unpacked, expected {expected} for idx data of shape {shape}"
-        )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    with unpacked(path) as file:
+        begin = file.read(4)
+        if len(begin) < 4 or begin[:2] != b"\0\0":
+            raise FormatError(f"{path} is not an idx file (it starts with {begin.hex(' ') or 'nothing'})")
+        kind, dimensions = begin[2], begin[3]
+        if kind != _IDX_BYTES or not 1 <= dimensions <= DIMENSIONS:
+            raise FormatError(
+                f"{path} holds idx data of type 0x{kind:02x} in {dimensions} dimensions, expected bytes (0x08) in 1 to "
+                f"{DIMENSIONS}"
+            )
+        header = file.read(4 * dimensions)
+        if len(header) < 4 * dimensions:
+            raise FormatError(f"{path} ends in its header: it has {4 + len(header)} bytes unpacked")
+        shape = tuple(np.frombuffer(header, ">u4").tolist())
+        return read_elements(path, file, 4 + len(header), shape, np.dtype(np.uint8), "idx data")
+
+
+def read_elements(
+    path: Path, file: io.BufferedIOBase, start: int, shape: tuple[int, ...], element: np.dtype[Any], what: str
+) -> NDArray[Any]:
+    """The rest of an unpacked file: an array of a shape that its header states.
+
+    Args:
+        file: the open file, just after its header.
+        start: bytes of the header.
+        what: the kind of data, for messages.
+
+    Raises:
+        FormatError: it has another size than stated, or such a size is impossible; then nothing is read.
+    """
+    expected = start + math.prod(shape) * element.itemsize
+    most = min(LARGEST, _DEFLATED * path.stat().st_size)
+    # An empty array may still have dimensions that are beyond numpy.
+    if max(expected - start, math.prod(max(each, 1) for each in shape) * element.itemsize) > most:
+        raise FormatError(f"{path} claims {what} of shape {shape}, more than it can hold ({most} bytes)")
+    array = np.empty(math.prod(shape), element)
+    content = memoryview(array.view(np.uint8).data)
+    found = 0
+    while count := file.readinto(content[found : found + _BLOCK]):
+        found += count
+    beyond = len(file.read(1))
+    if found < len(content) or beyond:
+        size = f"{'at least ' if beyond else ''}{start + found + beyond} bytes unpacked"
+        raise FormatError(f"{path} has {size}, expected {expected} for {what} of shape {shape}")
+    return array.reshape(shape)
 
 
 def read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -62,7 +108,10 @@ def read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         FormatError: the file is missing, damaged, or holds anything else.
     """
     try:
-        table = np.loadtxt(io.StringIO(gunzip(path).decode("ascii")), delimiter=",", ndmin=2)
+        text = gunzip(path, _DIGITS_LARGEST).decode("ascii")
+        if not text.strip():
+            raise ValueError("it is empty")
+        table = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
     except ValueError as error:
         raise FormatError(f"{path} is not a table of numbers: {error}") from None
     pixels, labels = table[:, :-1], table[:, -1]
@@ -100,7 +149,7 @@ def _affnist_batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArr
     from scipy.io import loadmat
 
     try:
-        record = loadmat(io.BytesIO(content), variable_names=["affNISTdata"])["affNISTdata"][0, 0]
+        record = loadmat(io.BytesIO(_without_compression(content)), variable_names=["affNISTdata"])["affNISTdata"][0, 0]
         pixels, labels = record["image"], record["label_int"].ravel()
     # All exceptions: scipy's parser raises many kinds on damaged files.
     except Exception as error:
@@ -113,18 +162,48 @@ def _affnist_batch(where: str, content: bytes) -> tuple[NDArray[np.uint8], NDArr
     return np.ascontiguousarray(pixels.T).reshape(-1, AFFNIST_SIZE, AFFNIST_SIZE), labels.astype(np.int64)
 
 
+def _without_compression(content: bytes) -> bytes:
+    """A Matlab file with its variables unpacked: scipy would unpack any amount. Raises ValueError, zlib.error."""
+    order = "<" if content[_MAT_HEADER - 2 : _MAT_HEADER] == b"IM" else ">"
+    parts, left, place = [content[:_MAT_HEADER]], _LARGEST_MAT, _MAT_HEADER
+    while place + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, place)
+        end = place + 8 + size
+        if kind == _MAT_COMPRESSED:
+            inflater = zlib.decompressobj()
+            parts.append(inflater.decompress(content[place + 8 : end], max(left, 1)))
+            if not inflater.eof:
+                raise ValueError(f"a variable is cut short, or has more than {_LARGEST_MAT} bytes unpacked")
+        else:
+            parts.append(content[place:end])
+        left -= len(parts[-1])
+        place = end
+    return b"".join(parts)
+
+
 def _mat_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    if path.suffix != ".zip":
-        yield str(path), _read(path)
-        return
     check_there(path)
+    if path.suffix != ".zip":
+        _check_mat(str(path), path.stat().st_size)
+        yield str(path), path.read_bytes()
+        return
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
-            for name in sorted(names, key=_number):
-                yield f"{path}: {name}", archive.read(name)
-    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{path} is damaged: {error}") from None
+            infos = [info for info in archive.infolist() if info.filename.endswith(".mat")]
+            for info in sorted(infos, key=lambda info: _number(info.filename)):
+                if "__MACOSX" not in info.filename:
+                    _check_mat(where := f"{path}: {info.filename}", info.file_size)
+                    yield where, archive.read(info)
+    except FormatError:
+        raise
+    # All exceptions: zipfile raises many kinds on damaged files.
+    except Exception as error:
+        raise FormatError(f"{path} is damaged: {error or type(error).__name__}") from None
+
+
+def _check_mat(where: str, size: int) -> None:
+    if size > _LARGEST_MAT:
+        raise FormatError(f"{where} has {size} bytes, more than a file of affNIST ({_LARGEST_MAT})")
 
 
 def _number(name: str) -> tuple[int, str]:
@@ -133,17 +212,26 @@ def _number(name: str) -> tuple[int, str]:
     return int(digits[-1]) if digits else 0, name
 
 
-def gunzip(path: Path) -> bytes:
-    """The content of a gzip'd file. Raises `FormatError` if it is missing or damaged."""
+@contextmanager
+def unpacked(path: Path) -> Iterator[gzip.GzipFile]:
+    """A gzip'd file, opened to be read unpacked. Raises `FormatError` if it is missing, unreadable or damaged."""
+    check_there(path)
     try:
-        return gzip.decompress(_read(path))
+        with gzip.open(path, "rb") as file:
+            yield file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise FormatError(f"{path} is damaged: {error}") from None
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _read(path: Path) -> bytes:
-    check_there(path)
-    return path.read_bytes()
+def gunzip(path: Path, most: int) -> bytes:
+    """The content of a gzip'd file. Raises `FormatError` as `unpacked`, or if it has more than `most` bytes."""
+    with unpacked(path) as file:
+        content = file.read(min(most, _DEFLATED * path.stat().st_size) + 1)
+    if len(content) > most:
+        raise FormatError(f"{path} has more than {most} bytes unpacked")
+    return content
 
 
 def check_there(path: Path) -> None:

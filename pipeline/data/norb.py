@@ -6,9 +6,6 @@ elevations and 6 lightings: 24,300 pairs of 96x96 pixels in either part (LeCun, 
 
 from __future__ import annotations
 
-import math
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.data.formats import FormatError, check_there, gunzip
+from pipeline.data.formats import DIMENSIONS, LARGEST, FormatError, check_there, read_elements, unpacked
+from pipeline.files import read_arrays
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 """What the labels 0 to 4 stand for."""
@@ -69,23 +67,21 @@ def read_matrix(path: Path) -> NDArray[Any]:
     Raises:
         FormatError: the file is missing, not gzip'd, cut short, too long, or of another kind.
     """
-    content = gunzip(path)
-    magic, dimensions = (int.from_bytes(content[start : start + 4], "little") for start in (0, 4))
-    if magic not in _ELEMENTS:
-        other = _OTHERS.get(magic)
-        what = f"holds {other}, expected bytes or 32-bit integers" if other else "is not a matrix file of NORB"
-        raise FormatError(f"{path} {what} (it starts with {content[:4].hex(' ') or 'nothing'})")
-    element = _ELEMENTS[magic]
-    start = 8 + 4 * max(dimensions, _STORED_DIMENSIONS)
-    if not 1 <= dimensions <= 8 or len(content) < start:
-        raise FormatError(f"{path} ends in its header, or claims {dimensions} dimensions, expected 1 to 8")
-    shape = tuple(np.frombuffer(content, "<u4", dimensions, offset=8).tolist())
-    expected = start + math.prod(shape) * element.itemsize
-    if len(content) != expected:
-        raise FormatError(
-            f"{path} has {len(content)} bytes unpacked, expected {expected} for a matrix of shape {shape}"
-        )
-    return np.frombuffer(content, element, offset=start).reshape(shape)
+    with unpacked(path) as file:
+        begin = file.read(8)
+        magic, dimensions = (int.from_bytes(begin[start : start + 4], "little") for start in (0, 4))
+        if magic not in _ELEMENTS:
+            other = _OTHERS.get(magic)
+            what = f"holds {other}, expected bytes or 32-bit integers" if other else "is not a matrix file of NORB"
+            raise FormatError(f"{path} {what} (it starts with {begin[:4].hex(' ') or 'nothing'})")
+        stored = max(dimensions, _STORED_DIMENSIONS)
+        header = file.read(4 * stored) if 1 <= dimensions <= DIMENSIONS else b""
+        if not 1 <= dimensions <= DIMENSIONS or len(header) < 4 * stored:
+            raise FormatError(
+                f"{path} ends in its header, or claims {dimensions} dimensions, expected 1 to {DIMENSIONS}"
+            )
+        shape = tuple(np.frombuffer(header, "<u4", dimensions).tolist())
+        return read_elements(path, file, 8 + len(header), shape, _ELEMENTS[magic], "a matrix")
 
 
 def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -137,16 +133,15 @@ def read_smallnorb48(path: Path, posed: bool) -> NorbPart:
     check_there(path)
     names = ("category", "instance", *(("elevation", "azimuth", "lighting") if posed else ()))
     try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            # A lone array loads as such, and lacks all names.
-            arrays = {name: loaded[name] for name in loaded.files} if hasattr(loaded, "files") else {}
+        arrays = read_arrays(path, LARGEST)
         images, numbers = arrays["images"], {name: arrays[name] for name in names}
     except KeyError as error:
         raise FormatError(f"{path} is not smallNORB at 48x48 pixels: it lacks {error}") from None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, MemoryError) as error:
         raise FormatError(f"{path} is damaged: {error}") from None
-    count = len(images)
+    count = len(images) if images.ndim else 0
     if images.dtype != np.uint8 or images.shape != (count, 2, SIZE, SIZE):
         raise FormatError(f"{path} holds images {images.dtype} {images.shape}, expected bytes [N, 2, {SIZE}, {SIZE}]")
     for name, values in numbers.items():

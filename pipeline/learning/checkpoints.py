@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pipeline.files import json_sha256, sha256
-from pipeline.learning.tensors import load_tensors, save_tensors
+from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors
 
 
 def fingerprint(**dependencies: Any) -> str:
@@ -62,7 +62,7 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
+        tensors, header = self._load(device)
         return tensors, header["state"]
 
     def written_by(self) -> str:
@@ -71,10 +71,16 @@ class Checkpoint:
         Raises:
             CheckpointError: as `load`.
         """
-        return load_tensors(self.path, {"fingerprint": self.key}, "cpu")[1]["tracked_run"] if self.path.exists() else ""
+        return str(self._load("cpu")[1]["tracked_run"]) if self.path.exists() else ""
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
         """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"fingerprint": self.key, "tracked_run": self.tracked_run, "state": state})
             self._saved = time.monotonic()
+
+    def _load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
+        if not isinstance(header.get("state"), dict) or "tracked_run" not in header:
+            raise CheckpointError(f"{self.path} is not a checkpoint. Delete it and run again.")
+        return tensors, header

@@ -97,7 +97,7 @@ def other_scorecards(reports: Path, profile: str) -> dict[str, list[Row]]:
         try:
             rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
             found[name] = [row for row in rows if row["id"] and row["verdict"] in VERDICTS]
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise ResultError(f"{path} is corrupt: {error}") from None
     return found
 

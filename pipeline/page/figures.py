@@ -116,7 +116,7 @@ def _film_of(folder: Path, entry: dict[str, Any]) -> str:
         json.loads(content)
     except FileNotFoundError:
         return ""
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
     return content
 
@@ -130,7 +130,7 @@ def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
         return Chart.read(entry["chart"], path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
 
 
@@ -164,7 +164,7 @@ def _read(folder: Path) -> dict[str, Any]:
         assert isinstance(content, dict)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AssertionError) as error:
+    except (OSError, ValueError, RecursionError, AssertionError) as error:
         raise ResultError(f"{path} is corrupt: {error or 'no JSON object'}. Draw the figures again.") from None
     return content
 

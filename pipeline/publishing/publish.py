@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.dependencies import Graph
 from pipeline.files import write_text
@@ -78,7 +79,7 @@ def _write_cards(root: Path, results: Results, profile: str, chosen: Sequence[Ou
             if not summary.exists():  # published before, from another machine
                 continue
             of_run = [row for row in rows if f"train/{run}" in row["provenance"].get("items", [])]
-            about = json.loads(summary.read_text(encoding="utf-8"))
+            about = _read(summary)
             text = card(about, trained, results.numbers("evaluate", run), of_run, output.size)
             write_text(folder / f"{run}.md", text)
     for path in folder.glob("*.md"):
@@ -87,8 +88,15 @@ def _write_cards(root: Path, results: Results, profile: str, chosen: Sequence[Ou
 
 
 def _rows(path: Path) -> list[Row]:
-    rows: list[Row] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    rows: list[Row] = _read(path) if path.exists() else []
     return rows
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise PublishingError(f"{path} is corrupt: {error}") from None
 
 
 def _overview(profile: str, selection: Selection) -> Iterator[str]:

@@ -98,7 +98,7 @@ def load_trained(folder: Path) -> TrainedRun:
         ) from None
     except ValidationError as error:
         raise LoadingError(f"{folder / SUMMARY} has settings that this version does not know: {error}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LoadingError(f"{folder / SUMMARY} is damaged: {error}") from None
     models = load_run(build_model, folder, name, settings, size, torch.device("cpu"))
     return TrainedRun(name, settings, size, models)
@@ -117,7 +117,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     if len(paths) == 1 and paths[0].suffix == ".npy":
         try:
             images = np.load(paths[0], allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, MemoryError) as error:
             raise LoadingError(f"cannot read {paths[0]}: {error}") from None
         if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size):
             raise LoadingError(

@@ -10,7 +10,6 @@ import io
 import json
 import math
 import re
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -210,7 +209,8 @@ class Results:
             values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         except FileNotFoundError:
             return None
-        except (ValueError, OSError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        # UnicodeDecodeError and JSONDecodeError are ValueErrors; RecursionError: nested thousands of levels deep
+        except (ValueError, OSError, RecursionError) as error:
             raise ResultError(f"{path} is corrupt: {error}") from None
         records = values.get(RECORD) if isinstance(values, dict) else None
         if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
@@ -268,8 +268,11 @@ class Results:
                 return {name: file[stored] for name, stored in found.items()}
         except FileNotFoundError:
             return None
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-            raise ResultError(f"{path} is corrupt: {error}") from None
+        except ResultError:
+            raise
+        # All exceptions: zipfile and numpy raise many kinds on damaged files.
+        except Exception as error:
+            raise ResultError(f"{path} is corrupt: {error or type(error).__name__}") from None
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:

@@ -39,14 +39,19 @@ class _Note:
     def read(cls, path: Path) -> _Note:
         """The note in a file; an empty one if it is missing or damaged: delivery then starts from the beginning."""
         try:
-            return cls(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError):
-            return cls("", 0, "", 0)
+            note = cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return _NOTHING
+        kinds = (note.run_id, str), (note.offset, int), (note.last, str), (note.time, int)
+        return note if all(isinstance(value, kind) for value, kind in kinds) and note.offset >= 0 else _NOTHING
 
     def write(self, path: Path) -> _Note:
         """Write this note to a file, atomically."""
         write_json(path, asdict(self))
         return self
+
+
+_NOTHING = _Note("", 0, "", 0)
 
 
 def _batch(pair: tuple[Event, int]) -> object:
@@ -105,7 +110,7 @@ class Delivery:
         return self._sizes != before or any(each.is_written() for each in journals if not self._is_complete(each))
 
     def _journals(self) -> list[Journal]:
-        return [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl"))]
+        return [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl")) if path.is_file()]
 
     def _is_complete(self, journal: Journal) -> bool:
         return self._complete.get(journal.id) == journal.size()
@@ -121,6 +126,8 @@ class Delivery:
         if note.run_id not in self._known and not (note.run_id and self._connection.has_run(note.run_id)):
             # first delivery, or the store was deleted since
             note = _Note(self._connection.open_run(start), 0, "start", start["time"]).write(path)
+        if note.offset > size:  # the journal was replaced by a shorter one
+            note = _Note(note.run_id, 0, "start", start["time"])
         self._known.add(note.run_id)
         delivered = 0
         for _, pairs in groupby(journal.read(note.offset), _batch):

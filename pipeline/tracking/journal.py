@@ -34,6 +34,8 @@ _FIELDS: dict[str, dict[str, type]] = {
     "model": {"name": str, "kind": str, "files": list, "card": dict, "metrics": dict},
     "end": {"status": str},
 }
+_LARGEST = 2**63 - 1  # whole numbers that a store can hold
+_warned: set[tuple[Path, int]] = set()  # odd lines that this process has warned of: journals and offsets
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Journal:
     def read(self, offset: int = 0) -> Iterator[tuple[Event, int]]:
         """The events from byte `offset` on, each with the offset of its end.
 
-        Incomplete lines are skipped; JSON that is not an event is skipped with a warning.
+        Incomplete lines are skipped; JSON that is not an event is skipped with a warning, once in a process.
         """
         try:
             with self.path.open("rb") as file:
@@ -113,12 +115,23 @@ class Journal:
                         event = json.loads(line)
                     except ValueError:
                         continue
-                    if _is_event(event):
+                    except RecursionError:  # nested thousands of levels deep
+                        event = None
+                    if _is_event(event) and _is_text(line, event):
                         yield event, offset
                     else:
-                        _logger.warning("warning: %s: not an event, skipped: %.80s", self.path, line.decode().strip())
+                        self._warn(line, offset)
         except FileNotFoundError:
             return
+
+    def _warn(self, line: bytes, end: int) -> None:
+        if (self.path, end) in _warned:
+            return
+        _warned.add((self.path, end))
+        with self.path.open("rb") as file:
+            number = file.read(end).count(b"\n")
+        text = line.decode(errors="replace").strip()
+        _logger.warning("warning: %s, line %d: not an event, skipped: %.80s", self.path, number, text)
 
     def size(self) -> int:
         """Bytes written so far."""
@@ -137,12 +150,41 @@ class Journal:
 
 
 def _is_event(value: Any) -> bool:
-    """Whether a line has all fields of its kind of event."""
+    """Whether a line has all fields of its kind of event, with values that a store can hold."""
     try:
-        for number in value.get("values", {}).values():
+        for number in [*value.get("values", {}).values(), *value.get("metrics", {}).values()]:
             float(number)
-        has_group = {"id", "name"} <= set(value.get("group") or ("id", "name"))
         fields = {"time": int, **_FIELDS[value["event"]]}
-        return has_group and all(isinstance(value[key], kind) for key, kind in fields.items())
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return (
+            all(isinstance(value[key], kind) for key, kind in fields.items())
+            and all(-_LARGEST <= value[key] <= _LARGEST for key in ("time", "step") if key in fields)
+            and all(isinstance(each["file"], str) for each in value.get("files", []))
+            and isinstance(value.get("experiment_tags") or {}, dict)
+            and isinstance(value.get("context", ""), str)
+            and _is_id(value.get("id", ""))
+            and _is_group(value.get("group"))
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return False
+
+
+def _is_group(group: Any) -> bool:
+    return not group or (
+        _is_id(group["id"]) and isinstance(group["name"], str) and isinstance(group.get("tags") or {}, dict)
+    )
+
+
+def _is_id(text: Any) -> bool:
+    """Whether a text can be searched for: MLflow's queries have it in quotes."""
+    return isinstance(text, str) and "'" not in text
+
+
+def _is_text(line: bytes, event: Event) -> bool:
+    """Whether the texts of an event can be written; half of a character that JSON spells in two halves cannot."""
+    if b"\\ud" not in line.lower():
+        return True
+    try:
+        json.dumps(event, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -158,6 +158,9 @@ class Connection:
 
         event = events[0]
         if event.get("of_group"):
+            if not start.get("group"):
+                _logger.warning("warning: '%s' of %s belongs to no group: skipped", event["event"], start["id"])
+                return
             run_id = self._parent(self._experiment(start["experiment"]), start)
         match event["event"]:
             case "start" | "params":

@@ -182,12 +182,13 @@ def test_a_profile_is_read_wherever_a_revision_has_it(repository: Repository) ->
         (["--all"], "neither a Git revision nor a profile"),
         (["empty"], r"empty has no reports/quick/scorecard\.json"),
         (["broken"], r"scorecard\.json of broken is not a scorecard"),
+        (["nested"], r"scorecard\.json of nested is not a scorecard"),
         (["twice"], r"'twice' is ambiguous: revision refs/tags/twice \(\w+\), revision refs/heads/twice"),
     ],
 )
 def test_what_cannot_be_compared_is_named(repository: Repository, words: list[str], message: str) -> None:
     path = repository.root / "reports/quick/scorecard.json"
-    for tag, text in (("broken", '[{"id": 3}]'), ("empty", None)):
+    for tag, text in (("broken", '[{"id": 3}]'), ("nested", "[" * 100_000), ("empty", None)):
         path.unlink() if text is None else path.write_text(text)
         repository.commit(tag)
         repository.git("tag", tag)
@@ -277,6 +278,7 @@ def test_the_command_measures_noise_and_uses_it_afterwards(
     assert pipeline(monkeypatch, "compare", "first", "second") == 0
     out = capsys.readouterr().out
     assert "claims: 4 of 5 differ (4 within noise)" in out
-    (repository.root / "reports/quick/noise.json").write_text("[]")
-    assert pipeline(monkeypatch, "compare", "first", "second") == 1
-    assert "noise.json is not what `compare --noise` writes" in capsys.readouterr().err
+    for text in ("[]", "[" * 100_000):
+        (repository.root / "reports/quick/noise.json").write_text(text)
+        assert pipeline(monkeypatch, "compare", "first", "second") == 1
+        assert "noise.json is not what `compare --noise` writes" in capsys.readouterr().err

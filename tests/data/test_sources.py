@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import http.server
 import logging
+import os
 import resource
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -19,7 +21,7 @@ import pytest
 
 from pipeline.data import sources
 from pipeline.data.settings import PUBLISHED
-from pipeline.data.sources import SOURCES, DownloadError, Source, fetch
+from pipeline.data.sources import SOURCES, DownloadError, File, Source, fetch
 from pipeline.files import FileWriteError, sha256
 from pipeline.params import Params
 
@@ -38,6 +40,10 @@ class Behaviour:
     skip: int = 0  # bytes by which ranges start too late
     truncated: bool = False  # half of it, announced as the whole
     encoding: str = ""
+    endless: bool = False  # in chunks, of no announced length
+    drip: float = 0.0  # seconds between bytes
+    length: str = ""  # instead of the true one
+    sent: int = 0  # bytes, or chunks, that were sent so
     seen: list[str | None] = field(default_factory=list)
 
 
@@ -78,11 +84,28 @@ def handler_for(folders: dict[str, Behaviour]) -> type[http.server.BaseHTTPReque
             body = content[start:]
             if behaviour.truncated:
                 body = body[: len(body) // 2]
-            self.send_header("Content-Length", str(len(body)))
+            if behaviour.endless:
+                self.send_header("Transfer-Encoding", "chunked")
+            else:
+                self.send_header("Content-Length", behaviour.length or str(len(body)))
             if behaviour.encoding:
                 self.send_header("Content-Encoding", behaviour.encoding)
             self.end_headers()
-            self.wfile.write(body[: behaviour.cuts.pop(0)] if behaviour.cuts else body)
+            with suppress(OSError):  # the client gives up
+                if behaviour.endless or behaviour.drip:
+                    self.go_on(behaviour, body)
+                else:
+                    self.wfile.write(body[: behaviour.cuts.pop(0)] if behaviour.cuts else body)
+
+        def go_on(self, behaviour: Behaviour, body: bytes) -> None:
+            if behaviour.endless:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))  # the right content first
+            for place in range(100_000):
+                self.wfile.write(
+                    b"4000\r\n" + bytes(0x4000) + b"\r\n" if behaviour.endless else body[place : place + 1]
+                )
+                behaviour.sent += 1
+                time.sleep(behaviour.drip)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -118,8 +141,8 @@ class Place:
     partial: Path
     monkeypatch: pytest.MonkeyPatch
 
-    def fetch(self, *mirrors: str, mirror: str | None = None, expected: str = SHA256) -> Path:
-        self.monkeypatch.setitem(SOURCES, "toy", Source(mirrors, {FILE: expected}))
+    def fetch(self, *mirrors: str, mirror: str | None = None, expected: str = SHA256, size: int = len(CONTENT)) -> Path:
+        self.monkeypatch.setitem(SOURCES, "toy", Source(mirrors, {FILE: File(expected, size)}))
         (path,) = fetch("toy", self.folder, self.partial, mirror)
         return path
 
@@ -254,8 +277,9 @@ def test_a_partial_file_too_long_to_continue_is_dropped(server: Server, place: P
     good = server.add("good")
     place.partial.mkdir()
     (place.partial / f"{FILE}.{SHA256[:12]}.partial").write_bytes(b"!" * (len(CONTENT) + surplus))
-    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
-    assert good.seen == [f"bytes={len(CONTENT) + surplus}-", None]
+    assert place.fetch(server.mirror("good"), size=len(CONTENT) + 5).read_bytes() == CONTENT
+    asked = [] if surplus > 5 else [f"bytes={len(CONTENT) + surplus}-"]  # longer than the file can be: not continued
+    assert good.seen == [*asked, None]
 
 
 def test_a_partial_file_of_another_content_is_left_alone(server: Server, place: Place) -> None:
@@ -291,6 +315,105 @@ def test_a_dead_mirror_is_passed_over(server: Server, place: Place) -> None:
 def test_a_missing_file_is_reported_with_the_servers_answer(server: Server, place: Place) -> None:
     with pytest.raises(DownloadError, match="the server answers 404"):
         place.fetch(server.mirror("missing"))
+
+
+@pytest.mark.parametrize("has_size", [True, False])
+def test_a_body_without_end_is_cut_off_at_the_files_size(server: Server, place: Place, has_size: bool) -> None:
+    endless = server.add("endless", endless=True, content=CONTENT if has_size else b"!")
+    server.add("good")
+    with pytest.raises(DownloadError, match=f"endless/{FILE}: sends more than the file's 300000 bytes: cut off"):
+        place.fetch(server.mirror("endless"))
+    assert endless.seen == [None], "no second attempt"
+    assert list(place.partial.iterdir()) == []
+    assert place.fetch(server.mirror("endless"), server.mirror("good")).read_bytes() == CONTENT
+
+
+def test_a_body_longer_than_the_file_is_not_even_begun(server: Server, place: Place) -> None:
+    server.add("long", content=CONTENT + b"!")
+    with pytest.raises(DownloadError, match=f"long/{FILE}: announces 300001 bytes, more than the file's 300000"):
+        place.fetch(server.mirror("long"))
+    assert list(place.partial.iterdir()) == []
+
+
+def test_a_body_longer_than_announced_ends_where_announced(server: Server, place: Place) -> None:
+    server.add("long", length=str(len(CONTENT) - 1))
+    with pytest.raises(DownloadError, match="wrong content"):
+        place.fetch(server.mirror("long"))
+
+
+@pytest.mark.parametrize("length", ["many", "-5"])
+def test_a_length_that_is_no_number_is_no_reason_to_fail_without_a_message(
+    server: Server, place: Place, length: str
+) -> None:
+    server.add("odd", length=length)
+    server.add("good")
+    assert place.fetch(server.mirror("odd"), server.mirror("good")).read_bytes() == CONTENT
+
+
+def test_a_slow_drip_is_given_up_and_kept_for_the_next_mirror(
+    server: Server, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "PATIENCE", 0.3)
+    monkeypatch.setattr(sources, "SLOWEST", 1e9)
+    drip, good = server.add("drip", drip=0.01), server.add("good")
+    begun = time.monotonic()
+    assert place.fetch(server.mirror("drip"), server.mirror("good")).read_bytes() == CONTENT
+    assert time.monotonic() - begun < 2.0, "less than the limit of silence"
+    (asked,) = good.seen
+    assert asked is not None
+    assert 0 < int(asked.removeprefix("bytes=").rstrip("-")) <= drip.sent
+    (place.folder / FILE).unlink()
+    with pytest.raises(DownloadError, match=rf"drip/{FILE}: \d+ bytes so far, slower than 1e\+06 kB/s: given up"):
+        place.fetch(server.mirror("drip"))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (os.mkfifo, "a pipe"),
+        (Path.mkdir, "a folder"),
+        (lambda path: path.symlink_to("/dev/zero"), "a device"),
+        (lambda path: path.write_bytes(CONTENT + b"!"), "300001 bytes, more than the file's 300000"),
+    ],
+)
+def test_what_is_no_such_file_in_a_local_mirror_is_passed_over_by_name(
+    server: Server, place: Place, tmp_path: Path, make: Callable[[Path], object], kind: str
+) -> None:
+    server.add("good")
+    odd = tmp_path / "own" / "toy" / FILE
+    odd.parent.mkdir(parents=True)
+    make(odd)
+    with pytest.raises(DownloadError, match=f"{odd}: {kind}"):
+        place.fetch(mirror=str(tmp_path / "own"))
+    assert place.fetch(server.mirror("good"), mirror=str(tmp_path / "own")).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "a pipe"), (Path.mkdir, "a folder")])
+def test_a_pipe_where_the_file_should_be_is_named(place: Place, make: Callable[[Path], object], kind: str) -> None:
+    place.folder.mkdir(parents=True)
+    make(place.folder / FILE)
+    with pytest.raises(FileWriteError, match=f"cannot write {place.folder / FILE}: {kind} is there"):
+        place.fetch("http://nowhere.invalid/")
+
+
+@pytest.mark.parametrize("mirror", ["ftp://127.0.0.1/data", "s3://bucket", "FTP://x"])
+def test_a_mirror_of_another_scheme_is_refused_by_name(server: Server, place: Place, mirror: str) -> None:
+    good = server.add("good")
+    scheme = mirror.partition(":")[0].lower()
+    with pytest.raises(DownloadError, match=f"{mirror}: files cannot be read by {scheme}"):
+        place.fetch(server.mirror("good"), mirror=mirror)
+    assert good.seen == []
+
+
+def test_a_scheme_may_be_written_in_capitals(server: Server, place: Place) -> None:
+    server.add("own/toy")
+    assert place.fetch(mirror=f"{server.url}/own".replace("http", "HTTP")).read_bytes() == CONTENT
+
+
+def test_encrypted_mirrors_come_before_others() -> None:
+    for source in SOURCES.values():
+        remote = [mirror.startswith("https://") for mirror in source.mirrors if mirror.startswith("http")]
+        assert remote == sorted(remote, reverse=True)
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file://{}"])
@@ -366,7 +489,8 @@ def test_the_registry_has_a_hash_for_every_file() -> None:
     for name, source in SOURCES.items():
         assert bool(source.mirrors) == (name not in ("smallnorb48", "smallnorb48-posed", "toys"))
         assert bool(source.note) != bool(source.files)
-        assert all(len(digest) == 64 and int(digest, 16) >= 0 for digest in source.files.values())
+        assert all(len(file.sha256) == 64 and int(file.sha256, 16) >= 0 for file in source.files.values())
+        assert all(0 < file.size <= 1_024_000_000 for file in source.files.values())
         assert all(mirror.startswith("http") for mirror in source.mirrors if name != "digits")
 
 
@@ -380,7 +504,7 @@ def test_smallnorb_has_six_files_named_as_published() -> None:
 
 
 def test_a_source_that_nobody_serves_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: SHA256}, folder="shared"))
+    monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: File(SHA256, len(CONTENT))}, folder="shared"))
     with pytest.raises(DownloadError) as caught:
         fetch("toy", tmp_path / "raw", tmp_path / "partial")
     message = str(caught.value)
@@ -391,7 +515,7 @@ def test_a_source_that_nobody_serves_says_what_to_set(tmp_path: Path, monkeypatc
 
 def test_a_source_may_share_the_folder_of_another_in_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was fetched once stays where the mirror is gone, too."""
-    monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: SHA256}, folder="shared"))
+    monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: File(SHA256, len(CONTENT))}, folder="shared"))
     (tmp_path / "own" / "shared").mkdir(parents=True)
     (tmp_path / "own" / "shared" / FILE).write_bytes(CONTENT)
     for mirror in (str(tmp_path / "own"), None):
@@ -408,4 +532,4 @@ def test_a_source_without_files_leaves_a_note(tmp_path: Path) -> None:
 
 def test_digits_need_no_network(tmp_path: Path) -> None:
     (path,) = fetch("digits", tmp_path / "raw", tmp_path / "partial")
-    assert sha256(path) == SOURCES["digits"].files["digits.csv.gz"]
+    assert sha256(path) == SOURCES["digits"].files["digits.csv.gz"].sha256

@@ -132,7 +132,8 @@ def test_other_profiles_stand_beside_the_pages_own(results: Results) -> None:
 def test_a_corrupt_scorecard_of_another_profile_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "paper" / "scorecard.json"
     path.parent.mkdir()
-    path.write_text("[{}]", encoding="utf-8")
-    with pytest.raises(ResultError, match=str(path)):
-        other_scorecards(tmp_path, "quick")
+    for text in ("[{}]", "[" * 100_000):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ResultError, match=str(path)):
+            other_scorecards(tmp_path, "quick")
     assert other_scorecards(tmp_path, "paper") == {}

@@ -69,9 +69,10 @@ def test_a_missing_run_and_a_damaged_summary_are_named(tmp_path: Path) -> None:
     (folder / "model.json").write_text(text.replace('"vae"', '"other"'))
     with pytest.raises(LoadingError, match="does not know"):
         load_trained(folder)
-    (folder / "model.json").write_text(text[:50])
-    with pytest.raises(LoadingError, match="is damaged"):
-        load_trained(folder)
+    for damaged in (text[:50], "[" * 100_000):
+        (folder / "model.json").write_text(damaged)
+        with pytest.raises(LoadingError, match="is damaged"):
+            load_trained(folder)
 
 
 def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:

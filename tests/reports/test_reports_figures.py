@@ -182,9 +182,10 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(fu
 
 def test_a_corrupt_file_of_words_is_refused_by_name(full: Writer, params: Params) -> None:
     folder = full.root / "figures"
-    folder.with_suffix(".json").write_text("[]")
-    with pytest.raises(ResultError, match=r"figures\.json is corrupt"):
-        write_figures(folder, recorded(full.results, params))
+    for text in ("[]", "[" * 100_000):
+        folder.with_suffix(".json").write_text(text)
+        with pytest.raises(ResultError, match=r"figures\.json is corrupt"):
+            write_figures(folder, recorded(full.results, params))
 
 
 def with_slots(values: dict[str, Any]) -> Params:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,12 @@ def test_a_part_of_a_result_is_read_like_one_and_has_the_provenance_of_the_whole
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff\xfe", b"[1]", b'{"validation": NaN}', b'{"bound": Infinity}', b'"text"']
+    "content",
+    [
+        *(b"", b"{", b"\xff\xfe", b"[1]", b'{"validation": NaN}', b'{"bound": Infinity}', b'"text"'),
+        *(b"[" * 100_000, b'{"a": ' * 100_000 + b"1" + b"}" * 100_000),
+    ],
+    ids=lambda content: content[:20].decode(errors="replace"),
 )
 def test_corrupt_numbers_are_refused(files: ResultFiles, content: bytes) -> None:
     path = files.numbers("train", "a", {})
@@ -116,7 +122,13 @@ def text(path: Path) -> None:
     path.write_text("not an archive", encoding="utf-8")
 
 
-@pytest.mark.parametrize("damage", [truncated, flipped, emptied, pickled, text])
+def lying(path: Path) -> None:
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", b"\x93NUMPY\x01\x00\x76\x00" + header)
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped, emptied, pickled, text, lying])
 def test_corrupt_examples_are_refused_and_pickles_never_opened(files: ResultFiles, damage: object) -> None:
     path = files.examples("evaluate", "a", images=np.arange(4096.0).reshape(4, 32, 32))
     damage(path)  # type: ignore[operator]
