@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import in_house_style, look, panels
 from pipeline.drawing.table import Table, spread, tracked
-from pipeline.page.equivariance import COLOURS
+from pipeline.page.systems import LOOKS
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
 
@@ -24,7 +24,6 @@ DOCUMENT = "003"
 ITSELF = "itself"
 CAPSULES = ("matrix_capsules", "capsnet")
 """Systems of capsules that classify, so that their errors compare with a convolutional network's."""
-MARKERS = {"generative": "s", "scae": "P", "vae": "^", "capsnet": "D", "matrix_capsules": "o", "cnn": "v"}
 
 
 @dataclass(frozen=True)
@@ -99,13 +98,13 @@ def errors_over_images(found: list[Curve]) -> Figure:
     for axis, dataset in zip(axes, datasets, strict=True):
         drawn = [curve for curve in found if curve.dataset == dataset]
         for curve in drawn:
-            errors = list(curve.errors.values())
+            errors, (colour, marker) = list(curve.errors.values()), LOOKS[curve.variant]
             axis.errorbar(
                 list(curve.errors),
                 [100 * error.mean for error in errors],
                 yerr=[100 * error.sd for error in errors],
-                color=COLOURS[curve.variant],
-                marker=MARKERS[curve.variant],
+                color=colour,
+                marker=marker,
                 label=curve.run,
             )
         axis.set_xscale("log")

@@ -15,18 +15,13 @@ from matplotlib.lines import Line2D
 
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import (
-    BLUE,
     FAINT,
-    GREEN,
     INK,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
     WIDTH,
     in_house_style,
 )
 from pipeline.drawing.table import Table, tracked
+from pipeline.page.systems import LOOKS
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label, unique, with_training
 
@@ -40,14 +35,7 @@ FAMILIES = ("rotation", "shift", "scale", "shear")
 _IN_WORDS = {"rotation": "{}°", "shift": "{} px", "scale": "x {}", "shear": "{}"}
 _PER = {"rotation": "1°", "shift": "1 px", "scale": "1 %", "shear": "0.01"}
 
-COLOURS = {
-    "generative": BLUE,
-    "scae": ORANGE,
-    "vae": GREEN,
-    "capsnet": SKY,
-    "matrix_capsules": PURPLE,
-    "cnn": VERMILLION,
-}
+COLOURS = {variant: colour for variant, (colour, _) in LOOKS.items()}
 """By the variant of the run."""
 MARKERS = {"parts": "s", "objects": "o", "poses": "D", "capsules": "v", "code": "^", "hidden": "X", "maps": "P"}
 """By layer; presences have the last one."""
