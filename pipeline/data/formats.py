@@ -118,6 +118,8 @@ def read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     whole = np.array_equal(table, np.round(table))
     if pixels.shape[1] != _DIGITS_SIZE**2 or not whole or pixels.min() < 0 or pixels.max() > _DIGITS_INK:
         raise FormatError(f"{path} does not hold 8x8 images with values 0 to 16, each with a label")
+    if labels.min() < 0 or labels.max() > 9:
+        raise FormatError(f"{path} has labels from {labels.min():g} to {labels.max():g}, expected 0 to 9")
     return pixels.reshape(-1, _DIGITS_SIZE, _DIGITS_SIZE).astype(np.uint8), labels.astype(np.int64)
 
 
