@@ -68,7 +68,7 @@ class Step:
         count = self.seeds
         self.replicas = Replicas(lambda: GenerativeModel(self.params, IMAGE), range(count), self.device)
         self.gradients = recorded(self.replicas.gradients, self.device)
-        self.optimiser = torch.optim.Adam(list(self.replicas.parameters.values()), lr=1e-3)
+        self.optimiser = torch.optim.Adam(list(self.replicas.trained.values()), lr=1e-3)
         generator = torch.Generator(self.device).manual_seed(0)
         shape = (count, self.batch)
         self.images = torch.rand(*shape, 1, IMAGE, IMAGE, generator=generator, device=self.device)
@@ -83,7 +83,7 @@ class Step:
     def update(self, gradients: dict[str, Tensor]) -> None:
         """Clip and take a step of Adam."""
         clip(gradients, gradient_norms(gradients), 1e3)
-        for name, parameter in self.replicas.parameters.items():
+        for name, parameter in self.replicas.trained.items():
             parameter.grad = gradients[name]
         self.optimiser.step()
 
@@ -189,7 +189,7 @@ def densities(step: Step) -> tuple[Callable[[], None], Callable[[], None]]:
 
 def updating(step: Step) -> Callable[[], None]:
     """Clipping and Adam alone."""
-    gradients = {name: torch.rand_like(value) * 1e-6 for name, value in step.replicas.parameters.items()}
+    gradients = {name: torch.rand_like(value) * 1e-6 for name, value in step.replicas.trained.items()}
     return lambda: step.update(gradients)
 
 

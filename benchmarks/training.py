@@ -48,7 +48,7 @@ class Step:
     def __post_init__(self) -> None:
         self.replicas = Replicas(lambda: build_model(self.run, self.size), [0], self.device)
         self.gradients = recorded(self.replicas.gradients, self.device)
-        self.optimiser = build_optimiser(self.run.training, list(self.replicas.parameters.values()))
+        self.optimiser = build_optimiser(self.run.training, list(self.replicas.trained.values()))
         generator = torch.Generator(self.device).manual_seed(0)
         self.images = torch.rand(
             1, self.batch, self.channels, self.size, self.size, generator=generator, device=self.device
@@ -60,7 +60,7 @@ class Step:
     def __call__(self) -> None:
         gradients, _ = self.gradients(self.images, self.noise, self.epoch, self.labels)
         clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
-        for name, parameter in self.replicas.parameters.items():
+        for name, parameter in self.replicas.trained.items():
             parameter.grad = gradients[name]
         self.optimiser.step()
 

@@ -120,6 +120,15 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
     return kind.model_validate({**values, **changes})
 
 
+def run_on(variant: str, dataset: str, source: str = "digits") -> dict[str, Any]:
+    """A small run of a data set with as many classes and channels as its source has."""
+    channels, classes = {"digits": (1, 10), "toys": (2, 5)}[source]
+    values = small_run(variant).model_dump() | {"dataset": dataset}
+    fitting = {"classes": classes, "views": channels}
+    values["model"] |= {name: value for name, value in fitting.items() if name in values["model"]}
+    return values
+
+
 def squares(train: int = 36, validation: int = 12, test: int = 12, size: int = SIZE) -> Dataset:
     """Images of one bright square each, its place the label (three of them), with noise."""
     random = np.random.default_rng(0)

@@ -217,6 +217,7 @@ def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone)
     assert len(clone.tracked()) == len(STAGES)
     reports = clone.folder / "reports/quick"
     assert {path.name for path in reports.iterdir()} == {
+        "charts",
         "figures",
         "figures.json",
         "index.html",

@@ -53,6 +53,7 @@
         tooltip: { disableDefaultStyle: true },
       });
     }));
+    for (const form of panels.querySelectorAll(".vega-bindings")) form.remove();  // empty, but announced
     views.set(chart, drawn);
     chart.dataset.drawn = dark.matches ? "dark" : "light";
     choose(chart);

@@ -11,7 +11,7 @@ import pytest
 from made_up_page import CLAIMS, MEASURES, SWEPT, record
 from records import dump_record
 
-from pipeline.page import equivariance, scorecard
+from pipeline.page import data_efficiency, equivariance, scorecard
 from pipeline.page.scorecard import (
     Row,
     Verdict,
@@ -188,7 +188,7 @@ def test_the_measures_are_those_of_all_systems_and_of_their_comparison(
 ) -> None:
     answer = MEASURES["000.b"]
     install(monkeypatch, one={"000.a": MEASURES["000.a"]}, other={"000.b": answer})
-    assert all_measures() == MEASURES | equivariance.MEASURES
+    assert all_measures() == MEASURES | equivariance.MEASURES | data_efficiency.MEASURES
     rows = build_scorecard(CLAIMS, results)
     assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
     assert rows[1]["provenance"]["tracking_runs"] == [SWEPT["tracking_run"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headless import Browser, find_browser
+from headless import Browser, draw_charts, find_browser
 from made_up import made_up_values
 from made_up_report import Report, moved_on, write_page
 
@@ -58,16 +58,6 @@ MEASURE = """
 @pytest.fixture
 def page(report: Report) -> Path:
     return report.page
-
-
-def draw_charts(browser: Browser) -> None:
-    """Scroll past all charts, so that they are drawn, and back to the top."""
-    browser.evaluate(
-        "window.ready = (async () => { for (const chart of document.querySelectorAll('.chart')) {"
-        "chart.closest('figure').scrollIntoView(); while (!chart.dataset.drawn)"
-        "await new Promise(done => setTimeout(done, 10)); } scrollTo(0, 0); window.drawn = true; })(); 0"
-    )
-    browser.wait("window.drawn === true", 60)
 
 
 @pytest.fixture(scope="module")

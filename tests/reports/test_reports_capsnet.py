@@ -12,7 +12,7 @@ import pytest
 from made_up import Writer, spread
 from recorded import recorded
 from records import dump_record, load_record
-from small import INFER, small_run
+from small import INFER, run_on
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
@@ -65,7 +65,7 @@ INFERRED: dict[str, dict[str, Any]] = {
 def params(values: dict[str, Any]) -> Params:
     runs = {}
     for name, model in RUNS.items():
-        run = small_run("capsnet").model_dump() | {"dataset": "digits"}
+        run = run_on("capsnet", "digits")
         run["model"] = run["model"] | {"middle": 0, "counting": "updates", **model}
         runs[name] = run
     infer = {name: {"run": name, **INFER} for name in STUDIES}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_up import Writer, spread
 from recorded import recorded
-from small import small_run
+from small import run_on
 from test_reports_figures import words
 
 from pipeline.page import data_efficiency
@@ -27,11 +27,8 @@ ERRORS = {
 
 def results(writer: Writer, values: dict[str, Any], **changes: tuple[int, dict[str, float]]) -> Results:
     """Made-up results; `changes` replace parameters and errors of a run, its name with underscores."""
-    toys = values["datasets"]["digits"] | {"source": "toys"}
-    runs = {
-        name: small_run(variant).model_dump() | {"dataset": name.split("-")[-1]}
-        for name, (variant, _, _) in ERRORS.items()
-    }
+    toys = values["datasets"]["digits"] | {"source": "toys", "canvas": 48}
+    runs = {name: run_on(variant, dataset := name.split("-")[-1], dataset) for name, (variant, _, _) in ERRORS.items()}
     params = values | {
         "sources": ["digits", "toys"],
         "datasets": values["datasets"] | {"toys": toys},

@@ -9,7 +9,7 @@ import matplotlib
 import pytest
 from made_up import Writer, spread
 from recorded import recorded
-from small import EQUIVARIANCE, small_run
+from small import EQUIVARIANCE, run_on
 from test_reports_figures import words
 
 from pipeline.drawing import style
@@ -79,12 +79,12 @@ def results(
 ) -> Results:
     """Made-up results of runs by their variants; `changes` replace layers of a variant."""
     runs = RUNS if runs is None else runs
-    toys = values["datasets"]["digits"] | {"source": "toys"}
+    toys = values["datasets"]["digits"] | {"source": "toys", "canvas": 48}
     params = values | {
         "sources": ["digits", "toys"],
         "datasets": values["datasets"] | {"toys": toys},
         "runs": values["runs"]
-        | {name: small_run(variant).model_dump() | {"dataset": name.split("-")[-1]} for name, variant in runs.items()},
+        | {name: run_on(variant, dataset := name.split("-")[-1], dataset) for name, variant in runs.items()},
         "equivariance": {name: {"run": name, **EQUIVARIANCE} for name in runs},
     }
     for name, variant in runs.items():

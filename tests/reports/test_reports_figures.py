@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from recorded import recorded
 from records import dump_record, load_record
-from small import small_run
+from small import run_on
 
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
@@ -295,7 +295,7 @@ def test_a_model_without_a_bound_shows_its_loss(full: Writer, values: dict[str, 
 
 
 def test_classifiers_have_no_figures_here(full: Writer, values: dict[str, Any]) -> None:
-    values["runs"]["net"] = small_run("capsnet").model_dump() | {"dataset": "digits"}
+    values["runs"]["net"] = run_on("capsnet", "digits")
     full.train("net", objective="loss")
     full.evaluate("net", ["t0"])
     assert {drawing.file for drawing in drawings_of(full, parse_params(values))} == ALL

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headless import Browser, find_browser
+from headless import Browser, draw_charts, find_browser
 from made_up_report import Report
 
 from pipeline.results.claims import load_claims
@@ -281,6 +281,7 @@ ACCESSIBLE = """
 
 
 def test_everything_has_a_name_and_its_place(opened: Browser, tmp_path: Path) -> None:
+    draw_charts(opened)
     opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert opened.evaluate(ACCESSIBLE) == []
     # The check itself finds faults.

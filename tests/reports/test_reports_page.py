@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from made_up import Writer
@@ -17,7 +18,7 @@ from made_up_report import Report, moved_on, write_page
 
 from pipeline.drawing.drawings import Written
 from pipeline.page.figures import draw_all
-from pipeline.page.images import load_figures
+from pipeline.page.images import load_figures, vector_uri
 from pipeline.page.scorecard import VERDICTS, all_measures
 from pipeline.params import Params
 from pipeline.results.claims import load_claims
@@ -64,7 +65,7 @@ def test_the_page_holds_everything_it_shows(content: str) -> None:
     page = Page(content)
     for url in (*page.attributes("src"), *page.attributes("href"), *page.attributes("srcset")):
         assert url.startswith(("data:", "#")), url[:80]
-    without_scripts = re.sub(r"<script.*?</script>", "", content, flags=re.DOTALL)
+    without_scripts = re.sub(r"<script.*?</script>|data:image/[^\"]*", "", content, flags=re.DOTALL)
     assert "://" not in without_scripts
     assert "url(" not in without_scripts
     assert "@import" not in without_scripts
@@ -202,3 +203,17 @@ def test_a_corrupt_figure_is_refused_by_name(report: Report, tmp_path: Path, nam
         path.write_bytes(damage)
     with pytest.raises(ResultError, match=str(path)):
         load_figures(folder, draw_all(report.writer.results, Written()))
+
+
+def test_a_drawing_is_embedded_without_its_last_decimals() -> None:
+    svg = """<svg width="9pt" clip-path="url(#a)"><!-- no -->
+    <path d="M 1.23456 -0.98765 L 10 2" transform="translate(3.14159 2) scale(0.015625)" title="it's 5 %"/>
+    </svg>"""
+    uri = vector_uri(svg)
+    assert '"' not in uri
+    assert "#" not in uri
+    shown = unquote(uri.partition(",")[2]).replace("'", '"').replace("&#39;", "'")
+    assert shown == (
+        '<svg width="9pt" clip-path="url(#a)"><path d="M 1.23 -0.98 L 10 2" '
+        'transform="translate(3.14 2) scale(0.015625)" title="it\'s 5 %"/></svg>'
+    )

@@ -143,8 +143,16 @@ def test_the_papers_own_sets_come_before_stand_ins(values: dict[str, Any], write
 
 
 def test_images_of_neither_kind_answer_nothing(values: dict[str, Any], writer: Writer) -> None:
-    params = parse_params(with_regression(values, others="cifar10"))
-    write_regression(writer, "others", dataset="CIFAR-10")
+    with_others = with_regression(values, others="digits")
+    with_others["own_images"] = {
+        "mine": {
+            "path": "data/own/mine", "format": "folder", "test_part": False, "classes": [str(i) for i in range(10)],
+            "channels": 1, "side": 28, "fit": "pad",
+        }
+    }  # fmt: skip
+    with_others["datasets"]["others"] = values["datasets"]["digits"] | {"source": "mine"}
+    params = parse_params(with_others)
+    write_regression(writer, "others", dataset="mine")
     assert findings(writer, params) == {}
     assert build(recorded(writer.results, params), Written()), "but they are shown"
 

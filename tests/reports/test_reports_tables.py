@@ -10,7 +10,7 @@ import pytest
 from made_up import Writer, spread
 from recorded import recorded
 from records import dump_record, load_record
-from small import small_run
+from small import run_on
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
@@ -155,7 +155,7 @@ def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
 
 
 def test_clusters_are_of_runs_that_learned_without_labels(full: Writer, values: dict[str, Any]) -> None:
-    values["runs"]["net"] = small_run("capsnet").model_dump() | {"dataset": "digits"}
+    values["runs"]["net"] = run_on("capsnet", "digits")
     probe = {"mu_sigma": {"refit": {"rotated_0": spread(0.9)}}}
     for run in ("vae-digits", "net"):
         full.numbers("evaluate", run, {"probe": probe, "kmeans": {"mu_sigma": spread(0.5)}})
