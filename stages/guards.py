@@ -25,6 +25,7 @@ GRACE_SECONDS = 5.0
 LOCK_SECONDS = 0.2  # `is_running` holds a lock for a moment, which must not stop a stage that begins then
 TERMINATED = 128 + signal.SIGTERM
 
+_MAKES = {"make", "gmake"}
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
@@ -94,6 +95,25 @@ def dvc_ancestors() -> list[Process]:
             if not nearest and not _SHELLS.intersection(words[:1]):
                 nearest = len(chain)
     return chain[:nearest]
+
+
+def make_ancestors(dvc: Process) -> list[Process]:
+    """The `make` processes that started `dvc`, with the shells between them. If one is killed, its child lives on."""
+    import psutil
+
+    found: list[Process] = []
+    shells: list[Process] = []
+    with suppress(psutil.Error):
+        for process in dvc.parents():
+            name = Path((process.cmdline() or [""])[0]).name.lstrip("-")
+            if name in _MAKES:
+                found += [*shells, process]
+                shells = []
+            elif name in _SHELLS:
+                shells.append(process)
+            else:
+                break
+    return found
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from pipeline.files import json_sha256
 from pipeline.params import Params, ParamsError, parse_params, read_params
 from pipeline.tracking import Group, Store, TrackedRun
 from stages import notes
-from stages.guards import dvc_ancestors, exit_with, lock_path, single_instance
+from stages.guards import dvc_ancestors, exit_with, lock_path, make_ancestors, single_instance
 
 if TYPE_CHECKING:
     import torch
@@ -374,7 +374,8 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         _check_item(graph, name, item)
         chain = dvc_ancestors()
         label = _label(name, item)
-        with single_instance(lock_path(root, label), label), exit_with(chain):
+        starters = [*chain, *(make_ancestors(chain[-1]) if chain else [])]
+        with single_instance(lock_path(root, label), label), exit_with(starters):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             run = _open_run(params.profile, settings, name, item, home, commit, dirty, chain[-1] if chain else None)

@@ -176,7 +176,8 @@ def _digits(raw: Path) -> _Published:
 
 def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
     """The four files of MNIST and of data sets in the same format."""
-    images, labels = [], []
+    images: list[NDArray[np.uint8]] = []
+    labels: list[NDArray[np.uint8]] = []
     for part in ("train", "t10k"):
         pixels_path, labels_path = raw / f"{part}-images-idx3-ubyte.gz", raw / f"{part}-labels-idx1-ubyte.gz"
         pixels, numbers = read_idx(pixels_path), read_idx(labels_path)
@@ -185,6 +186,11 @@ def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
                 f"{pixels_path} has the shape {pixels.shape} and {labels_path} the shape {numbers.shape}: "
                 "they do not belong together"
             )
+        height, width = pixels.shape[1:]
+        if height != width or (images and pixels.shape[1:] != images[0].shape[1:]):
+            raise DatasetError(f"{pixels_path} has images of {height}x{width} pixels: not one square size")
+        if len(numbers) and numbers.max() >= len(classes):
+            raise DatasetError(f"{labels_path} has the label {numbers.max()}, expected 0 to {len(classes) - 1}")
         images.append(pixels)
         labels.append(numbers)
     whole = np.concatenate(images)[:, None]
@@ -192,7 +198,10 @@ def _idx_pairs(raw: Path, label: str, classes: tuple[str, ...]) -> _Published:
 
 
 def _cifar10(raw: Path) -> _Published:
-    images, labels = cifar.read_cifar10(raw / "cifar-10-python.tar.gz")
+    path = raw / "cifar-10-python.tar.gz"
+    images, labels = cifar.read_cifar10(path)
+    if len(images) <= cifar.TEST:
+        raise DatasetError(f"{path} has {len(images)} images; the last {cifar.TEST} should be for the test")
     return _Published("CIFAR-10", images, labels, cifar.SIZE, cifar.TEST, cifar.CLASSES)
 
 

@@ -35,6 +35,7 @@ _BLOCK = 1 << 20
 _LARGEST_MAT = 1 << 26  # bytes; a batch of affNIST holds 16 million of pixels, and little else
 _MAT_HEADER = 128
 _MAT_COMPRESSED = 15
+_MAT_CONTAINERS = (1, 2, 3)  # cells, structs, objects
 _IDX_BYTES = 0x08  # the idx format's code for unsigned bytes
 _DIGITS_SIZE = 8
 _DIGITS_INK = 16
@@ -118,6 +119,8 @@ def read_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     whole = np.array_equal(table, np.round(table))
     if pixels.shape[1] != _DIGITS_SIZE**2 or not whole or pixels.min() < 0 or pixels.max() > _DIGITS_INK:
         raise FormatError(f"{path} does not hold 8x8 images with values 0 to 16, each with a label")
+    if labels.min() < 0 or labels.max() > 9:
+        raise FormatError(f"{path} has labels from {labels.min():g} to {labels.max():g}, expected 0 to 9")
     return pixels.reshape(-1, _DIGITS_SIZE, _DIGITS_SIZE).astype(np.uint8), labels.astype(np.int64)
 
 
@@ -176,9 +179,20 @@ def _without_compression(content: bytes) -> bytes:
                 raise ValueError(f"a variable is cut short, or has more than {_LARGEST_MAT} bytes unpacked")
         else:
             parts.append(content[place:end])
+        _check_count(parts[-1], order)
         left -= len(parts[-1])
         place = end
     return b"".join(parts)
+
+
+def _check_count(variable: bytes, order: str) -> None:
+    """Raise ValueError if a variable of structs or cells claims more than it can hold: scipy would go through them."""
+    if len(variable) < 32 or variable[16 if order == "<" else 19] not in _MAT_CONTAINERS:
+        return
+    (size,) = struct.unpack_from(f"{order}I", variable, 28)
+    shape = np.frombuffer(variable[32 : 32 + size // 4 * 4], f"{order}i4").tolist()
+    if math.prod(shape) > len(variable) // 8 or min(shape, default=0) < 0:
+        raise ValueError(f"it claims structs or cells of shape {tuple(shape)}")
 
 
 def _mat_files(path: Path) -> Iterator[tuple[str, bytes]]:

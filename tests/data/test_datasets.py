@@ -141,6 +141,23 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, official:
         build_dataset("mine", params(), tmp_path / "raw")
 
 
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("t10k-images-idx3-ubyte", np.zeros((TEST, 28, 30), np.uint8), "28x30 pixels: not one square size"),
+        ("t10k-images-idx3-ubyte", np.zeros((TEST, 20, 20), np.uint8), "20x20 pixels: not one square size"),
+        ("train-images-idx3-ubyte", np.zeros((TRAIN, 784), np.uint8), "do not belong together"),
+        ("train-labels-idx1-ubyte", np.full(TRAIN, 10, np.uint8), "has the label 10, expected 0 to 9"),
+    ],
+)
+def test_images_and_labels_of_other_data_sets_are_refused_by_name(
+    tmp_path: Path, official: dict[str, np.ndarray], name: str, array: np.ndarray, message: str
+) -> None:
+    write_idx(tmp_path / "raw" / f"{name}.gz", array)
+    with pytest.raises(DatasetError, match=f"{name}.*{message}"):
+        build_dataset("mine", params(), tmp_path / "raw")
+
+
 def test_digits_fill_the_middle_of_28_pixels(digits_raw: Path) -> None:
     built = build_dataset("digits", params(**DIGITS), digits_raw)
     assert built.label == "digits (scikit-learn)"
@@ -483,6 +500,10 @@ def test_cifar10_has_its_last_images_for_the_test(tmp_path: Path, monkeypatch: p
     assert (built.label, built.classes[9], built.factors) == ("CIFAR-10", "truck", {})
     np.testing.assert_array_equal(built.images, images)
     assert set(built.split["test"]) == set(range(20, 30))
+    monkeypatch.setattr(cifar, "TEST", len(images))
+    with pytest.raises(DatasetError, match=rf"cifar-10-python\.tar\.gz has {len(images)} images; the last"):
+        build_dataset("cifar", params("cifar10", **sizes), tmp_path)
+    monkeypatch.setattr(cifar, "TEST", 10)
     padded = build_dataset("cifar", params("cifar10", **{**sizes, "canvas": 36}), tmp_path)
     assert padded.label == "CIFAR-10, 36x36"
     with pytest.raises(DatasetError, match="canvas 28 is too small for the images of CIFAR-10, which have 32x32"):

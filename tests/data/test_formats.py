@@ -86,7 +86,11 @@ def test_digits_are_scikit_learns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["a,b,c\n", "1,2,3\n", ",".join(["17"] * 65) + "\n", ",".join(["0.5"] * 65) + "\n", "1,2\n1\n"]
+    "content",
+    [
+        *("", "\n", "a,b,c\n", "1,2,3\n", ",".join(["17"] * 65) + "\n", ",".join(["0.5"] * 65) + "\n", "1,2\n1\n"),
+        *("1," * 64 + label + "\n" for label in ("10", "-1", "inf", "nan", "1e30")),
+    ],
 )
 def test_foreign_digits_are_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(FormatError, match=r"digits\.csv\.gz"):

@@ -395,6 +395,16 @@ def test_a_damaged_file_of_affnist(folder: Path, compressed: bool) -> None:
     check()
 
 
+@pytest.mark.parametrize("shape", [(2**31 - 1, 1), (2**31 - 1, 2**31 - 1), (-1, -(2**30))])
+def test_a_file_of_affnist_that_claims_many_structs(tmp_path: Path, shape: tuple[int, int]) -> None:
+    path = tmp_path / "a.mat"
+    content = bytearray(affnist(path, do_compression=False))
+    content[160:168] = struct.pack("<ii", *shape)
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"a\.mat is not an affNIST file: it claims structs or cells of shape"):
+        read_affnist(path)
+
+
 def test_a_bomb_in_a_file_of_affnist_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "a.mat"
     inflated = zlib.compress(struct.pack("<II", 14, 10**9) + bytes(300 * MEGABYTE), 1)

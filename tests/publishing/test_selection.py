@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.publishing.publish import _rows
 from pipeline.publishing.selection import Output, PublishingError, outputs, select, stored, unused
 
 MODEL = Output("train/a", "models/a", "0123456789.dir", 300)
@@ -96,3 +97,10 @@ def test_what_no_output_names_is_unused(tmp_path: Path) -> None:
     remote = tmp_path / "published"
     assert unused(remote, [MODEL]) == sorted([stored(remote, "9876543210.dir"), stored(remote, "beef")])
     assert unused(tmp_path / "nothing", [MODEL]) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000], ids=["empty", "cut", "no text", "nested"])
+def test_a_corrupt_scorecard_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "scorecard.json").write_bytes(content)
+    with pytest.raises(PublishingError, match=r"scorecard\.json is corrupt"):
+        _rows(tmp_path / "scorecard.json")

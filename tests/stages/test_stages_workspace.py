@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -274,32 +275,57 @@ def test_interrupted_by_the_user_there_is_no_traceback(root: Path) -> None:
     assert (process.returncode, errors) == (130, "error: stopped by the user\n")
 
 
+@dataclass
+class Reproduction:
+    """A process that makes DVC run a stage that takes two minutes, in which the stage is when this is made."""
+
+    root: Path
+    stage: int
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, root: Path, command: list[str], shell: str = "/bin/sh") -> Reproduction:
+        shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
+        (root / "work.py").write_text(
+            "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
+            f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
+        )
+        graph = yaml.safe_load((root / "dvc.yaml").read_text())
+        graph["stages"]["one"] = {"cmd": f"'{sys.executable}' work.py"}
+        (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
+        (root / "Makefile").write_text(f"repro:\n\t@'{sys.executable}' -m dvc repro one\nnested:\n\t@$(MAKE) repro\n")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": shell}
+        git(root, "init", "-q")
+        with (root / "log").open("w") as log:
+            process = subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log)
+        wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 30)
+        time.sleep(1)
+        return cls(root, int((root / "pid").read_text()), process)
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone, and check that all that it started ends."""
+        self.process.send_signal(number)
+        self.process.wait(10)
+        wait_for(lambda: not alive(self.stage), 8)
+        assert journal(self.root)[-1]["status"] == "KILLED"
+        assert journal(self.root)[0]["group"] is not None
+
+
+DVC = [sys.executable, "-m", "dvc", "repro", "one"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])  # one replaces itself by the command, one may not
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stage_does_not_outlive_the_reproduction(root: Path, shell: str, number: signal.Signals) -> None:
-    shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
-    (root / "work.py").write_text(
-        "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
-        f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
-    )
-    graph = yaml.safe_load((root / "dvc.yaml").read_text())
-    graph["stages"]["one"] = {"cmd": f"'{sys.executable}' work.py"}
-    (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": shell}
-    git(root, "init", "-q")
-    with (root / "log").open("w") as log:
-        dvc = subprocess.Popen(
-            [sys.executable, "-m", "dvc", "repro", "one"], cwd=root, env=environment, stdout=log, stderr=log
-        )
-        wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 30)
-        pid = int((root / "pid").read_text())
-        time.sleep(1)
-        dvc.send_signal(number)
-        dvc.wait(10)
-    wait_for(lambda: not alive(pid), 8)
-    assert journal(root)[-1]["status"] == "KILLED"
-    assert journal(root)[0]["group"] is not None
+    Reproduction.start(root, DVC, shell).stop(number)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_stage_does_not_outlive_a_killed_make(root: Path) -> None:
+    """Nor one make that was started by another, as in `make paper`."""
+    Reproduction.start(root, ["make", "nested"]).stop(signal.SIGKILL)
+    assert "the process that started this stage has ended" in (root / "log").read_text()
 
 
 def alive(pid: int) -> bool:

@@ -63,8 +63,8 @@ def test_a_damaged_journal_is_delivered_as_far_as_it_can_be(tmp_path: Path) -> N
         events = list(Journal(run.path).read())
         offsets = [end for _, end in events]
         assert offsets == sorted(offsets)
-        lines = set(changed.splitlines())
-        untouched = [event for event, line in zip(before, content.splitlines(), strict=True) if line in lines]
+        lines = set(changed.split(b"\n")[:-1])  # the last one is not complete
+        untouched = [event for event, line in zip(before, content.split(b"\n")[:-1], strict=True) if line in lines]
         found = [event for event, _ in events]
         assert all(event in found for event, _ in untouched)
         counts, _ = deliver(tmp_path)
