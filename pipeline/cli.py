@@ -91,23 +91,15 @@ def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
     """List what is recorded, stale, running or missing of a profile, with hours (~: estimated from recorded ones)."""
-    from pipeline.dependencies import Graph
-    from pipeline.params import load_params, read_params
-    from pipeline.results.freshness import current_settings
-    from pipeline.results.reading import Results
-    from pipeline.results.status import statuses, table
+    from pipeline.publishing.state import profile_state
+    from pipeline.results.status import table
     from stages.guards import is_running
     from stages.workspace import find_root
 
-    root = find_root()
-    path = _profiles().params_path(profile) if profile else root / "params.yaml"
-    params = load_params(path)
-    results = Results(root / "reports" / params.profile / "results", root / "results" / params.profile)
-    expected = current_settings(Graph.load(root, read_params(path)), params)
-    here = params.profile == _profiles().current
-    found = statuses(
-        results, expected, publish=params.publish, running=lambda label: here and is_running(root, *label.split("/"))
-    )
+    root, profiles = find_root(), _profiles()
+    path = profiles.params_path(profile) if profile else root / "params.yaml"
+    here = profile in (None, profiles.current)
+    found = profile_state(root, path, lambda label: here and is_running(root, *label.split("/"))).items
     print("\n".join(table(found)))
 
 

@@ -10,17 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.dependencies import Graph
 from pipeline.files import write_text
 from pipeline.learning.runs import SUMMARY
 from pipeline.page.scorecard import Row
-from pipeline.params import load_params, read_params
 from pipeline.profiles import LOCK, Profiles
 from pipeline.publishing.cards import card
 from pipeline.publishing.selection import REMOTE, Output, PublishingError, Selection, outputs, select, unused
-from pipeline.results.freshness import current_settings
+from pipeline.publishing.state import profile_state
 from pipeline.results.reading import Results
-from pipeline.results.status import statuses
 
 MODELS = "models/"
 
@@ -33,24 +30,22 @@ def publish(root: Path) -> Selection:
     Raises:
         PublishingError: the profile is not for publication, it is too large, or DVC cannot copy it.
     """
-    path = root / "params.yaml"
-    params = load_params(path)
+    profile = profile_state(root, root / "params.yaml")
+    params = profile.params
     if not params.publish:
         raise PublishingError(f"profile {params.profile} is not for publication: set `publish: true` in params.yaml")
-    results = Results(root / "reports" / params.profile / "results", root / "results" / params.profile)
-    expected = current_settings(Graph.load(root, read_params(path)), params)
-    found = statuses(results, expected, publish=True)
-    selection = select(root, outputs(root / LOCK), {each.label for each in found if each.state == "recorded"})
+    recorded = {each.label for each in profile.items if each.state == "recorded"}
+    selection = select(root, outputs(root / LOCK), recorded)
     _push(root, selection.chosen)
     others = [
         output
-        for profile in Profiles(root).all()
-        if profile.name != params.profile
-        for output in outputs(root / "profiles" / profile.name / LOCK)
+        for other in Profiles(root).all()
+        if other.name != params.profile
+        for output in outputs(root / "profiles" / other.name / LOCK)
     ]
     for file in unused(root / REMOTE, [*selection.chosen, *others]):
         file.unlink()
-    _write_cards(root, results, params.profile, selection.chosen)
+    _write_cards(root, profile.results, params.profile, selection.chosen)
     write_text(root / REMOTE / "README.md", "\n".join(_overview(params.profile, selection)) + "\n")
     return selection
 

@@ -1,0 +1,43 @@
+"""The state of every item of a profile, from its parameters and its results in the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.dependencies import Graph
+from pipeline.params import Params, parse_params, read_params
+from pipeline.results.freshness import current_settings
+from pipeline.results.reading import Results
+from pipeline.results.status import ItemStatus, statuses
+
+
+@dataclass(frozen=True)
+class ProfileState:
+    """A profile with its results.
+
+    Attributes:
+        items: the state of every item of the profile, then of results that are not in it.
+    """
+
+    params: Params
+    results: Results
+    items: list[ItemStatus]
+
+
+def profile_state(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> ProfileState:
+    """The state of the profile whose parameters are in `path`.
+
+    Args:
+        running: whether an item's stage runs at the moment.
+
+    Raises:
+        ParamsError: the parameters are invalid.
+        ResultError: a result file is corrupt; it is named.
+    """
+    values = read_params(path)
+    params = parse_params(values, path.name)
+    results = Results(root / "reports" / params.profile / "results", root / "results" / params.profile)
+    expected = current_settings(Graph.load(root, values), params)
+    return ProfileState(params, results, statuses(results, expected, publish=params.publish, running=running))
