@@ -160,6 +160,21 @@ def publish() -> None:
 
 
 @app.command()
+def share(
+    remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
+) -> None:
+    """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
+    from pipeline.publishing.sharing import share as share_runs
+    from stages.workspace import find_root
+
+    shared = share_runs(find_root(), remote, without or ())
+    print(f"{shared.runs} runs of stages, {shared.files} files pushed")
+    if shared.failed:
+        raise UserError(f"{shared.failed} files could not be pushed")
+
+
+@app.command()
 def load(
     run: Annotated[str, typer.Argument(help="a trained run, a folder of models/")],
     images: Annotated[

@@ -2,7 +2,7 @@
 
     python scripts/lock.py
 
-Run it in a fresh environment into which `pip install ".[dev]"` has put CPU builds of torch: torch's own CUDA packages
+Run it in a fresh environment into which `pip install ".[dev,sharing,server]"` has put CPU builds of torch: torch's own CUDA packages
 are left to torch, so that a machine without a GPU does not download them. Packages are found by following the
 requirements from pyproject.toml through what is installed; anything else in the environment is left out.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
+EXTRAS = ("dev", "sharing", "server")  # the tests use them all
 PYTHON = ".".join(str(number) for number in sys.version_info[:2])
 HEADER = f"""\
 # Exact versions of everything installed, written by scripts/lock.py (Python {PYTHON}).
@@ -46,7 +47,9 @@ def needed(requirements: list[str]) -> dict[str, str]:
         try:
             installed = distribution(requirement.name)
         except PackageNotFoundError:
-            raise SystemExit(f"{requirement.name} is not installed: pip install '.[dev]' first") from None
+            raise SystemExit(
+                f"{requirement.name} is not installed: pip install '.[dev,sharing,server]' first"
+            ) from None
         name = canonical(requirement.name)
         if not name.startswith(("nvidia-", "cuda-")) and name != "triton":
             found[name] = installed.version.partition("+")[0]
@@ -60,7 +63,7 @@ def needed(requirements: list[str]) -> dict[str, str]:
 def main() -> None:
     """Write the file and say how many packages it pins."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    wanted = [*project["dependencies"], *(text for extra in EXTRAS for text in project["optional-dependencies"][extra])]
     pins = needed(wanted)
     lines = "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
     (ROOT / "requirements.lock").write_text(HEADER + lines, encoding="utf-8")

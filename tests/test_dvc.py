@@ -5,8 +5,6 @@ One reproduction serves all tests here, and one experiment those that change som
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
+from clones import Clone, executed, restored
 
 from pipeline.profiles import Profiles
 
@@ -36,70 +34,6 @@ SMALL_MODEL = {
     "objects": 3, "parts": 4, "template_size": 5, "channels": 4, "part_features": 4, "hidden": 8, "heads": 2,
     "inducing": 3, "blocks": 1, "code": 6,
 }  # fmt: skip
-
-
-@dataclass
-class Clone:
-    """A clone of the repository as it stands here, edits included, its results left out."""
-
-    folder: Path
-
-    def run(self, *words: str, **environment: str) -> str:
-        """Output of a command (DVC's is `dvc`, Git's `git`), which must succeed."""
-        command = [sys.executable, "-m", *words] if words[0] == "dvc" else list(words)
-        someone = {
-            f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-        }
-        # DVC starts stages with the `python` it finds first.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        told = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={
-                **{
-                    name: value
-                    for name, value in os.environ.items()
-                    if not name.startswith(("DVC_", "MLFLOW_", "GIT_"))
-                },
-                **{"PATH": path, "DVC_NO_ANALYTICS": "true", "CAPSULES_MLFLOW": "off"},
-                **{"DVC_SITE_CACHE_DIR": str(self.folder.parent / "site")},
-                **someone,
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert told.returncode == 0, told.stdout
-        return told.stdout
-
-    def json(self, *words: str) -> Any:
-        """The JSON that a DVC command prints."""
-        output = self.run("dvc", *words, "--json")
-        return json.loads(output[output.index("{") :])
-
-    def tracked(self) -> set[str]:
-        """Ids of the tracked runs."""
-        return {path.name for path in (self.folder / ".tracking").iterdir()}
-
-    def edit(self, change: Any) -> None:
-        """Let `change` edit the content of params.yaml."""
-        path = self.folder / "params.yaml"
-        values = yaml.safe_load(path.read_text())
-        change(values)
-        path.write_text(yaml.safe_dump(values, sort_keys=False))
-
-
-def executed(output: str) -> list[str]:
-    """The stages whose command DVC ran."""
-    return re.findall(r"^Running stage '(.+)':$", output, re.MULTILINE)
-
-
-def restored(output: str) -> list[str]:
-    """The stages that DVC took from its run cache."""
-    return re.findall(r"^Stage '(.+)' is cached - skipping run", output, re.MULTILINE)
 
 
 def cut(values: dict[str, Any]) -> None:

@@ -139,7 +139,8 @@ def pins() -> dict[str, str]:
 def test_the_lock_answers_everything_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned = pins()
-    for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+    extras = [text for name in ("dev", "sharing", "server") for text in project["optional-dependencies"][name]]
+    for text in [*project["dependencies"], *extras]:
         requirement = Requirement(text)
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), text
 

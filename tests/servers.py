@@ -1,0 +1,92 @@
+"""Servers that tests start on this machine, as processes of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BUCKET = "team"
+SECONDS = 60.0
+S3_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "somebody",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_until(answers: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not answers():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def serving(command: list[str], port: int, log: Path, **settings: Any) -> Iterator[None]:
+    """A server's process, which accepts connections when the block begins and is gone after it."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, **settings)
+    try:
+        wait_until(lambda: accepts(port), process, log)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[str]:
+    """The address of an S3-like store (moto's) that has the bucket `BUCKET`; skips the test where there is no moto."""
+    if importlib.util.find_spec("moto") is None:
+        pytest.skip("moto[s3] is not installed: pip install '.[dev]'")
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with serving(command, port, folder / "moto.log"):
+        address = f"http://127.0.0.1:{port}"
+        Bucket(address, S3_CREDENTIALS).create()
+        yield address
+
+
+class Bucket:
+    """The objects of a bucket below a prefix."""
+
+    def __init__(self, address: str, credentials: Mapping[str, str], prefix: str = "") -> None:
+        import boto3
+
+        keys = {name.lower(): value for name, value in credentials.items() if "KEY" in name}
+        self._client = boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys)
+        self._prefix = prefix and f"{prefix}/"
+
+    def create(self) -> None:
+        self._client.create_bucket(Bucket=BUCKET)
+
+    def keys(self) -> list[str]:
+        found = self._client.list_objects_v2(Bucket=BUCKET, Prefix=self._prefix)
+        return [each["Key"] for each in found.get("Contents", [])]
+
+    def get(self, path: str) -> bytes:
+        return bytes(self._client.get_object(Bucket=BUCKET, Key=f"{self._prefix}{path}")["Body"].read())
+
+    def put(self, path: str, content: bytes) -> None:
+        self._client.put_object(Bucket=BUCKET, Key=f"{self._prefix}{path}", Body=content)
