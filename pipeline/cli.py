@@ -21,6 +21,8 @@ profile_app = typer.Typer(
     invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
 )
 app.add_typer(profile_app, name="profile")
+server_app = typer.Typer(no_args_is_help=True, help="A tracking server for a team: MLflow on PostgreSQL.")
+app.add_typer(server_app, name="server")
 
 
 @profile_app.callback()
@@ -58,6 +60,52 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
     """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
     switched = _profiles().switch(name)
     print(f"switched to profile {name}; run it with `dvc repro`" if switched else f"{name} is the current profile")
+
+
+_Folder = Annotated[Path, typer.Argument(help="where the server keeps everything")]
+
+
+@server_app.command("start")
+def server_start(
+    folder: _Folder,
+    port: Annotated[int, typer.Option(help="MLflow's port, on loopback")] = 5000,
+    artifacts: Annotated[str | None, typer.Option(help="a folder or s3://...; by default in FOLDER")] = None,
+    host: Annotated[list[str] | None, typer.Option(help="a name under which the server may be addressed")] = None,
+) -> None:
+    """Start PostgreSQL and MLflow; make them at the first time."""
+    from pipeline.server import team
+
+    team.start(folder, port, artifacts, host or ())
+    print(f"MLflow answers at http://127.0.0.1:{port}; its log is {folder / 'mlflow.log'}")
+    if (folder / "admin_password").exists():
+        print(f"the first user is {team.ADMIN}; the password is in {folder / 'admin_password'}")
+
+
+@server_app.command("stop")
+def server_stop(folder: _Folder) -> None:
+    """Stop MLflow and PostgreSQL."""
+    from pipeline.server import team
+
+    print("stopped" if team.stop(folder) else "it did not run")
+
+
+@server_app.command("status")
+def server_status(folder: _Folder) -> None:
+    """Say what runs; exit code 1 unless everything does."""
+    from pipeline.server import team
+
+    found = team.status(folder)
+    for name, port in (("MLflow", found.mlflow), ("PostgreSQL", found.database)):
+        print(f"{name:<12}{'does not run' if port is None else f'127.0.0.1:{port}'}")
+    raise typer.Exit(0 if found.is_up else 1)
+
+
+@server_app.command("add-user")
+def server_add_user(folder: _Folder, name: Annotated[str, typer.Argument(help="the new user")]) -> None:
+    """Make a user, and print the password, which is kept nowhere."""
+    from pipeline.server import team
+
+    print(team.add_user(folder, name))
 
 
 @app.command()

@@ -2,9 +2,9 @@
 
     python scripts/lock.py
 
-Run it in a fresh environment into which `pip install ".[dev,sharing,server]"` has put CPU builds of torch: torch's own CUDA packages
-are left to torch, so that a machine without a GPU does not download them. Packages are found by following the
-requirements from pyproject.toml through what is installed; anything else in the environment is left out.
+Run it in a fresh environment into which `pip install ".[dev,sharing,server]"` has put CPU builds of torch: torch's own
+CUDA packages are left to torch, so that a machine without a GPU does not download them. Packages are found by following
+the requirements from pyproject.toml through what is installed; anything else in the environment is left out.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Store:
     @property
     def shown(self) -> str:
         """The address without user name and password."""
-        return re.sub(r"//[^/@]*@", "//", self.uri)
+        return without_password(self.uri)
 
     @property
     def is_server(self) -> bool:
@@ -324,7 +324,12 @@ def _tags(tags: Mapping[str, Any]) -> dict[str, str]:
     return {_key(key): str(value)[:TAG_LENGTH] for key, value in tags.items()}
 
 
+def without_password(text: str) -> str:
+    """A text whose addresses have no user name and password any more."""
+    return re.sub(r"//[^/\s]*@", "//", text)
+
+
 def shorten(error: BaseException, length: int = 200) -> str:
-    """An error message on one line, cut to `length` characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """An error message on one line, cut to `length` characters, without passwords: MLflow's have whole addresses."""
+    text = without_password(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,98 @@
+"""What the team's server refuses before it starts anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from pipeline.server import postgres, team
+from pipeline.server.files import write_secret
+from pipeline.server.postgres import DatabaseError, Postgres
+from pipeline.server.team import PASSWORD, ServerError
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine that seems to have all packages, and PostgreSQL 13 and 15."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(postgres, "DEBIAN", tmp_path / "postgresql")
+    for version in ("9.6", "13", "15"):
+        programs = tmp_path / "postgresql" / version / "bin"
+        programs.mkdir(parents=True)
+        (programs / "initdb").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("password", ["password1234", "short", ""])
+def test_a_password_that_is_known_or_short_is_refused(
+    password: str, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PASSWORD, password)
+    with pytest.raises(ServerError, match=f"{PASSWORD} (is a password that everybody knows|must have 12 characters)"):
+        team.start(installed / "server", port=free_port())
+    assert not (installed / "server" / "postgres").exists()
+
+
+def test_a_port_in_use_is_told(installed: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ServerError, match=f"port {port} is in use: choose another one with --port"):
+            team.start(installed / "server", port=port)
+
+
+def test_a_folder_with_something_else_or_none_is_refused(installed: Path) -> None:
+    (installed / "mine").mkdir()
+    (installed / "mine" / "thesis.tex").touch()
+    with pytest.raises(ServerError, match="is not empty and is not the folder of a server"):
+        team.start(installed / "mine", port=free_port())
+    with pytest.raises(ServerError, match=r"cannot be used: Not a directory"):
+        team.start(installed / "mine" / "thesis.tex" / "server", port=free_port())
+    with pytest.raises(ServerError, match="is not the folder of a server"):
+        team.stop(installed / "mine")
+    with pytest.raises(ServerError, match="does not run: start it first"):
+        team.add_user(installed / "mine", "grace")
+
+
+def test_missing_packages_are_named(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("psycopg2", "boto3") else name)
+    with pytest.raises(ServerError, match=r"not installed: psycopg2\. Run pip install '\.\[server\]'"):
+        team.start(installed / "server")
+    with pytest.raises(ServerError, match="not installed: psycopg2, boto3"):
+        team.start(installed / "server", artifacts="s3://bucket")
+
+
+def test_a_missing_postgresql_is_told_with_the_command_that_installs_it(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Postgres(installed / "postgres").programs == installed / "postgresql/15/bin", "the newest"
+    data = installed / "postgres" / "data"
+    data.mkdir(parents=True)
+    (data / "PG_VERSION").write_text("13\n")
+    assert Postgres(installed / "postgres").programs == installed / "postgresql/13/bin", "the one that made the data"
+    shutil.rmtree(installed / "postgresql" / "13")
+    with pytest.raises(DatabaseError, match=r"PostgreSQL-13 is not installed: apt install postgresql-13$"):
+        _ = Postgres(installed / "postgres").programs
+    shutil.rmtree(installed / "postgresql")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(DatabaseError, match=r"PostgreSQL is not installed: apt install postgresql$"):
+        team.start(installed / "server")
+    assert not (installed / "server").exists()
+
+
+def test_a_secret_is_never_open_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_secret(path, "new")
+    assert path.read_text() == "new"
+    assert stat.filemode(path.stat().st_mode) == "-rw-------"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
