@@ -45,7 +45,7 @@ MIN_LENGTH = 12
 RUNS, USERS = "mlflow", "mlflow_users"
 MARK = "CAPSULES_SERVER"
 """The environment variable by which the server's processes are found: its folder."""
-START_SECONDS = 120.0
+START_SECONDS = 180.0
 STOP_SECONDS = 20.0
 WORKERS = 2
 
@@ -275,11 +275,16 @@ def _end_processes(folder: Path) -> bool:
     import psutil
 
     processes = _processes(folder)
+    serving = []
     for process in processes:
         with suppress(psutil.Error):
+            # The command `mlflow server` only waits for what it started, and takes long to end after it.
+            if process.cmdline()[1:4] != ["-m", "mlflow", "server"]:
+                serving.append(process)
             process.send_signal(signal.SIGTERM)
-    _, left = psutil.wait_procs(processes, timeout=STOP_SECONDS)
-    for process in [*left, *_processes(folder)]:
+    psutil.wait_procs(serving, timeout=STOP_SECONDS)
+    for process in _processes(folder):
         with suppress(psutil.Error):
             process.kill()
+            process.wait(STOP_SECONDS)
     return bool(processes)
