@@ -272,6 +272,33 @@ def test_published_weights_predict(published: tuple[Clone, str]) -> None:
     assert "t0_A0" in fresh.run(sys.executable, "-m", "pipeline", "load", CAPSULES, "reports/quick/previews/digits.png")
 
 
+def test_a_clone_that_pulls_from_a_team_runs_nothing_and_has_the_page(clone: Clone, tmp_path: Path) -> None:
+    """Then once more without the lock, from the run cache alone: what a stage wrote into Git is restored, too."""
+    config = "[core]\nremote = team\n['remote \"team\"']\nurl = " + str(tmp_path / "remote") + "\n"
+    fresh = Clone(tmp_path / "fresh")
+    clone.run("git", "clone", "-q", ".", str(fresh.folder))
+    for each in (clone, fresh):
+        (each.folder / ".dvc/config.local").write_text(config)
+    said = clone.run(sys.executable, "-m", "pipeline", "share")
+    assert f"{len(STAGES) - 2} runs of stages" in said
+    fresh.run("dvc", "pull")
+    output = fresh.run("dvc", "repro")
+    assert executed(output) == restored(output) == []
+    reports = fresh.folder / "reports/quick"
+    linked = re.findall(r'(?:src|href)="([\w./-]+)"', (reports / "index.html").read_text())
+    assert not [name for name in linked if not (reports / name).exists()]
+    assert fresh.run("git", "status", "--porcelain") == ""
+
+    for name in OUTPUTS:
+        shutil.rmtree(fresh.folder / name)
+    shutil.rmtree(fresh.folder / ".dvc/cache")
+    (fresh.folder / "dvc.lock").unlink()
+    output = fresh.run("dvc", "repro", "--pull")
+    assert executed(output) == ["figures", "tables"]
+    assert sorted(restored(output)) == sorted(set(STAGES) - {"figures", "tables"})
+    assert (fresh.folder / "models" / VAE / "seed-0.safetensors").exists()
+
+
 LEARNING_RATE = f"runs.{CAPSULES}.training.learning_rate"
 
 

@@ -106,7 +106,7 @@ def start(
     for name in (RUNS, USERS):
         database.create_database(name)
     write_secret(folder / "basic_auth.ini", _users_settings(database))
-    allowed = [f"127.0.0.1:{port}", f"localhost:{port}", *hosts]
+    allowed = ["127.0.0.1:*", "localhost:*", *hosts]  # any port: tunnels begin at another one
     command = [
         *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
         *("--workers", str(workers), "--app-name", "basic-auth", "--allowed-hosts", ",".join(allowed)),

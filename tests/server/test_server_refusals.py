@@ -6,10 +6,12 @@ import importlib.util
 import shutil
 import socket
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
+from pipeline.cli import main
 from pipeline.server import postgres, team
 from pipeline.server.files import write_secret
 from pipeline.server.postgres import DatabaseError, Postgres
@@ -91,6 +93,23 @@ def test_a_secret_is_never_open_to_others(tmp_path: Path) -> None:
     write_secret(path, "new")
     assert path.read_text() == "new"
     assert stat.filemode(path.stat().st_mode) == "-rw-------"
+
+
+def test_the_commands_say_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["pipeline", "server", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
+    assert run("status", str(tmp_path)) == 1
+    assert capsys.readouterr().out == "MLflow      does not run\nPostgreSQL  does not run\n"
+    assert run("stop", str(tmp_path)) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path} is not the folder of a server\n"
+    assert run("add-user", str(tmp_path), "grace") == 1
+    assert "does not run: start it first" in capsys.readouterr().err
 
 
 def free_port() -> int:

@@ -31,9 +31,10 @@ SEARCH = "/api/2.0/mlflow/runs/search"
 DEFAULT = "/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
 
 WRITE = """
-import sys
+import os, sys
 from pathlib import Path
 from pipeline.tracking import Delivery, Group, Store, TrackedRun
+from pipeline.tracking.store import StoreError
 folder, uri, name = Path(sys.argv[1]), *sys.argv[2:]
 for number in range(3):
     run = TrackedRun(folder, experiment="capsules/team", name=f"{name}-{number}", params={"number": number},
@@ -45,6 +46,14 @@ for number in range(3):
     run.finish()
 print("ready", flush=True)
 sys.stdin.readline()
+password = os.environ["MLFLOW_TRACKING_PASSWORD"]
+os.environ["MLFLOW_TRACKING_PASSWORD"] = "wrong"
+try:
+    list(Delivery(folder, Store(uri)).run())
+except StoreError as error:
+    assert "You are not authenticated" in str(error)
+    print("refused", flush=True)
+os.environ["MLFLOW_TRACKING_PASSWORD"] = password
 assert len(list(Delivery(folder, Store(uri)).run())) == 3
 """
 
@@ -61,7 +70,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        team.start(self.folder, self.port, self.artifacts, workers=1)
+        team.start(self.folder, self.port, self.artifacts, hosts=["tracking.example.org"], workers=1)
 
     def get(self, path: str, password: str | None = PASSWORD, **headers: str) -> requests.Response:
         return requests.get(
@@ -165,7 +174,8 @@ def test_a_forged_host_is_refused_with_and_without_the_password(host: str, serve
     for path in ("/", DEFAULT, "/api/2.0/mlflow-artifacts/artifacts?path=", "/api/3.0/mlflow/server-info"):
         assert server.get(path, Host=host).status_code == 403, path
         assert server.get(path, None, Host=host).status_code in (401, 403), path
-    assert server.get(DEFAULT, Host=f"localhost:{server.port}").status_code == 200
+    for mine in (f"localhost:{server.port}", "127.0.0.1:6000", "tracking.example.org"):
+        assert server.get(DEFAULT, Host=mine).status_code == 200
 
 
 def test_two_users_who_deliver_at_once_lose_nothing(server: Server, tmp_path: Path) -> None:
@@ -188,7 +198,7 @@ def test_two_users_who_deliver_at_once_lose_nothing(server: Server, tmp_path: Pa
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:
-        process.communicate("go\n", timeout=120)
+        assert process.communicate("go\n", timeout=120)[0] == "refused\n"
         assert process.returncode == 0
     for user in users:
         runs = server.runs(f"{user}-")

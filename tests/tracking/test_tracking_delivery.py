@@ -325,3 +325,18 @@ def test_a_damaged_or_older_note_only_means_starting_over(tmp_path: Path, journa
     (journal.folder / f"{Store('http://x').key}.json").write_text(note)
     to_fake(tmp_path, connection)
     assert connection.taken == WHOLE * 2
+
+
+def test_no_message_has_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's messages have the whole address of the request that failed."""
+    store = Store("http://grace:secret@127.0.0.1:9/mlflow")
+    assert store.shown == "http://127.0.0.1:9/mlflow"
+
+    def fail(connection: Connection) -> None:
+        raise RuntimeError(f"API request to {store.uri}/api/2.0/runs and to https://a:secret@b/ failed: a@b")
+
+    monkeypatch.setattr(Connection, "open", fail)
+    with pytest.raises(StoreError) as raised:
+        sync(tmp_path, store)
+    assert "API request to http://127.0.0.1:9/mlflow/api/2.0/runs and to https://b/ failed: a@b" in str(raised.value)
+    assert "secret" not in str(raised.value)
