@@ -250,15 +250,20 @@ def test_a_group_can_write_only_with_both_the_umask_and_the_setting(
 def test_one_cache_for_all_on_a_machine_holds_every_file_once(
     first: Clone, pushed: dict[str, Remote], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    second = another(first, tmp_path, push(first, "folder", request, pushed))
-    with (second.folder / ".dvc" / "config.local").open("a") as config:
-        config.write(f"[cache]\ndir = {tmp_path / 'cache'}\nshared = group\ntype = symlink\n")
+    """And what was run in one clone is restored in another one, though nothing was pushed or committed."""
+    remote = push(first, "folder", request, pushed)
+    second, third = another(first, tmp_path, remote), another(first, tmp_path / "third", remote)
+    for clone in (second, third):
+        with (clone.folder / ".dvc" / "config.local").open("a") as config:
+            config.write(f"[cache]\ndir = {tmp_path / 'cache'}\nshared = group\ntype = symlink\n")
     second.run("dvc", "pull", "-q")
     assert (second.folder / "weights/seed-0").resolve() == tmp_path / "cache" / SEED_0
     assert modes(tmp_path / "cache") == {"drwxrwsr-x"}
-    (second.folder / "rate.txt").write_text("8\n")
+    for clone in (second, third):
+        (clone.folder / "rate.txt").write_text("8\n")
     assert executed(second.run("dvc", "repro")) == list(STAGES)
-    assert second.run("dvc", "status").strip() == "Data and pipelines are up to date."
+    output = third.run("dvc", "repro")
+    assert (executed(output), restored(output)) == ([], list(STAGES))
 
 
 def test_named_targets_alone_are_pushed(first: Clone, tmp_path: Path) -> None:
