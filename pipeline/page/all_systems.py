@@ -24,8 +24,6 @@ EPSILON = "0.1"
 """Largest change of a pixel by an attack, images in [0, 1]."""
 SHARES = ("0.01", "0.1", "1")
 """Of the training images."""
-LAYERS = {**equivariance.POSES, "cnn": equivariance.FEATURES, "vae": {"code": equivariance.FITTED}}
-"""By variant, the layers that are meant to move with the image, and how they are judged."""
 
 
 @dataclass(frozen=True)
@@ -144,23 +142,17 @@ def _attacked(method: str, studies: Studies, entry: Entry) -> Found | None:
 def _moves(invariance: bool, studies: Studies, entry: Entry) -> Found | None:
     """The mean error over all transformations of the layer that follows them best, or of no change of that layer."""
     numbers = studies.equivariance.get(entry.run)
-    best: tuple[equivariance.Error, str, str] | None = None
-    for layer, measure in LAYERS.get(entry.system, {}).items() if numbers else ():
-        assert numbers is not None
-        for taken in (measure, equivariance.FITTED):  # poses that are vectors are judged by a map
-            error = equivariance.overall(numbers, layer, taken)
-            if error is not None:
-                if best is None or error.mean < best[0].mean:
-                    best = error, layer, taken
-                break
-    if numbers is None or best is None:
+    followed = equivariance.best_layer(numbers, entry.system) if numbers else None
+    if numbers is None or followed is None:
         return None
-    error, layer, taken = best
-    if invariance:
-        stays = equivariance.overall(numbers, layer, equivariance.INVARIANCE)
-        return Found(Measured(stays.mean, stays.se, stays.n), numbers, layer) if stays else None
-    words = {equivariance.OWN: "by theory", equivariance.FITTED: "fitted map"}[taken]
-    return Found(Measured(error.mean, error.se, error.n), numbers, f"{layer}, {words}")
+    if not invariance:
+        return Found(_over_images(followed.error), numbers, str(followed))
+    stays = followed.invariance
+    return Found(_over_images(stays), numbers, followed.layer) if stays else None
+
+
+def _over_images(error: equivariance.Error) -> Measured:
+    return Measured(error.mean, error.se, error.n)
 
 
 def _has_viewpoints(entry: Entry) -> bool:
