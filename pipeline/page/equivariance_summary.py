@@ -55,15 +55,15 @@ def draw(results: Results) -> Iterator[Drawing]:
     found = rows(results)
     if not found:
         return
-    layers = ", ".join(f"{row.label}: {row.followed}" for row in found)
+    layers = "; ".join(f"{row.label}: {row.followed}" for row in found)
     yield Drawing(
         NAME,
         "png",
         "How well each system follows a moved image",
         "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
         "vary over images (1: nothing is known of the image): filled where it is predicted to move, open if it is "
-        f"taken to stay. A system is equivariant where filled lies left of open. {layers}; bars are two standard "
-        "errors.",
+        f"taken to stay. Where filled lies left of open, numbers move as predicted rather than stay. Layers: {layers}; "
+        "bars are two standard errors.",
         f"A row for each of {', '.join(row.label for row in found)}, with two marks each.",
         [record for _, numbers in results.executed("equivariance") for record in numbers.records],
         partial(summary, found),
