@@ -14,14 +14,15 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, ViewpointParams
+from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, RoutingParams, ViewpointParams
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
 from pipeline.settings import Name, Section, check_once
-from pipeline.systems import MODELS, SWEEPS, Run
+from pipeline.systems import MODELS, ROUTED, SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
+from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.capsnet.studies.settings import InferParams
 from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.generative.studies.settings import (
@@ -59,6 +60,7 @@ class Params(Section):
     optimise: dict[Name, OptimiseParams]
     posterior: dict[Name, PosteriorParams]
     infer: dict[Name, InferParams]
+    routing: dict[Name, RoutingParams]
     sweep: SweepParams
     failures: FailureParams
     sensitivity: SensitivityParams
@@ -100,6 +102,7 @@ class Params(Section):
                 raise ValueError(f"posterior.{name}.replicas: '{posterior.run}' has {start.replicas}")
         for name, inference in self.infer.items():
             self._run_of(f"infer.{name}.run", inference.run, "capsnet")
+        self._check_routing()
         for name in self.sweep.runs:
             self._run_of("sweep.runs", name, *SWEEPS)
         for name, measured in self.equivariance.items():
@@ -212,6 +215,18 @@ class Params(Section):
             fitting = sorted(key for key, run in self.runs.items() if run.variant in variants)
             raise ValueError(f"{where}: '{name}' is not one of {fitting}")
         return run
+
+    def _check_routing(self) -> None:
+        """Check that studies of routing name runs that route, and follow all iterations that these have."""
+        for name, study in self.routing.items():
+            run = self._run_of(f"routing.{name}.run", study.run, *ROUTED)
+            assert isinstance(run, CapsNetRun | MatrixCapsulesRun)
+            if run.model.iterations == 0:
+                raise ValueError(f"routing.{name}.run: '{study.run}' does not route (model.iterations is 0)")
+            # CapsNet's may count updates of weights, which one more iteration uses.
+            own = run.model.iterations + (isinstance(run, CapsNetRun) and run.model.counting == "updates")
+            if study.iterations < own:
+                raise ValueError(f"routing.{name}.iterations: must be at least {own}, those of '{study.run}'")
 
     def _check_ablations(self) -> None:
         """Check that ablations name runs of the right kind, and changes that give a valid model."""

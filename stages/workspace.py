@@ -43,7 +43,7 @@ HASH_LENGTH = 12
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder of the library's own code."""
 
-_EVALUATING = ("evaluate", "optimise", "infer", "attack")
+_EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
 """Stages that train nothing: they use data sets for evaluation."""
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)

@@ -281,6 +281,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "optimise": {name: {"run": name, "replicas": chosen[name].replicas, **study} for name in generative},
         "posterior": {name: {"run": name, **POSTERIOR} for name in generative},
         "infer": {name: {"run": name, **INFER} for name in capsnets},
+        "routing": {name: {"run": name, "images": 8, "iterations": 4} for name in [*capsnets, *matrices]},
         "sweep": {
             "angles": [0, 45],
             "runs": [name for name in chosen if name not in [*capsnets, *matrices, *cnns]],

@@ -119,6 +119,8 @@ def system_files(stage: str, variant: str) -> list[str]:
         return [model, f"{package}/evaluation/__init__.py"]
     if stage == "equivariance":
         return [model, f"{package}/equivariance.py"]
+    if stage == "routing":
+        return [model, f"{package}/routing.py"]
     if stage == "sweep":
         return [model, f"{SWEEPS[variant].replace('.', '/')}.py"]
     return [model]

@@ -52,6 +52,7 @@ def cut(values: dict[str, Any]) -> None:
         engine["steps"] = 2
     values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
     values["infer"] = {CAPSNET: values["infer"][CAPSNET] | {"images": 2, "steps": 2}}
+    values["routing"] = {MATRIX: values["routing"][MATRIX] | {"images": 4, "iterations": 3}}
     values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
     measures = {"images": 8, "fit_images": 8, "derivative_images": 8, "rotations": [90]}
     values["equivariance"] = {run: values["equivariance"][run] | measures for run in MEASURED}
@@ -97,6 +98,7 @@ STAGES = [
     f"turn@{CAPSULES}",
     f"posterior@{CAPSULES}",
     f"infer@{CAPSNET}",
+    f"routing@{MATRIX}",
     f"sweep@{CAPSULES}-45",
     f"sweep@{SCAE}-45",
     f"sweep@{VAE}-45",
@@ -191,6 +193,7 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
             f"turn/{CAPSULES}",
             f"posterior/{CAPSULES}",
             f"infer/{CAPSNET}",
+            f"routing/{MATRIX}",
             f"data_efficiency/{CNN}",
             *(f"sweep/{run}-45" for run in (CAPSULES, SCAE, VAE)),
             *(name.replace("@", "/") for name in (*SENSITIVITIES, *STUDIES)),
@@ -393,6 +396,7 @@ CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "maximisin
         ("pipeline/systems/generative/studies/posteriors.py", {f"posterior@{CAPSULES}"}),
         ("pipeline/systems/generative/inference/free_form.py", {f"optimise@{CAPSULES}"}),
         ("pipeline/systems/generative/studies/turning.py", {f"turn@{CAPSULES}"}),
+        ("pipeline/systems/matrix_capsules/routing.py", {f"routing@{MATRIX}"}),
         ("pipeline/systems/regression/studies/grid.py", {"regression@grid-alone", "regression_sets@digits"}),
         ("pipeline/systems/regression/studies/ridge.py", {"regression_sets@digits"}),
         ("pipeline/systems/regression/model/capsules.py", set(REGRESSIONS)),

@@ -313,6 +313,23 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             "'capsnet-unrouted-margin-digits']",
         ),
         (
+            "routing.matrix-toys.run",
+            "capsnet-unrouted-digits",
+            "routing.matrix-toys.run: 'capsnet-unrouted-digits' does not route (model.iterations is 0)",
+        ),
+        (
+            "routing.capsnet-routed-digits.iterations",
+            3,
+            "routing.capsnet-routed-digits.iterations: must be at least 4, those of 'capsnet-routed-digits'",
+        ),
+        (
+            "routing.matrix-toys.run",
+            "vae-digits",
+            "routing.matrix-toys.run: 'vae-digits' is not one of ['capsnet-middle-digits', 'capsnet-routed-digits', "
+            "'capsnet-routed-margin-digits', 'capsnet-unrouted-digits', 'capsnet-unrouted-margin-digits', "
+            "'matrix-digits', 'matrix-toys']",
+        ),
+        (
             "sweep.runs",
             ["nothing"],
             "sweep.runs: 'nothing' is not one of ['capsnet-middle-digits', 'capsnet-routed-digits', "

@@ -1,4 +1,4 @@
-"""Settings of the studies of classifiers: adversarial attacks and novel viewpoints."""
+"""Settings of the studies of classifiers: adversarial attacks, novel viewpoints, and routing."""
 
 from __future__ import annotations
 
@@ -101,6 +101,16 @@ class RecipeParams(Section):
         """The run trained without the images of one value of the factor."""
         holdout = HoldoutParams(factor=self.factor, value=value, known_share=self.known_share)
         return run.model_copy(update={"holdout": holdout})
+
+
+class RoutingParams(Section):
+    """Routing of the class capsules, iteration by iteration."""
+
+    run: Name = Field(description="a key of `runs` whose network routes: matrix_capsules, or capsnet with iterations")
+    images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
+    iterations: int = Field(
+        ge=2, le=1000, description="iterations followed: at least the network's own, more show whether it has settled"
+    )
 
 
 class ViewpointParams(Section):

@@ -21,6 +21,8 @@ class Table:
         shown: the same as text, for people.
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        sort: by what a page sorts the rows, with the columns of `shown`: numbers or text, None for what comes last;
+            None if its rows stay as they are.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Table:
     shown: pd.DataFrame
     records: list[Record]
     document: str = ""
+    sort: pd.DataFrame | None = None
 
     def to_csv(self) -> str:
         """The tidy form, with a column that names the tracked run of each row."""

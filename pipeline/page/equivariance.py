@@ -53,6 +53,8 @@ POSES = {
 """Poses of capsules and how they are judged: by the action that theory gives them, or else by a linear map."""
 FEATURES = {"maps": OWN, "hidden": FITTED}
 """Features of a convolutional network, each with the better action that it can be given."""
+LAYERS = {**POSES, "cnn": FEATURES, "vae": {"code": FITTED}}
+"""By variant, the layers that are meant to move with the image, and how they are judged."""
 NAMED = ("digits", "toys")
 """Sources of data sets that no document uses."""
 
@@ -106,6 +108,44 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Error | None:
         mean([[each.se for each in found] for found in by_family]),
         min(each.n for found in by_family for each in found),
     )
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A layer of a trained network over all transformations.
+
+    Attributes:
+        measure: how it is predicted to move: by theory, or by a fitted map.
+        error: of this prediction.
+        invariance: the error if it is taken to stay; None if it was not measured.
+    """
+
+    layer: str
+    measure: str
+    error: Error
+    invariance: Error | None
+
+    def __str__(self) -> str:
+        return f"{self.layer}, {_PREDICTED[self.measure]}"
+
+
+_PREDICTED = {OWN: "by theory", FITTED: "fitted map"}
+
+
+def best_layer(numbers: Numbers, variant: str) -> Followed | None:
+    """Of the layers that are meant to move with the image, the one that does so best; None if none was measured."""
+    found = []
+    for layer, measure in LAYERS.get(variant, {}).items():
+        taken = measure_of(numbers, layer, measure)
+        error = overall(numbers, layer, taken)
+        if error is not None:
+            found.append(Followed(layer, taken, error, overall(numbers, layer, INVARIANCE)))
+    return min(found, key=lambda each: each.error.mean, default=None)
+
+
+def measure_of(numbers: Numbers, layer: str, measure: str) -> str:
+    """How a layer is judged: poses that are vectors by a map, for theory does not say how they move."""
+    return measure if numbers.names("relative_error", TRAINED, layer, measure) else FITTED
 
 
 def variant_of(item: str, numbers: Numbers) -> tuple[str, str]:
@@ -365,9 +405,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         for layer, measure in layers.items():
             if layer not in numbers.names("layers", TRAINED):
                 continue
-            taken = (
-                measure if numbers.names("relative_error", TRAINED, layer, measure) else FITTED
-            )  # poses that are vectors
+            taken = measure_of(numbers, layer, measure)
             error, stays = (overall(numbers, layer, each) for each in (taken, INVARIANCE))
             (features if variant == "cnn" else poses).append(_Judged(run, layer, taken, error, stays, numbers))
         variants.add(variant)

@@ -19,7 +19,7 @@ from pipeline.drawing import style
 from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
-from pipeline.page import data_efficiency, equivariance, runs, systems
+from pipeline.page import data_efficiency, equivariance, equivariance_summary, routing, runs, systems
 from pipeline.results.reading import Record, ResultError, Results
 from pipeline.systems import REPORTS
 
@@ -41,7 +41,8 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     for system, document in REPORTS.items():
         for drawing in import_module(f"pipeline.systems.{system}.report.figures").draw(results, written):
             yield replace(drawing, document=document)
-    for comparison in (equivariance, data_efficiency):
+    yield from routing.draw(results, written)
+    for comparison in (equivariance_summary, equivariance, data_efficiency):
         for drawing in comparison.draw(results):
             yield replace(drawing, document=comparison.DOCUMENT)
     yield from systems.draw(results)

@@ -25,6 +25,7 @@ FRONT: dict[str, tuple[tuple[str, ...], tuple[Box, ...]]] = {
     "000": (("objects-",), ((0, 0, 1, 1),)),
     "001": (("scenes-",), ((0.06, 0.028, 0.95, 0.33),)),
     "002": (("prototypes-",), ((0, 0, 1, 0.322),)),
+    "003": (("equivariance-summary",), ((0, 0, 1, 1),)),
     "004": (
         ("matrix-votes-matrix-toys", "matrix-votes-matrix-small-crops", "matrix-votes-"),
         ((0.02, 0.042, 0.243, 0.27), (0.02, 0.365, 0.243, 0.6), (0.02, 0.7, 0.243, 0.94)),
@@ -36,12 +37,15 @@ only these are shown, without the words around them.
 """
 FRONT_HEIGHT = 240
 """Pixels: twice the height on the page, for dense screens."""
-_COLOURS = 64
+_GREYS, _COLOURS = 64, 256
+"""In a picture without colour, and in one with colours, which few could not keep apart."""
 _COORDINATES = re.compile(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)')
 """What may be rounded in an SVG drawing; scales may not."""
 _LONG = re.compile(r"(\d\.\d\d)\d+")
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$"
 """Characters that need no encoding in a data URI, beside letters and digits."""
+_COLOURED = 32
+"""Levels, of 255, that red, green and blue of a pixel differ by at least, where it is not grey."""
 _WHITE = 8
 """Pixels this close to white, of 255, are margin."""
 _BLACK, _MUCH, _SOLID = 40, 0.2, 0.35
@@ -132,7 +136,9 @@ def _cut(content: bytes, boxes: Sequence[Box]) -> bytes:
         whole.paste(part, (place, 0))
         place += part.width + gap
     written = io.BytesIO()
-    reduced = whole.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    levels = np.asarray(whole).astype(int)
+    count = _COLOURS if np.ptp(levels, axis=-1).max() > _COLOURED else _GREYS
+    reduced = whole.quantize(count, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     reduced.save(written, "png", optimize=True)
     return written.getvalue()
 

@@ -3,7 +3,8 @@
 It contains everything it shows and needs no network and no server: figures are data URIs, styles and scripts are
 inline, and a content security policy with their hashes makes the browser block everything else. Without scripts
 everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the state in the address,
-`charts.js` draws figures from their numbers with Vega-Lite, and `films.js` shows pictures by a slider.
+`tables.js` sorts tables, `charts.js` draws figures from their numbers with Vega-Lite, and `films.js` shows pictures by
+a slider.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.charts import DASHES, MARKERS, Chart, colour_on_page, lines_of_table, specification
 from pipeline.drawing.table import Table
+from pipeline.page import all_systems
 from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
 from pipeline.page.origin import commits, origin_of
 from pipeline.page.policy import policy
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
-from pipeline.page.systems import SIDE_BY_SIDE
 from pipeline.page.vendor import licences, vendored
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import CHANGED, DRAFT, GONE
@@ -77,6 +79,8 @@ def build_page(
     scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
     if any(each.drawing.film for each in figures):
         scripts.append((_FOLDER / "films.js").read_text(encoding="utf-8"))
+    if any(table.sort is not None for table in tables):
+        scripts.append((_FOLDER / "tables.js").read_text(encoding="utf-8"))
     with_charts = any(each.drawing.chart for each in figures)
     if with_charts:
         scripts += [*vendored(), (_FOLDER / "charts.js").read_text(encoding="utf-8")]
@@ -110,7 +114,7 @@ def build_page(
         documents=[_document(number, all_cards, figures, shown_figures, shown_tables) for number in numbers],
         figures=[each for each in shown_figures if not each["document"]],
         tables=[each for each in shown_tables if not each["document"]],
-        models=sum(len(table.data) for table in tables if table.name == SIDE_BY_SIDE),
+        models=sum(len(table.shown) for table in tables if table.name == all_systems.NAME),
         notices=_notices(missing, others, without_arrays),
     )
 
@@ -206,9 +210,15 @@ def _table(table: Table, others: Mapping[str, str], repository: str | None) -> d
         "caption": table.caption,
         "head": list(table.shown.columns),
         "rows": table.shown.to_numpy().tolist(),
+        "keys": None if table.sort is None else _keys(table.sort),
         "origin": origin_of(table.records, repository),
         "differing": _differing(table.records, others),
     }
+
+
+def _keys(sort: pd.DataFrame) -> list[list[Any]]:
+    """What the cells of a table are sorted by; empty text for what comes last."""
+    return [["" if pd.isna(key) else key for key in row] for row in sort.astype(object).to_numpy().tolist()]
 
 
 def _notices(missing: Sequence[str], others: Mapping[str, str], without_arrays: Sequence[str]) -> list[dict[str, Any]]:

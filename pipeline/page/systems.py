@@ -1,4 +1,4 @@
-"""All systems side by side: the test error of every trained model, its parameters and its training time."""
+"""All systems side by side: every trained model with its test error, its parameters and its training time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from matplotlib.ticker import NullFormatter
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, in_house_style, look, panels
-from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label
 from pipeline.systems import CLASSIFIERS
 from pipeline.systems.regression.report.studies import executed
@@ -37,8 +36,6 @@ LOOKS = {
     "cnn": (PURPLE, "v"),
     "regression": (INK, "X"),
 }
-SIDE_BY_SIDE = "systems"
-"""Name of the table."""
 _SAMPLED = "_sampled"
 
 
@@ -49,12 +46,16 @@ class Entry:
     Attributes:
         error: test error in percent.
         how: what classifies: the model itself, or a linear probe on its features.
+        features: the key of the features that a probe classifies best by; empty if no probe was fitted.
+        source: of its images.
     """
 
     run: str
     system: str
     error: Measured
     how: str
+    features: str
+    source: str
     parameters: float
     seconds: float | None
     records: list[Record]
@@ -80,7 +81,9 @@ def _trained(results: Results) -> Iterator[Entry]:
             continue
         records = [*trained.records, *evaluated.records]
         seconds = trained.number("seconds")
-        yield Entry(run, evaluated.run(run).variant, error[0], error[1], parameters, seconds, records)
+        source = str(evaluated.dataset_of(run).source)
+        features = _best_features(evaluated)
+        yield Entry(run, evaluated.run(run).variant, *error, features, source, parameters, seconds, records)
 
 
 def _error(numbers: Numbers, variant: str) -> tuple[Measured, str] | None:
@@ -89,16 +92,20 @@ def _error(numbers: Numbers, variant: str) -> tuple[Measured, str] | None:
         accuracy, error = numbers.measured("test", "accuracy"), numbers.measured("test", "centre")
         own = _as_error(accuracy) if accuracy else error.scaled(100) if error else None
         return (own, "itself") if own else None
+    best = _best_features(numbers)
+    accuracy = numbers.measured("probe", best, "refit", "rotated_0")
+    return (_as_error(accuracy), f"linear probe on {look(best).name}") if accuracy else None
+
+
+def _best_features(numbers: Numbers) -> str:
+    """Of several sets of features, those whose probe is best on clean test images; empty if there is none."""
     probes = {
         features: measured
         for features in numbers.names("probe")
         if not features.endswith(_SAMPLED)
         and (measured := numbers.measured("probe", features, "refit", "rotated_0")) is not None
     }
-    if not probes:
-        return None
-    best = max(probes, key=lambda features: probes[features].mean)
-    return _as_error(probes[best]), f"linear probe on {look(best).name}"
+    return max(probes, key=lambda features: probes[features].mean, default="")
 
 
 def _as_error(accuracy: Measured) -> Measured:
@@ -116,7 +123,8 @@ def _regressions(results: Results) -> Iterator[Entry]:
             error = Measured(100 * float(row["test"]), 0.0, 1)
             name = f"{study.name}, {model}, d = {int(row['size'])}"
             records = study.numbers.records
-            yield Entry(name, "regression", error, "itself", float(row["parameters"]), float(row["seconds"]), records)
+            size, seconds = float(row["parameters"]), float(row["seconds"])
+            yield Entry(name, "regression", error, "itself", "", study.source, size, seconds, records)
 
 
 def draw(results: Results) -> Iterator[Drawing]:
@@ -183,45 +191,3 @@ def parameters_chart(table: pd.DataFrame) -> Chart:
         for dataset in dict.fromkeys(table["dataset"])
     ]
     return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])
-
-
-def side_by_side(results: Results) -> list[Table]:
-    """One table of `entries`, or none if there are none. Raises `ResultError` as `entries`."""
-    found = entries(results)
-    if not found:
-        return []
-    data = pd.DataFrame(
-        {
-            "run": each.run,
-            "system": each.system,
-            "dataset": dataset_label(each.records),
-            "error": each.error.mean,
-            "error_sd": each.error.sd,
-            "n": each.error.n,
-            "classified_by": each.how,
-            "parameters": each.parameters,
-            "seconds": each.seconds,
-            "tracking_run": tracked(each.records),
-        }
-        for each in found
-    )
-    shown = pd.DataFrame(
-        {
-            "system": NAMES.get(each.system, each.system),
-            "run": each.run,
-            "data": dataset_label(each.records),
-            "test error (%)": spread(each.error.mean, each.error.sd, each.error.n, 2),
-            "classified by": each.how,
-            "parameters": f"{each.parameters:,.0f}",
-            "training (s)": "" if each.seconds is None else f"{each.seconds:,.0f}",
-            "seeds": str(each.error.n),
-        }
-        for each in found
-    )
-    caption = (
-        "The test error of every trained model on clean images, with its number of parameters and the seconds that "
-        "all its seeds took to train. Models without labels in training are classified by the best of their linear "
-        "probes. Compare errors on the same data only."
-    )
-    records = [record for each in found for record in each.records]
-    return [Table(SIDE_BY_SIDE, "Error, size and training time", caption, data, shown, records)]

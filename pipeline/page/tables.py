@@ -10,8 +10,7 @@ from pathlib import Path
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
-from pipeline.page import data_efficiency, equivariance, runs
-from pipeline.page.systems import side_by_side
+from pipeline.page import all_systems, data_efficiency, equivariance, routing, runs
 from pipeline.results.reading import Results
 from pipeline.systems import REPORTS
 
@@ -29,9 +28,10 @@ def build_tables(results: Results, written: Written) -> list[Table]:
     for system, document in REPORTS.items():
         built: list[Table] = import_module(f"pipeline.systems.{system}.report.tables").build(results, written)
         tables += [replace(table, document=document) for table in built]
-    for comparison in (equivariance, data_efficiency):
-        tables += [replace(table, document=comparison.DOCUMENT) for table in comparison.build(results)]
-    return [*tables, *side_by_side(results), *runs.build(results)]
+    tables += routing.build(results)
+    for measured in (equivariance, data_efficiency):
+        tables += [replace(table, document=measured.DOCUMENT) for table in measured.build(results)]
+    return [*tables, *all_systems.build(results), *runs.build(results)]
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:

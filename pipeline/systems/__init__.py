@@ -23,6 +23,7 @@ from pipeline.systems.vae.settings import VAERun
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pipeline.classification.routing import Iterations
     from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
@@ -60,6 +61,9 @@ SWEEPS = {
     "capsnet": "pipeline.probes.sweep",
 }
 """What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
+
+ROUTED = ("capsnet", "matrix_capsules")
+"""Systems with a module `routing`: what the stage `routing` follows of their networks."""
 
 REPORTS = {"generative": "000", "capsnet": "001", "attention": "001", "matrix_capsules": "004", "regression": "002"}
 """Systems with a package `report` (`claims.MEASURES`, `figures.draw`, `tables.build`), each with its document's number.
@@ -112,3 +116,11 @@ def equivariance_of(variant: str) -> Callable[[Model, Tensor], dict[str, Layer]]
     """What the stage `equivariance` reads off a system's model: layers by name, given images as the model sees them."""
     read: Callable[[Model, Tensor], dict[str, Layer]] = import_module(f"{__name__}.{variant}.equivariance").read
     return read
+
+
+def routing_of(variant: str) -> tuple[Callable[[Model, int, Tensor], Iterations], Callable[[Model], int]]:
+    """What the stage `routing` follows of a system's model: so many iterations, given images as the model sees them;
+    and how many of them the model itself runs.
+    """
+    module = import_module(f"{__name__}.{variant}.routing")
+    return module.follow, module.iterations_of

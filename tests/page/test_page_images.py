@@ -44,3 +44,25 @@ def test_another_documents_figure_gives_no_picture() -> None:
     assert front_picture("003", [shown("objects-x", picture)]) is None
     assert front_picture("000", [shown("prototypes-x", picture)]) is None
     assert front_picture("000", [shown("objects-x", picture)]) is not None, "even an empty one does not fail"
+
+
+def test_few_coloured_marks_keep_their_colours_among_many_greys() -> None:
+    """A picture of a chart: a median cut to few colours would spend them on the shades of its letters."""
+    noise = np.random.default_rng(0).integers(60, 250, (240, 600, 1))
+    levels = np.repeat(noise, 3, axis=-1).astype(np.uint8)
+    colours = [(0, 114, 178), (204, 121, 167), (0, 158, 115), (86, 180, 233), (230, 159, 0), (213, 94, 0)]
+    for place, colour in enumerate(colours):
+        levels[100:114, 50 + 90 * place : 64 + 90 * place] = colour
+    found = front_picture("003", [shown("equivariance-summary", Image.fromarray(levels))])
+    assert found is not None
+    with Image.open(io.BytesIO(base64.b64decode(found[0].partition(",")[2]))) as opened:
+        kept = np.asarray(opened.convert("RGB")).astype(int)
+    for place, colour in enumerate(colours):
+        assert np.abs(kept[107, 57 + 90 * place] - colour).max() < 20
+
+
+def test_a_grey_picture_has_few_levels() -> None:
+    levels = np.repeat(np.random.default_rng(0).integers(0, 250, (240, 600, 1)), 3, axis=-1).astype(np.uint8)
+    found = front_picture("003", [shown("equivariance-summary", Image.fromarray(levels))])
+    assert found is not None
+    assert len(np.unique(pixels(found[0]))) <= 64

@@ -59,6 +59,7 @@ def made_up_values() -> dict[str, Any]:
         "equivariance": {},
         "data_efficiency": {},
         "infer": {},
+        "routing": {},
         "regression": {},
         "regression_sets": {},
         "attention": {},

@@ -107,6 +107,7 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
             axis: {"axis": axis, "dataset": "toys", **networks, "epochs": 30, "replicas": 2}
             for axis in ("azimuth", "elevation")
         },
+        "routing": {"matrix-toys": {"run": "matrix-toys", "images": 100, "iterations": 4}},
         "attack": {"toys": {**networks, "images": 1500, "epsilons": EPSILONS, "steps": 10}},
     }
 
@@ -258,6 +259,34 @@ def attacks(
     writer.examples("attack", name, **pictures)
 
 
+def routed(writer: Writer, name: str, iterations: int = 4, used: int = 3, classes: int = 5) -> None:
+    """What a study of routing writes: of two images, the first goes to its class, the second to the wrong one."""
+    steps = range(1, iterations + 1)
+    by_step = {
+        "error": {str(t): spread(0.5 / t) for t in steps},
+        "moved": {str(t): spread(1 / t**2) for t in steps if t > 1},
+        "activation_right": {str(t): spread(1 - 0.5 / t) for t in steps},
+        "activation_others": {str(t): spread(0.5 / t) for t in steps},
+        "spread_right": {str(t): spread(2 / t) for t in steps},
+        "spread_others": {str(t): spread(3 / t) for t in steps},
+    }
+    writer.numbers("routing", name, {"study": "routing", "used": used, "images": 100, **by_step}, dataset=DATASET)
+    writer.table("routing", name, pd.DataFrame({"replica": 0, "iteration": steps, "error": [0.5 / t for t in steps]}))
+    noise = np.random.default_rng(0)
+    logits = noise.normal(size=(2, 1, classes, 4, 3)) * np.arange(iterations)[:, None, None, None]
+    logits[0, :, 1] += 2 * np.arange(iterations)[:, None, None]
+    logits[1, :, 2] += 2 * np.arange(iterations)[:, None, None]
+    shares = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
+    images = np.stack([stroke(32, 40.0 * k, 0.6) for k in range(2)])
+    writer.examples(
+        "routing", name,
+        images=(255 * images).astype(np.uint8), labels=np.array([1, 4]), used=np.array(used),
+        parts=noise.random((2, 4, 3)).astype(np.float32), shares=shares.astype(np.float32),
+        activations=shares.mean((-1, -2)).astype(np.float32),
+        spreads=(3 / np.arange(1, iterations + 1)[None, :, None] * np.ones((2, 1, classes))).astype(np.float32),
+    )  # fmt: skip
+
+
 def everything(writer: Writer) -> None:
     """Every item of `with_matrix`."""
     evaluated(writer, "matrix-toys", 0.17, 0.15, votes=votes(VOTES))
@@ -269,6 +298,7 @@ def everything(writer: Writer) -> None:
     viewed(writer, "azimuth", {"capsules": 0.20, "cnn": 0.26})
     viewed(writer, "elevation", {"capsules": 0.19, "cnn": 0.24})
     attacks(writer, "toys")
+    routed(writer, "matrix-toys")
 
 
 def apart(writer: Writer, values: dict[str, Any], condition: str) -> dict[str, Any]:

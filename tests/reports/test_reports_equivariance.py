@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -13,7 +14,8 @@ from small import EQUIVARIANCE, run_on
 from test_reports_figures import words
 
 from pipeline.drawing import style
-from pipeline.page import equivariance
+from pipeline.page import equivariance, equivariance_summary
+from pipeline.page.images import front_picture, load_figures
 from pipeline.page.scorecard import all_measures, build_scorecard
 from pipeline.params import parse_params
 from pipeline.results.claims import load_claims
@@ -210,3 +212,57 @@ def test_without_results_there_is_nothing_to_show(writer: Writer) -> None:
     assert list(equivariance.draw(writer.results)) == []
     assert equivariance.build(writer.results) == []
     assert equivariance.poses_are_equivariant(writer.results) is None
+
+
+# ---- the picture of the first screen
+
+
+def test_the_summary_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
+    found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
+    rows = {row.label: row.followed for row in equivariance_summary.rows(found)}
+    assert list(rows) == ["probabilistic capsules", "SCAE", "VAE", "CapsNet", "matrix capsules", "CNN"]
+    capsules = rows["probabilistic capsules"]
+    assert (capsules.layer, capsules.measure) == ("parts", "own")
+    assert capsules.error.mean == pytest.approx(0.2)
+    assert capsules.error.se == pytest.approx(0.02)
+    assert capsules.invariance is not None
+    assert capsules.invariance.mean == pytest.approx(0.9)
+    assert rows["CNN"].layer == "maps", "its other layer is constant"
+    assert str(rows["CapsNet"]) == "capsules, fitted map"
+
+
+def test_poses_that_are_vectors_are_summed_up_by_a_map(writer: Writer, values: dict[str, Any]) -> None:
+    found = results(writer, values, matrix_capsules={"poses": {"fitted": 0.45, "invariance": 1.0}})
+    (poses,) = (row.followed for row in equivariance_summary.rows(found) if row.variant == "matrix_capsules")
+    assert (poses.measure, poses.error.mean) == ("fitted", pytest.approx(0.45))
+
+
+def test_runs_of_one_system_are_told_apart(writer: Writer, values: dict[str, Any]) -> None:
+    runs = {"cnn-toys": "cnn", "matrix-toys": "matrix_capsules", "matrix-warped-toys": "matrix_capsules"}
+    found = results(writer, values, runs)
+    assert [row.label for row in equivariance_summary.rows(found)] == ["matrix-toys", "matrix-warped-toys", "CNN"]
+
+
+def test_the_summary_is_drawn_and_is_the_documents_picture(
+    writer: Writer, values: dict[str, Any], tmp_path: Path
+) -> None:
+    found = results(writer, values)
+    (drawing,) = equivariance_summary.draw(found)
+    assert drawing.caption.count(". ") <= 2
+    assert "CNN: hidden, fitted map" in drawing.caption
+    with matplotlib.rc_context(style.RC):
+        figure = drawing.figure()
+        boxes = words(figure)
+    assert not [(one, other) for (one, a), (other, b) in itertools.combinations(boxes, 2) if a.overlaps(b)]
+    assert all(box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 for _, box in boxes)
+    (axes,) = figure.axes
+    open_marks = [line for line in axes.get_lines() if line.get_markerfacecolor() == "white"]
+    assert [float(line.get_xdata()[0]) for line in open_marks] == pytest.approx([0.9, 0.9, 1.1, 0.8, 1.0, 1.0])
+    (tmp_path / drawing.file).write_bytes(style.to_bytes(figure, "png"))
+    front = front_picture(equivariance_summary.DOCUMENT, load_figures(tmp_path, [drawing]))
+    assert front is not None
+    assert front[1].drawing.name == "equivariance-summary"
+
+
+def test_without_results_there_is_no_summary(writer: Writer) -> None:
+    assert list(equivariance_summary.draw(writer.results)) == []

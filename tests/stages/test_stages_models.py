@@ -41,6 +41,7 @@ from stages import (
     recipe,
     regression,
     regression_sets,
+    routing,
     sensitivity,
     sweep,
     train,
@@ -59,6 +60,7 @@ STAGES = {
     "turn": ["capsules"],
     "posterior": ["capsules"],
     "infer": ["capsnet"],
+    "routing": ["matrix"],
     "sweep": ["capsules", "45"],
     "sensitivity": ["pixel_sd"],
     "presence_ablation": ["capsules"],
@@ -123,6 +125,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         turn.main("capsules")
         posterior.main("capsules")
         infer.main("capsnet")
+        for run in ("capsnet", "matrix"):
+            routing.main(run)
         sweep.main("vae", "45")
         sweep.main("capsules", "45")
         sensitivity.main("temperature")
@@ -612,6 +616,8 @@ def test_trainings_of_one_tracked_run_keep_their_epochs_apart(done: Path) -> Non
         "optimise/capsules",
         "turn/capsules",
         "posterior/capsules",
+        "routing/capsnet",
+        "routing/matrix",
         "sweep/vae-45",
         "sensitivity/pixel_sd",
     ],
@@ -638,13 +644,28 @@ def test_what_is_printed_in_a_results_file_is_what_training_had(done: Path) -> N
 ITEMS = (
     *(f"{stage}/{run}" for stage in ("train", "evaluate") for run in ("capsules", "vae", "capsnet", "matrix", "cnn")),
     *("optimise/capsules", "turn/capsules", "posterior/capsules", "infer/capsnet", "sweep/vae-45", "sweep/capsules-45"),
-    *("sensitivity/pixel_sd", "sensitivity/temperature"),
+    *("routing/capsnet", "routing/matrix", "sensitivity/pixel_sd", "sensitivity/temperature"),
     *(f"regression/{study}" for study in REGRESSION),
     *(f"attention/{study}" for study in ATTENTION),
     *("regression_sets/short", "attention_sets/short"),
     *("ablation/matrix-squares", "viewpoint/azimuth", "viewpoint/elevation", "attack/cnn-squares"),
 )
 """All that the fixture `done` measures."""
+
+
+@pytest.mark.parametrize(("run", "own"), [("capsnet", 3), ("matrix", 2)])
+def test_routing_is_followed_beyond_the_networks_own_iterations(done: Path, run: str, own: int) -> None:
+    record = read(done / f"reports/small/results/routing/{run}.json")
+    assert (record["used"], record["images"]) == (own, 8)
+    assert list(record["error"]) == ["1", "2", "3", "4"]
+    assert list(record["moved"]) == ["2", "3", "4"]
+    assert all(each["n"] == 2 for each in spreads(record["error"]))
+    with np.load(done / f"results/small/routing/{run}/examples.npz") as arrays:
+        shown, iterations, classes = arrays["activations"].shape
+        assert (iterations, classes) == (4, 3)
+        assert arrays["shares"].shape[:3] == (shown, 4, 3)
+        np.testing.assert_allclose(arrays["shares"].sum(2), 1, rtol=1e-4)
+        np.testing.assert_allclose(arrays["shares"][:, 0], 1 / 3, rtol=1e-4)
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -800,6 +821,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
         (sweep, ["vae", "0"]),
         (sensitivity, ["pixel_sd"]),
         (presence_ablation, ["capsules"]),
+        (routing, ["matrix"]),
         (equivariance, ["vae"]),
         (data_efficiency, ["vae"]),
     ],

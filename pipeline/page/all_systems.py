@@ -1,0 +1,285 @@
+"""One table of all trained models: errors on clean, turned and warped images, from few images, from novel viewpoints
+and under attack; sizes and times; equivariance. Every number comes from a result of some stage; none is measured here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+
+from pipeline.data.settings import PUBLISHED
+from pipeline.drawing.table import Table, spread, tracked
+from pipeline.page import data_efficiency, equivariance
+from pipeline.page.systems import NAMES, Entry, entries
+from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label, distinct
+
+NAME = "systems"
+NOT_RUN, NO_SENSE = "not run", "does not apply"
+ANGLE, WIDEST = 45, 180
+"""Degrees within which images are turned."""
+EPSILON = "0.1"
+"""Largest change of a pixel by an attack, images in [0, 1]."""
+SHARES = ("0.01", "0.1", "1")
+"""Of the training images."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A number of a model, the result that it comes from, and what must be known to read it, in a word or two."""
+
+    value: Measured
+    numbers: Numbers
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A question asked of every model.
+
+    Attributes:
+        name: in the CSV file, with the unit.
+        head: in words, on the page.
+        find: the answer, if there is one.
+        applies: whether the question makes sense for a model.
+        digits: decimals shown.
+    """
+
+    name: str
+    head: str
+    find: Callable[[Studies, Entry], Found | None]
+    applies: Callable[[Entry], bool] = lambda entry: True
+    digits: int = 1
+
+
+@dataclass(frozen=True)
+class Studies:
+    """What was executed besides the trainings, by the run that it is about."""
+
+    results: Results
+    efficiency: dict[str, data_efficiency.Curve]
+    equivariance: dict[str, Numbers]
+    optimise: dict[str, tuple[str, Numbers]]
+    viewpoint: dict[tuple[str, str], tuple[str, Numbers]]
+    attack: dict[str, tuple[str, Numbers]]
+
+
+def studies_of(results: Results) -> Studies:
+    """Where several studies are about a run, the first counts. Raises `ResultError` if a result is corrupt."""
+    found = Studies(results, {}, {}, {}, {}, {})
+    for curve in data_efficiency.curves(results):
+        found.efficiency.setdefault(curve.run, curve)
+    for item, numbers in results.executed("equivariance"):
+        found.equivariance.setdefault(equivariance.variant_of(item, numbers)[0], numbers)
+    for item, numbers in results.executed("optimise"):
+        study = numbers.settings.optimise[item]
+        found.optimise.setdefault(str(study.run), (str(study.chosen), numbers))
+    for item, numbers in results.executed("viewpoint"):
+        study = numbers.settings.viewpoint[item]
+        for network in ("capsules", "cnn"):
+            found.viewpoint.setdefault((str(study.axis), str(study[network])), (network, numbers))
+    for item, numbers in results.executed("attack"):
+        study = numbers.settings.attack[item]
+        for network in ("capsules", "cnn"):
+            found.attack.setdefault(str(study[network]), (network, numbers))
+    return found
+
+
+# ---- the questions
+
+
+def _error(accuracy: Measured) -> Measured:
+    return Measured(100 * (1 - accuracy.mean), 100 * accuracy.sd, accuracy.n)
+
+
+def _share(share: str, studies: Studies, entry: Entry) -> Found | None:
+    curve = studies.efficiency.get(entry.run)
+    error = curve.numbers.measured("share", share, curve.how) if curve else None
+    return Found(error.scaled(100), curve.numbers) if curve and error else None
+
+
+def _probe(protocol: str, test: str, studies: Studies, entry: Entry) -> Found | None:
+    """Of a linear probe: of the features that are best on clean images."""
+    numbers = studies.results.numbers("evaluate", entry.run)
+    accuracy = numbers.measured("probe", entry.features, protocol, test) if numbers else None
+    remark = "probe" if entry.how == "itself" else ""
+    return Found(_error(accuracy), numbers, remark) if numbers and accuracy else None
+
+
+def _swept(studies: Studies, entry: Entry) -> Found | None:
+    numbers = studies.results.numbers("sweep", f"{entry.run}-{WIDEST}")
+    accuracy = numbers.measured("probe", entry.features) if numbers else None
+    return Found(_error(accuracy), numbers, "probe" if entry.how == "itself" else "") if numbers and accuracy else None
+
+
+def _optimised(studies: Studies, entry: Entry) -> Found | None:
+    engine, numbers = studies.optimise.get(entry.run, ("", None))
+    accuracy = numbers.measured("engine", engine, str(WIDEST), "refit_accuracy_after") if numbers else None
+    return Found(_error(accuracy), numbers, _images(numbers, entry)) if numbers and accuracy else None
+
+
+def _images(numbers: Numbers, entry: Entry) -> str:
+    """Of how many images, where a stage takes the first ones."""
+    record = numbers.records[-1]
+    study = numbers.settings[record["stage"]][record["item"]]
+    return f"{min(study.images, numbers.dataset_of(entry.run).test):,} images"
+
+
+def _viewed(axis: str, studies: Studies, entry: Entry) -> Found | None:
+    network, numbers = studies.viewpoint.get((axis, entry.run), ("", None))
+    error = numbers.measured("matched", network, "novel") if numbers else None
+    return Found(error.scaled(100), numbers) if numbers and error else None
+
+
+def _attacked(method: str, studies: Studies, entry: Entry) -> Found | None:
+    network, numbers = studies.attack.get(entry.run, ("", None))
+    accuracy = numbers.measured("value", method, "general", network, EPSILON) if numbers else None
+    return Found(_error(accuracy), numbers, _images(numbers, entry)) if numbers and accuracy else None
+
+
+def _moves(invariance: bool, studies: Studies, entry: Entry) -> Found | None:
+    """The mean error over all transformations of the layer that follows them best, or of no change of that layer."""
+    numbers = studies.equivariance.get(entry.run)
+    followed = equivariance.best_layer(numbers, entry.system) if numbers else None
+    if numbers is None or followed is None:
+        return None
+    if not invariance:
+        return Found(_over_images(followed.error), numbers, str(followed))
+    stays = followed.invariance
+    return Found(_over_images(stays), numbers, followed.layer) if stays else None
+
+
+def _over_images(error: equivariance.Error) -> Measured:
+    return Measured(error.mean, error.se, error.n)
+
+
+def _has_viewpoints(entry: Entry) -> bool:
+    known = PUBLISHED.get(entry.source)
+    return known is None or known.factors is None or bool(known.factors)
+
+
+def _is_network(entry: Entry) -> bool:
+    return entry.system != "regression"
+
+
+COLUMNS = (
+    *(
+        Column(f"error_share_{share}_percent", f"{100 * float(share):g} % of images", partial(_share, share))
+        for share in SHARES
+    ),
+    *(
+        Column(f"error_turned_{angle}_percent", f"turned ±{angle}°", partial(_probe, "refit", f"rotated_{angle}"))
+        for angle in (ANGLE, WIDEST)
+    ),
+    Column(
+        f"error_turned_{WIDEST}_upright_probe_percent",
+        f"turned ±{WIDEST}°, probe of upright images",
+        partial(_probe, "fixed", f"rotated_{WIDEST}"),
+        applies=_is_network,
+    ),
+    Column(f"error_trained_on_turned_{WIDEST}_percent", f"trained on turned ±{WIDEST}°", _swept),
+    Column(
+        f"error_optimised_{WIDEST}_percent",
+        f"turned ±{WIDEST}°, optimised",
+        _optimised,
+        applies=lambda entry: entry.system == "generative",
+    ),
+    Column("error_affine_percent", "warped", partial(_probe, "refit", "affine")),
+    *(
+        Column(f"error_novel_{axis}_percent", f"novel {axis}s", partial(_viewed, axis), applies=_has_viewpoints)
+        for axis in ("azimuth", "elevation")
+    ),
+    *(
+        Column(f"error_{method}_{EPSILON}_percent", f"{method}, epsilon {EPSILON}", partial(_attacked, method))
+        for method in ("FGSM", "BIM")
+    ),
+    Column("equivariance_error", "equivariance error", partial(_moves, False), applies=_is_network, digits=2),
+    Column("invariance_error", "without moving", partial(_moves, True), applies=_is_network, digits=2),
+)
+
+
+# ---- the table
+
+
+def build(results: Results) -> list[Table]:
+    """One table of all models, or none if there are none. Raises `ResultError` if a result is corrupt."""
+    found = entries(results)
+    if not found:
+        return []
+    studies = studies_of(results)
+    answers = [[column.find(studies, entry) for column in COLUMNS] for entry in found]
+    records = [record for entry in found for record in entry.records]
+    records += [record for row in answers for answer in row if answer for record in answer.numbers.records]
+    shown, keys = zip(*(_shown(entry, row) for entry, row in zip(found, answers, strict=True)), strict=True)
+    caption = (
+        "Test errors in percent, ± one sd over seeds; sizes, and the seconds that all seeds took to train. Compare "
+        f"within the same data only. Models that learned without labels are classified by the best of their linear "
+        "probes on clean images, here and in every column; (probe) marks probes on networks that classify themselves. "
+        "Shares of the training images: with as many steps as on all of them. Turned, warped: probes are fitted again "
+        "to images turned or warped alike, or left as they were fitted to upright ones. Trained on turned: the whole "
+        "model. Optimised: its posteriors, image by image. Novel viewpoints: at equal errors on familiar ones. FGSM, "
+        f"BIM: adversarial images, no pixel changed by more than {EPSILON}. Equivariance error, ± one standard error: "
+        "of the layer that follows moved images best, relative to how its numbers vary (1: nothing is known of the "
+        "image); without moving: of the same layer, if it is taken to stay as it is."
+    )
+    title = "Efficiency and robustness of all systems"
+    tidy = pd.DataFrame([row for entry, each in zip(found, answers, strict=True) for row in _tidy(entry, each)])
+    return [
+        Table(NAME, title, caption, tidy, pd.DataFrame(list(shown)), distinct(records), sort=pd.DataFrame(list(keys)))
+    ]
+
+
+def _state(column: Column, entry: Entry, found: Found | None) -> str:
+    return "measured" if found else NOT_RUN if column.applies(entry) else NO_SENSE
+
+
+def _shown(entry: Entry, answers: Iterable[Found | None]) -> tuple[dict[str, str], dict[str, float | str | None]]:
+    """A row as text, and what it is sorted by."""
+    name = NAMES.get(entry.system, entry.system)
+    text = {"run": entry.run, "system": name, "data": dataset_label(entry.records), "classified by": entry.how}
+    keys: dict[str, float | str | None] = dict(text)
+    size = {"parameters": entry.parameters, "training (s)": entry.seconds}
+    text |= {head: NOT_RUN if value is None else f"{value:,.0f}" for head, value in size.items()}
+    keys |= size
+    text["test error"] = spread(entry.error.mean, entry.error.sd, entry.error.n)
+    keys["test error"] = entry.error.mean
+    for column, found in zip(COLUMNS, answers, strict=True):
+        text[column.head], keys[column.head] = _state(column, entry, found), None
+        if found:
+            value = found.value
+            alone = None if column.digits > 1 else value.n  # standard errors are known of one seed, too
+            words = spread(value.mean, value.sd, alone, column.digits)
+            text[column.head] = f"{words} ({found.remark})" if found.remark else words
+            keys[column.head] = value.mean
+    return text, keys
+
+
+def _tidy(entry: Entry, answers: Iterable[Found | None]) -> Iterator[dict[str, object]]:
+    """A row for each question, with the model that it is asked of."""
+
+    def row(name: str, state: str, value: Measured | None, remark: str, records: list[Record]) -> dict[str, object]:
+        known = {"value": value.mean, "sd": value.sd, "n": value.n} if value else {}
+        return {
+            "run": entry.run,
+            "system": entry.system,
+            "dataset": dataset_label(entry.records),
+            "classified_by": entry.how,
+            "parameters": entry.parameters,
+            "seconds": entry.seconds,
+            "measure": name,
+            "state": state,
+            "value": None,
+            "sd": None,
+            "n": None,
+            "remark": remark,
+            **known,
+            "tracking_run": tracked(records),
+        }
+
+    yield row("error_percent", "measured", entry.error, "", entry.records)
+    for column, found in zip(COLUMNS, answers, strict=True):
+        records = found.numbers.records if found else []
+        value, remark = (found.value, found.remark) if found else (None, "")
+        yield row(column.name, _state(column, entry, found), value, remark, records)

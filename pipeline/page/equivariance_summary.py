@@ -1,0 +1,93 @@
+"""Document 003 in one picture: how well the poses, codes or features of each system follow a moved image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.style import FAINT, INK, in_house_style, plain
+from pipeline.page.equivariance import Followed, best_layer, variant_of
+from pipeline.page.systems import LOOKS, NAMES
+from pipeline.results.reading import Results
+
+NAME = "equivariance-summary"
+DOCUMENT = "003"
+"""The document that it sums up."""
+_ROW, _REST = 0.2, 0.45
+"""Inches: height of a row, and of all else."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system, and its layer that follows best."""
+
+    label: str
+    variant: str
+    followed: Followed
+
+
+def rows(results: Results) -> list[Row]:
+    """One row for each run that was measured, systems in their usual order; runs of one system have their own names.
+
+    Raises:
+        ResultError: a result is corrupt.
+    """
+    found = []
+    for item, numbers in results.executed("equivariance"):
+        run, variant = variant_of(item, numbers)
+        followed = best_layer(numbers, variant)
+        if followed is not None:
+            found.append((variant, run, followed))
+    variants = [variant for variant, _, _ in found]
+    order = list(NAMES)
+    return [
+        Row(NAMES[variant] if variants.count(variant) == 1 else run, variant, followed)
+        for variant, run, followed in sorted(found, key=lambda each: order.index(each[0]))
+    ]
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """The picture, if anything was measured. Raises `ResultError` as `rows`."""
+    found = rows(results)
+    if not found:
+        return
+    layers = "; ".join(f"{row.label}: {row.followed}" for row in found)
+    yield Drawing(
+        NAME,
+        "png",
+        "How well each system follows a moved image",
+        "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
+        "vary over images (1: nothing is known of the image): filled where it is predicted to move, open if it is "
+        f"taken to stay. Where filled lies left of open, numbers move as predicted rather than stay. Layers: {layers}; "
+        "bars are two standard errors.",
+        f"A row for each of {', '.join(row.label for row in found)}, with two marks each.",
+        [record for _, numbers in results.executed("equivariance") for record in numbers.records],
+        partial(summary, found),
+    )
+
+
+@in_house_style
+def summary(found: list[Row]) -> Figure:
+    """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
+    figure = Figure(figsize=(4.4, _ROW * len(found) + _REST))
+    axes = figure.subplots()
+    for place, row in enumerate(found):
+        colour, marker = LOOKS[row.variant]
+        moved, stays = row.followed.error, row.followed.invariance
+        if stays is not None:
+            axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
+            axes.plot(stays.mean, place, marker=marker, color=colour, markerfacecolor="white", markersize=6)
+        axes.errorbar(moved.mean, place, xerr=2 * moved.se, color=colour, marker=marker, markersize=6, capsize=0)
+    axes.axvline(1, color=INK, linewidth=0.7)
+    axes.set_yticks(range(len(found)), [plain(row.label) for row in found])
+    axes.tick_params(axis="y", length=0, labelsize=10)
+    axes.tick_params(axis="x", labelsize=9)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_xlim(0, None)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("relative error (filled: predicted, open: unmoved)", fontsize=9, loc="right")
+    return figure

@@ -1,0 +1,51 @@
+"""What the stage `routing` follows of a CapsNet: routing by agreement of the class capsules (document 001)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.classification.routing import Iterations, vote_spread
+from pipeline.layers.dynamic_routing import cast_votes, products, squash, weighted_sum
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+
+
+def iterations_of(model: CapsNet) -> int:
+    """Iterations that the network itself runs: weighted sums of votes, one more than updates of the weights.
+
+    Raises:
+        ValueError: the network does not route.
+    """
+    updates = model.last.updates
+    if updates is None:
+        raise ValueError("this network adds votes without weights")
+    return updates + 1
+
+
+@torch.no_grad()
+def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
+    """Every iteration, of images `[B, 1, S, S]` in [0, 1]; the first ones are the network's own, however many follow.
+
+    In iteration 1 every part gives each class the same share. Activations are lengths, of parts and of classes. Parts
+    are primary capsules, at X positions; middle capsules have none, so that X is 1.
+    """
+    *below, last = model.layers()
+    assert last is model.last
+    capsules = images
+    for layer in below:
+        capsules = layer(capsules)
+    types = capsules.shape[1] if model.middle else model.params.types
+    parts = capsules.norm(dim=-1)  # (B, m)
+    votes = cast_votes(capsules, model.last.transformations)  # (B, n, m, D)
+    logits = votes.new_zeros(votes.shape[:3])
+    shares, activations, spreads = [], [], []
+    for _ in range(iterations):
+        weights = logits.softmax(1)
+        classes = squash(weighted_sum(weights, votes))
+        shares.append(weights.unflatten(-1, (-1, types)))
+        activations.append(classes.norm(dim=-1))
+        spreads.append(vote_spread(votes, weights * parts.unsqueeze(1)))
+        logits = logits + products(votes, classes)
+    return Iterations(
+        parts.unflatten(-1, (-1, types)), torch.stack(shares), torch.stack(activations), torch.stack(spreads)
+    )

@@ -1,0 +1,46 @@
+"""What the stage `routing` follows of matrix capsules: EM routing of the class capsules (document 004, Procedure 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pipeline.classification.routing import Iterations, vote_spread
+from pipeline.systems.matrix_capsules.model.em_routing import history
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+
+
+def iterations_of(model: MatrixCapsules) -> int:
+    """Iterations that the network itself runs."""
+    return model.params.iterations
+
+
+@torch.no_grad()
+def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
+    """Every iteration, of images `[B, C, s, s]` in [0, 1]; the first ones are the network's own, however many follow.
+
+    In iteration 1 every part gives each class the same share. The M-step then makes the class capsules of these shares,
+    and the E-step the shares of the next iteration.
+    """
+    layer = model.routed[-1]
+    assert isinstance(layer, RoutedCapsules)
+    below = model.capsules(images)[-2]
+    routing = replace(layer.routing(), iterations=iterations)
+    steps = history(*below, layer.full_transformations(), *layer.betas(), routing)
+    votes = layer.votes(below)[:, 0]  # (B, n, N, P): there is one position of class capsules, which sees all parts
+    parts = below[1]  # (B, X, c)
+    shares = torch.stack([step.assignments[:, 0] for step in steps])  # (T, B, n, N)
+    active = parts.flatten(1).unsqueeze(1)
+    activations = torch.stack([_activations(layer, step.parents.activations) for step in steps])
+    spreads = torch.stack([vote_spread(votes, each * active) for each in shares])
+    return Iterations(parts, shares.unflatten(-1, parts.shape[1:]), activations[:, :, 0], spreads)
+
+
+def _activations(layer: RoutedCapsules, found: Tensor) -> Tensor:
+    """What the layer hands on: with batch norm, M-steps give what is still to be normalised."""
+    if layer.norm_activations is None:
+        return found
+    normalised: Tensor = layer.norm_activations(found)
+    return normalised.sigmoid()

@@ -1,0 +1,67 @@
+"""Measures of routing iterations, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.classification.routing import Iterations, moved, outcome, vote_spread
+
+
+def test_spread_is_the_distance_to_the_mean_of_what_is_assigned() -> None:
+    votes = torch.tensor([[[[0.0, 0.0], [4.0, 0.0], [9.0, 9.0]]]])
+    # Mean (1, 0): squared distances 1 and 9, of which the first counts three times.
+    assert vote_spread(votes, torch.tensor([[[0.3, 0.1, 0.0]]])).item() == pytest.approx(3**0.5)
+    assert vote_spread(votes, torch.tensor([[[1.0, 0.0, 0.0]]])).item() == pytest.approx(0, abs=1e-6)
+    assert vote_spread(votes, torch.zeros(1, 1, 3)).item() == 0
+
+
+def test_what_moved_counts_parts_by_their_activation() -> None:
+    """Of two parts, the first gives a quarter of itself to the other class, and is three times as active."""
+    shares = torch.tensor([[[[[0.5, 0.5]], [[0.5, 0.5]]]], [[[[0.75, 0.5]], [[0.25, 0.5]]]]])  # (2, 1, 2, 1, 2)
+    assert moved(shares, torch.tensor([[[0.9, 0.3]]])) == pytest.approx([0.25 * 0.75])
+
+
+def follow(pixels: Tensor) -> Iterations:
+    """Two classes, two iterations, one part: it goes to the class that the brightness says, or not."""
+    bright = (pixels.mean((1, 2, 3)) > 0.5).float()
+    B = len(pixels)
+    shares = torch.stack([torch.full((B, 2), 0.5), torch.stack([1 - bright, bright], 1)])
+    activations = torch.stack([torch.tensor([0.2, 0.3]).expand(B, 2), 0.1 + 0.8 * shares[1]])
+    return Iterations(torch.ones(B, 1, 1), shares[..., None, None], activations, 1 - shares)
+
+
+def test_numbers_are_those_of_each_iteration_over_all_images() -> None:
+    pixels = torch.zeros(40, 1, 4, 4)  # more than one batch
+    pixels[10:] = 1
+    labels = np.ones(40, np.int64)
+    labels[:5] = 0
+    found = outcome([follow, follow], 2, pixels, labels)
+    numbers = found.numbers
+    assert (numbers["used"], numbers["images"]) == (2, 40)
+    # In iteration 1 class 1 is always more active; in iteration 2 the five dark images of class 1 are misread.
+    assert {step: each["mean"] for step, each in numbers["error"].items()} == pytest.approx({"1": 5 / 40, "2": 5 / 40})
+    assert list(numbers["moved"]) == ["2"]
+    assert numbers["moved"]["2"] == {"mean": pytest.approx(0.5), "sd": 0.0, "n": 2}
+    assert numbers["activation_right"]["1"]["mean"] == pytest.approx((5 * 0.2 + 35 * 0.3) / 40)
+    assert numbers["activation_right"]["2"]["mean"] == pytest.approx((35 * 0.9 + 5 * 0.1) / 40)
+    assert numbers["activation_others"]["2"]["mean"] == pytest.approx((35 * 0.1 + 5 * 0.9) / 40)
+    assert numbers["spread_right"]["2"]["mean"] == pytest.approx(5 / 40)
+    assert len(found.table) == 2 * 2
+    assert "error.2" in found.headline
+
+
+def test_shown_are_the_first_image_that_is_recognised_and_the_first_that_is_not() -> None:
+    pixels = torch.zeros(4, 2, 3, 3)
+    pixels[2:] = 1
+    pixels[:, 1] = pixels[:, 0]
+    pixels[0, 0, 0, 0] = 0.2
+    found = outcome([follow], 2, pixels, np.array([1, 0, 0, 1])).arrays
+    assert found["labels"].tolist() == [0, 1]
+    assert found["images"].shape == (2, 3, 3), "the first of both views"
+    assert found["images"][1, 0, 0] == 51
+    assert found["shares"].shape == (2, 2, 2, 1, 1)
+    assert found["activations"][1, 1].tolist() == pytest.approx([0.9, 0.1])
+    assert outcome([follow], 2, pixels, np.array([0, 0, 1, 1])).arrays["labels"].tolist() == [0], "none is misread"

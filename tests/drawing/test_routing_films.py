@@ -1,0 +1,87 @@
+"""Films of routing iterations: what a page is given, and the strip of pictures in their place."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import matplotlib
+import numpy as np
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from pipeline.drawing import style
+from pipeline.drawing.routing_films import BRIGHT, RoutingFilm, strip
+
+
+def film(types: int = 3, positions: int = 4) -> RoutingFilm:
+    """Two images, three iterations, two classes; the network's own iterations are two."""
+    noise = np.random.default_rng(0)
+    one = noise.random((2, 3, 1, positions, types)).astype(np.float32)
+    one[:, 0] = 0.5
+    return RoutingFilm(
+        ("cat", "dog $"),
+        2,
+        noise.integers(0, 255, (2, 6, 6)).astype(np.uint8),
+        np.array([1, 0]),
+        noise.random((2, positions, types)).astype(np.float32),
+        np.concatenate([one, 1 - one], 2),
+        np.array([[[0.2, 0.3], [0.1, 0.9], [0.1, 0.9]], [[0.5, 0.3], [0.4, 0.6], [0.9, 0.1]]], np.float32),
+        np.full((2, 3, 2), 0.12345, np.float32),
+    )
+
+
+def test_the_content_is_that_of_every_iteration() -> None:
+    given = film()
+    content = json.loads(given.to_json())
+    assert content["kind"] == "routing"
+    assert content["values"] == [1, 2, 3]
+    assert content["notes"] == ["equal shares", "the network's last", "beyond the network's"]
+    assert (content["classes"], content["side"]) == (["cat", "dog $"], 2)
+    assert content["most"] == round(100 * given.shares.max())
+    first, second = content["images"]
+    assert (first["name"], second["name"]) == ("dog $", "cat, taken for dog $"), "after the network's own iterations"
+    assert first["shares"][0] == [[50] * 12, [50] * 12]
+    assert second["shares"][2][1][3 * 1 + 2] == round(100 * float(given.shares[1, 2, 1, 1, 2]))
+    assert first["parts"][3] == np.round(given.parts[0, 3].astype(float), 3).tolist()
+    assert first["activations"][1] == [0.1, 0.9]
+    assert first["spreads"][0] == [0.123, 0.123]
+    with Image.open(io.BytesIO(base64.b64decode(second["picture"]))) as opened:
+        np.testing.assert_array_equal(np.asarray(opened), given.images[1])
+
+
+def test_many_parts_are_drawn_by_position() -> None:
+    """The share of a position is that of its parts, counted by their activations."""
+    given = film(types=17)
+    assert not given.one_by_one
+    parts, shares = given.squares()
+    assert (parts.shape, shares.shape) == ((2, 4, 1), (2, 3, 2, 4, 1))
+    active = given.parts[1, 2]
+    expected = (given.shares[1, 2, 0, 2] * active).sum() / active.sum()
+    np.testing.assert_allclose(shares[1, 2, 0, 2, 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(parts[1, 2, 0], active.mean(), rtol=1e-5)
+    content = json.loads(given.to_json())
+    assert content["most"] == round(100 * float(shares.max()))
+    assert len(content["images"][0]["shares"][0][0]) == 4
+
+
+def test_the_strip_has_a_map_for_each_image_iteration_and_class() -> None:
+    given = film()
+    with matplotlib.rc_context(style.RC):
+        figure = strip(given)
+    maps = [axes for axes in figure.axes if axes.patches]
+    assert len(maps) == 2 * 3 * 2
+    squares = [patch for patch in maps[-1].patches if isinstance(patch, Rectangle)]
+    assert len(squares) == 12
+    # The largest share of all is the brightest, and the area of a square is the activation of its part.
+    brightest = matplotlib.colors.to_rgba(BRIGHT)
+    k, t, n, x, c = np.unravel_index(given.shares.argmax(), given.shares.shape)
+    patch = maps[(k * 3 + t) * 2 + n].patches[x * 3 + c]
+    np.testing.assert_allclose(patch.get_facecolor(), brightest)
+    assert isinstance(patch, Rectangle)
+    np.testing.assert_allclose((patch.get_width() * 2 / 0.94) ** 2, given.parts[k, x, c], rtol=1e-5)
+    row, column = divmod(int(x), 2)
+    assert column <= patch.get_x() < column + 1
+    assert row <= patch.get_y() < row + 1
+    assert maps[3].get_xlabel() == "0.90; 0.12"

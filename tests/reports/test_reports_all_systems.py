@@ -1,0 +1,193 @@
+"""The one table of all models: every number from the result that it should come from, and words where there is none."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import made_up_matrix
+import pandas as pd
+import pytest
+from headless import Browser, find_browser
+from made_up import Writer, made_up_values, spread
+from made_up_matrix import with_matrix
+from made_up_regression import with_regression, write_regression
+from made_up_report import write_page
+from recorded import recorded
+from small import EQUIVARIANCE, run_on
+from test_reports_equivariance import LAYERS
+from test_reports_equivariance import numbers as equivariance_numbers
+
+from pipeline.drawing.table import Table
+from pipeline.page import all_systems
+from pipeline.params import Params, parse_params
+
+DIGITS = ["capsules-digits", "vae-digits"]
+NETWORKS = [*DIGITS, "matrix-toys", "cnn-toys"]
+
+
+def written(writer: Writer, values: dict[str, Any]) -> Params:
+    """Results of every study; of equivariance and data efficiency, of the runs that stages measured."""
+    writer.everything()
+    made_up_matrix.everything(writer)
+    write_regression(writer)
+    values = with_regression(with_matrix(values))
+    values["equivariance"] = {run: {"run": run, **EQUIVARIANCE} for run in NETWORKS}
+    values["data_efficiency"] = {
+        run: {"run": run, "shares": [0.01, 0.1, 1.0], "epochs": 4, "replicas": 2} for run in ("vae-digits", "cnn-toys")
+    }
+    params = parse_params(values)
+    for run in NETWORKS:
+        writer.numbers("equivariance", run, equivariance_numbers(LAYERS[params.runs[run].variant]))
+    for run, how in (("vae-digits", "mu_sigma"), ("cnn-toys", "itself")):
+        shares = {"0.01": 0.5, "0.1": 0.25, "1": 0.125}
+        content = {
+            "share": {share: {how: spread(error, 0.01)} for share, error in shares.items()},
+            "images": {"0.01": 12, "0.1": 120, "1": 1200},
+        }
+        writer.numbers("data_efficiency", run, content)
+    recorded(writer.results, params)
+    return params
+
+
+@pytest.fixture
+def table(writer: Writer, values: dict[str, Any]) -> Table:
+    written(writer, values)
+    (found,) = all_systems.build(writer.results)
+    return found
+
+
+def row(table: Table, run: str) -> dict[str, str]:
+    found: dict[str, str] = table.shown.set_index("run").loc[run].to_dict()
+    return found
+
+
+def test_an_unsupervised_model_is_judged_by_the_probe_that_is_best_on_clean_images(table: Table) -> None:
+    assert row(table, "capsules-digits") == {
+        "system": "probabilistic capsules",
+        "data": "digits (scikit-learn)",
+        "classified by": "linear probe on t0 and A0",
+        "parameters": "1,315,042",
+        "training (s)": "171",
+        "test error": "3.0 ± 1.2",
+        "1 % of images": "not run",
+        "10 % of images": "not run",
+        "100 % of images": "not run",
+        "turned ±45°": "10.0 ± 1.2",
+        "turned ±180°": "35.0 ± 1.2",
+        "turned ±180°, probe of upright images": "44.0 ± 2.0",
+        "trained on turned ±180°": "19.0",
+        "turned ±180°, optimised": "54.0 ± 1.0 (64 images)",
+        "warped": "8.0 ± 1.2",
+        "novel azimuths": "does not apply",
+        "novel elevations": "does not apply",
+        "FGSM, epsilon 0.1": "not run",
+        "BIM, epsilon 0.1": "not run",
+        "equivariance error": "0.20 ± 0.02 (parts, by theory)",
+        "without moving": "0.90 ± 0.02 (parts)",
+    }
+
+
+def test_a_classifier_is_judged_by_itself(table: Table) -> None:
+    capsules, cnn = row(table, "matrix-toys"), row(table, "cnn-toys")
+    assert (capsules["classified by"], capsules["test error"]) == ("itself", "17.0 ± 1.0")
+    assert (capsules["novel azimuths"], cnn["novel azimuths"]) == ("20.0 ± 1.0", "26.0 ± 1.0")
+    assert (capsules["novel elevations"], cnn["novel elevations"]) == ("19.0 ± 1.0", "24.0 ± 1.0")
+    assert capsules["FGSM, epsilon 0.1"] == "45.0 ± 1.4 (1,500 images)"
+    assert cnn["BIM, epsilon 0.1"] == "82.0 ± 1.4 (1,500 images)"
+    assert [cnn[f"{share} % of images"] for share in (1, 10, 100)] == ["50.0 ± 1.0", "25.0 ± 1.0", "12.5 ± 1.0"]
+    assert cnn["turned ±180°"] == "not run"
+    assert cnn["turned ±180°, optimised"] == "does not apply"
+    assert cnn["equivariance error"] == "0.70 ± 0.02 (hidden, fitted map)", "the better of its layers"
+    assert cnn["without moving"] == "1.00 ± 0.02 (hidden)"
+
+
+def test_probes_on_networks_that_classify_themselves_say_so(writer: Writer, values: dict[str, Any]) -> None:
+    writer.train("capsnet-digits")
+    probes = {"class_capsules": {"refit": {"rotated_0": spread(0.99), "rotated_180": spread(0.75)}, "fixed": {}}}
+    writer.numbers("evaluate", "capsnet-digits", {"probe": probes, "test": {"accuracy": spread(0.98)}})
+    values["runs"]["capsnet-digits"] = run_on("capsnet", "digits")
+    (found,) = all_systems.build(recorded(writer.results, parse_params(values)))
+    shown = row(found, "capsnet-digits")
+    assert (shown["classified by"], shown["test error"]) == ("itself", "2.0 ± 1.0")
+    assert shown["turned ±180°"] == "25.0 ± 1.0 (probe)"
+    assert shown["turned ±45°"] == "not run"
+
+
+def test_capsule_regression_has_no_layers_to_move(table: Table) -> None:
+    found = table.shown[table.shown["system"] == "capsule regression"]
+    assert len(found)
+    assert set(found["equivariance error"]) == set(found["novel azimuths"]) == {"does not apply"}
+    assert set(found["turned ±45°"]) == {"not run"}
+
+
+def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
+    data = pd.read_csv(io.StringIO(table.to_csv()))
+    assert len(data) == len(table.shown) * (1 + len(all_systems.COLUMNS))
+    asked = data.set_index(["run", "measure"])
+    error = asked.loc[("matrix-toys", "error_FGSM_0.1_percent")]
+    assert (error["state"], error["value"], error["n"]) == ("measured", 45, 2)
+    assert error["tracking_run"] == "20251102-140509-attack-toys-a1b2c3"
+    assert asked.loc[("capsules-digits", "error_percent"), "value"] == pytest.approx(3)
+    missing = asked.loc[("capsules-digits", "error_novel_azimuth_percent")]
+    assert missing["state"] == "does not apply"
+    assert pd.isna(missing["value"])
+    assert set(data["state"]) == {"measured", "not run", "does not apply"}
+
+
+def test_sources_are_those_of_every_number(table: Table) -> None:
+    sources = {f"{record['stage']}/{record['item']}" for record in table.records}
+    assert {"attack/toys", "viewpoint/azimuth", "optimise/capsules-digits", "sweep/vae-digits-180"} <= sources
+    assert {"equivariance/cnn-toys", "data_efficiency/vae-digits", "evaluate/vae-digits"} <= sources
+    assert "sweep/vae-digits-45" not in sources
+
+
+def test_what_is_sorted_by_are_the_numbers(table: Table) -> None:
+    assert table.sort is not None
+    assert list(table.sort.columns) == list(table.shown.columns)
+    keys = table.sort.set_index("run")["turned ±180°"]
+    assert keys["capsules-digits"] == pytest.approx(35)
+    assert pd.isna(keys["cnn-toys"])
+
+
+def test_without_results_there_is_no_table(writer: Writer) -> None:
+    assert all_systems.build(writer.results) == []
+
+
+# ---- in use
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = Writer(tmp_path_factory.mktemp("compared"))
+    params = written(writer, made_up_values())
+    path = writer.root / "index.html"
+    path.write_text(write_page(writer, params), encoding="utf-8")
+    return path
+
+
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome is installed")
+def test_a_click_on_a_heading_sorts_the_rows(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    of_table = "document.querySelector('table[aria-labelledby=table-systems]')"
+    heads = f"[...{of_table}.querySelectorAll('th')]"
+    place = browser.evaluate(f"{heads}.map(head => head.textContent)").index("turned ±180°")
+    seen = f"[...{of_table}.tBodies[0].rows].map(row => [row.cells[0].textContent, row.cells[{place}].textContent])"
+    before = browser.evaluate(seen)
+    click = f"{heads}[{place}].querySelector('button').click()"
+    orders = []
+    for _ in range(3):
+        browser.evaluate(click)
+        orders.append((browser.evaluate(f"{heads}[{place}].getAttribute('aria-sort')"), browser.evaluate(seen)))
+    (up, upwards), (down, downwards), (none, again) = orders
+    assert (up, down, none) == ("ascending", "descending", "none")
+    assert [name for name, _ in upwards[:2]] == ["capsules-digits", "vae-digits"]
+    assert [name for name, _ in downwards[:2]] == ["vae-digits", "capsules-digits"]
+    for each in (upwards, downwards):
+        assert {text for _, text in each[2:]} == {"not run"}, "what has no number comes last"
+    assert again == before
+    browser.evaluate(f"{heads}[0].querySelector('button').click()")
+    names = [name for name, _ in browser.evaluate(seen)]
+    assert names == sorted(names, key=str.lower)
+    assert browser.complaints == []

@@ -1,0 +1,87 @@
+"""Routing iterations of matrix capsules: those of the network itself, and of a loop written from the equations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from em_loop import by_the_letter
+from small import SMALL_MATRIX_CAPSULES
+
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
+from pipeline.systems.matrix_capsules.routing import follow, iterations_of
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
+
+
+def small_capsules(**changes: Any) -> MatrixCapsules:
+    torch.manual_seed(0)
+    params = MatrixCapsulesModelParams.model_validate({**SMALL_MATRIX_CAPSULES, "iterations": 3, **changes})
+    model = MatrixCapsules(params, 10)
+    if params.batch_norm:
+        model.end_epoch(torch.rand(32, 1, 10, 10), 16)
+    return model.eval()
+
+
+BAYES = {"activation": "bayes", "batch_norm": True, "saving": None}
+
+
+@pytest.mark.parametrize("changes", [{}, {"activation": "mixing"}, BAYES], ids=["mdl", "mixing", "Bayes, batch norm"])
+def test_the_last_iteration_is_what_the_network_gives(changes: dict[str, Any]) -> None:
+    model, images = small_capsules(**changes), torch.rand(5, 1, 10, 10)
+    found = follow(model, 3, images)
+    assert iterations_of(model) == 3
+    torch.testing.assert_close(found.activations[-1], model.scores(images).detach(), rtol=1e-4, atol=1e-5)
+    assert found.shares.shape == (3, 5, 3, 9, 2)
+    assert found.spreads.shape == (3, 5, 3)
+    torch.testing.assert_close(found.parts, model.capsules(images)[-2][1].detach())
+
+
+def test_more_iterations_leave_the_first_ones_as_they_are() -> None:
+    model, images = small_capsules(), torch.rand(4, 1, 10, 10)
+    own, more = follow(model, 3, images), follow(model, 6, images)
+    torch.testing.assert_close(more.activations[:3], own.activations)
+    torch.testing.assert_close(more.shares[:3], own.shares)
+    assert not torch.allclose(more.shares[3], more.shares[2])
+    assert model.params.iterations == 3
+
+
+def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
+    """Activations after each number of iterations by Procedure 1 as printed, and the shares of a loop over numbers."""
+    model, images = small_capsules().double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)
+    layer = model.routed[-1]
+    assert isinstance(layer, RoutedCapsules)
+    below = tuple(each.detach() for each in model.capsules(images)[-2])
+    inputs = [*below, layer.full_transformations().detach(), *(each.detach() for each in layer.betas())]
+    found = follow(model, 4, images)
+    for t in range(4):
+        plain = procedure_1(*inputs, replace(layer.routing(), iterations=t + 1))[1]
+        torch.testing.assert_close(found.activations[t], plain[:, 0], rtol=1e-5, atol=1e-7)
+    step = layer.m_step
+    assert layer.offsets is not None
+    _, _, history = by_the_letter(
+        *(each[0].numpy() for each in below), *(each.numpy() for each in inputs[2:]),
+        height=3, kernel=3, stride=1, iterations=4, activation="mdl", competition="all",
+        offsets=layer.offsets.numpy(), floor=step.variance_floor, damping=step.damping,
+        inverse_temperature=step.inverse_temperature, rate=step.inverse_temperature_rate,
+    )  # fmt: skip
+    for t, assignments in enumerate(history):
+        for ((x, i), (_, n)), value in assignments.items():
+            assert found.shares[t, 0, n, x, i].item() == pytest.approx(value, rel=1e-4, abs=1e-7)
+    np.testing.assert_allclose(found.shares.sum(2), 1, rtol=1e-6)
+
+
+def test_spread_is_of_the_votes_of_the_layer() -> None:
+    """In iteration 1, when shares are equal: of one image and class, by hand."""
+    model, images = small_capsules(), torch.rand(1, 1, 10, 10)
+    layer = model.routed[-1]
+    assert isinstance(layer, RoutedCapsules)
+    below = model.capsules(images)[-2]
+    votes = layer.votes(below)[0, 0, 1].detach().numpy()  # (N, P)
+    weights = below[1].flatten().detach().numpy()
+    mean = np.average(votes, axis=0, weights=weights)
+    expected = np.average(((votes - mean) ** 2).sum(1), weights=weights) ** 0.5
+    assert follow(model, 1, images).spreads[0, 0, 1].item() == pytest.approx(expected, rel=1e-4)
