@@ -17,8 +17,8 @@ from pipeline.bundles.contents import CODE
 
 ON_THE_MACHINE = ("torch", "triton", "setuptools")
 """Distributions that never travel: torch, and what only a build of it for the machine can bring."""
-ALWAYS = ("yaml",)
-"""Modules that every stage imports, though inside functions: they read dvc.yaml and params.yaml."""
+CALLED = ("pipeline/files.py",)
+"""Files that import packages inside functions which every stage calls."""
 _DRIVERS = ("nvidia-", "cuda-")
 
 
@@ -56,12 +56,12 @@ def packages_of(root: Path, code: Iterable[str]) -> dict[str, str]:
     waiting, seen = sorted(wanted), set(wanted)
     while waiting:
         file = waiting.pop()
-        outside, inside = _imports(root / file, everywhere=file in wanted)
+        outside, inside = _imports(root / file, everywhere=file in wanted or file in CALLED)
         modules |= outside
         for each in {path for module in inside for path in _files(root, module)} - seen:
             seen.add(each)
             waiting.append(each)
-    return {module: _pin(module) for module in sorted({*modules, *ALWAYS})}
+    return {module: _pin(module) for module in sorted(modules)}
 
 
 def wheels(packages: Collection[str], platform: Platform, folder: Path) -> list[Path]:
