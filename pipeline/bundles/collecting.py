@@ -84,16 +84,29 @@ def record(root: Path, stages: Sequence[str]) -> None:
 
 
 def stale_inputs(root: Path, stages: Sequence[str]) -> list[str]:
-    """Stages whose results `stages` read, and that DVC would run again.
+    """Stages that `stages` depend on, directly or not, and whose code, parameters or files changed since DVC ran them.
+
+    Files that are missing do not count: packing names those that it needs.
 
     Raises:
         BundleError: DVC does not answer.
     """
     done = _dvc(root, "status", "--json", "--with-deps", *stages)
     try:
-        return [stage for stage in json.loads(done.stdout) if stage not in stages]
+        status = json.loads(done.stdout)
     except ValueError:
         raise BundleError(f"dvc status failed: {' '.join(done.stderr.split())[-400:]}") from None
+    return [stage for stage, reasons in status.items() if stage not in stages and any(map(_is_change, reasons))]
+
+
+def _is_change(reason: Any) -> bool:
+    """Whether an entry of `dvc status` tells more than that files are missing."""
+    if not isinstance(reason, Mapping):
+        return True
+    return any(
+        not isinstance(states, Mapping) or not set(states.values()) <= {"deleted", "not in cache"}
+        for states in reason.values()
+    )
 
 
 def _dvc(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -25,6 +25,9 @@ CODE = ("pipeline", "stages")
 SETTINGS = ("dvc.yaml", "params.yaml")
 """Files that every stage reads. Of the parameters, a result depends only on those of its stage."""
 
+TRAINING = "train"
+"""The stage that makes trained runs."""
+
 _NO_CODE = (".pyc", ".pyo", ".so")
 
 
@@ -160,7 +163,8 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
     inputs: dict[str, str] = {}
     folders: list[str] = []
     for item in items:
-        for dep in item.deps:
+        trained = [each for each in trainings(graph, item) if each.label != item.label]
+        for dep in (*item.deps, *(dep for each in trained for dep in each.deps if dep not in each.code)):
             if any(dep == out or dep.startswith(f"{out}/") for out in made):
                 continue
             found = dict(_hashes(root, dep, lambda: _advice(graph, dep)))  # noqa: B023 (called at once)
@@ -181,6 +185,13 @@ def item_of(graph: Graph, label: str) -> Item:
     """An item by its label. Raises `GraphError`."""
     name, at, item = label.partition("@")
     return graph.item(name, item if at else None)
+
+
+def trainings(graph: Graph, item: Item) -> list[Item]:
+    """The trainings whose weights an item makes or reads. With the weights, it reads their data and code, which
+    `dvc.yaml` names for the training only: the folder of a trained run stands for what made it.
+    """
+    return [each for each in graph.upstream(item) if each.stage == TRAINING]
 
 
 def differences(packed: Contents, now: Contents) -> list[str]:

@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 
 DVC_YAML = """\
 stages:
-  make:
+  train:
     foreach: ${items}
     do:
-      cmd: python -m stages.make ${key}
-      deps: [stages/make.py, pipeline/numbers.py, data/numbers.txt, data/folder]
+      cmd: python -m stages.train ${key}
+      deps: [stages/train.py, pipeline/numbers.py, data/numbers.txt, data/folder]
       params: ["items.${key}"]
       outs: ["models/${key}"]
       metrics:
@@ -29,7 +29,7 @@ stages:
       outs: ["totals/${key}.txt", "totals/${key}-parts"]
   draw:
     cmd: python -m stages.draw
-    deps: [stages/make.py]
+    deps: [stages/train.py]
     outs:
       - figures:
           persist: true
@@ -50,7 +50,7 @@ from pipeline.numbers import times
 name = sys.argv[1]
 lines = [line for line in Path("params.yaml").read_text().splitlines() if line.strip().startswith(f"{name}:")]
 factor, steps = (int(lines[0].partition(f"{key}: ")[2].split(",")[0]) for key in ("factor", "steps"))
-run = f"20260101-000000-make-{name}-abcdef"
+run = f"20260101-000000-train-{name}-abcdef"
 journal = Path(".tracking", run, "events.jsonl")
 journal.parent.mkdir(parents=True, exist_ok=True)
 with journal.open("a") as file:
@@ -109,7 +109,7 @@ def create(root: Path) -> None:
         "dvc.yaml": DVC_YAML,
         "params.yaml": PARAMS,
         "stages/__init__.py": "",
-        "stages/make.py": MAKE,
+        "stages/train.py": MAKE,
         "stages/total.py": TOTAL,
         "stages/unused.py": "# nothing depends on this\n",
         "pipeline/numbers.py": NUMBERS,

@@ -67,7 +67,7 @@ def state(root: Path) -> dict[str, bytes]:
 
 def test_a_bundle_runs_without_packages_and_its_results_are_as_if_dvc_had_run_it(root: Path, tmp_path: Path) -> None:
     commit = git(root, "rev-parse", "HEAD").strip()
-    contents = pack(root, "make@a", tmp_path / "bundle.tar")
+    contents = pack(root, "train@a", tmp_path / "bundle.tar")
     there = untar(tmp_path / "bundle.tar", tmp_path / "there")
     process = bare(there)
     said, _ = process.communicate(timeout=60)
@@ -79,70 +79,76 @@ def test_a_bundle_runs_without_packages_and_its_results_are_as_if_dvc_had_run_it
     assert (root / "models/a/weights.txt").read_text() == (root / "models/a/copy.txt").read_text() == "2 4 6"
     (journal,) = (root / ".tracking").glob("*/events.jsonl")
     assert json.loads(journal.read_text())["commit"] == commit
-    assert dvc(root, "status", "make@a").strip() == "Data and pipelines are up to date."
-    assert "Running" not in dvc(root, "repro", "make@a")
+    assert dvc(root, "status", "train@a").strip() == "Data and pipelines are up to date."
+    assert "Running" not in dvc(root, "repro", "train@a")
 
     # DVC's run cache knows it: after a change and back, nothing is run again.
     params = root / "params.yaml"
     before = params.read_text()
     params.write_text(before.replace("factor: 2", "factor: 5"))
-    assert "Running" in dvc(root, "repro", "make@a")
+    assert "Running" in dvc(root, "repro", "train@a")
     assert (root / "models/a/weights.txt").read_text() == "5 10 15"
     params.write_text(before)
-    assert "is cached - skipping run" in dvc(root, "repro", "make@a")
+    assert "is cached - skipping run" in dvc(root, "repro", "train@a")
     assert (root / "models/a/weights.txt").read_text() == "2 4 6"
 
 
 def test_stages_that_depend_on_each_other_travel_together(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="models/a is missing: run `dvc repro make@a` first, or add it to the bundle"):
+    with pytest.raises(BundleError, match="models/a is missing: run `dvc repro train@a` first, or add"):
         stage_contents(root, "total@a")
-    results = packed_and_run(root, tmp_path, "make@a", "total@a")
+    results = packed_and_run(root, tmp_path, "train@a", "total@a")
     collect(root, results)
     assert (root / "totals/a.txt").read_text() == "12"
     assert (root / "totals/a-parts").is_dir(), "an empty folder is an output, too"
     assert dvc(root, "status", "total@a").strip() == "Data and pipelines are up to date."
     alone = stage_contents(root, "total@a")
-    assert alone.folders == ("models/a",)
-    assert alone.inputs.keys() == {"models/a/weights.txt", "models/a/copy.txt"}
+    assert alone.folders == ("models/a", "data/folder")
+    weights, data = {"models/a/weights.txt", "models/a/copy.txt"}, {"data/numbers.txt", "data/folder/more.txt"}
+    assert alone.inputs.keys() == weights | data, "what works on weights reads the data, too"
+    assert "stages/train.py" not in alone.code, "the weights stand for what made them"
 
 
 def test_uncommitted_code_is_recorded_as_such(root: Path, tmp_path: Path) -> None:
     (root / "pipeline/numbers.py").write_text((root / "pipeline/numbers.py").read_text() + "# changed\n")
-    assert stage_contents(root, "make@a").dirty
-    packed_and_run(root, tmp_path, "make@a")
+    assert stage_contents(root, "train@a").dirty
+    packed_and_run(root, tmp_path, "train@a")
     (journal,) = (tmp_path / "there/.tracking").glob("*/events.jsonl")
     assert json.loads(journal.read_text())["commit"] == git(root, "rev-parse", "HEAD").strip() + "-dirty"
 
 
 def test_the_key_changes_with_everything_that_is_packed(root: Path) -> None:
-    keys = {stage_contents(root, "make@a").key}
+    keys = {stage_contents(root, "train@a").key}
     changes = ("pipeline/numbers.py", "stages/unused.py", "data/folder/more.txt", "params.yaml")
     for count, name in enumerate(changes, 2):
         (root / name).write_text((root / name).read_text() + "\n")
-        keys.add(stage_contents(root, "make@a").key)
+        keys.add(stage_contents(root, "train@a").key)
         assert len(keys) == count, name
-    assert stage_contents(root, "make@slow").key not in keys
+    assert stage_contents(root, "train@slow").key not in keys
 
 
 def test_stages_that_cannot_be_packed_are_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match="no stage make@nobody"):
-        pack(root, "make@nobody", tmp_path / "bundle.tar")
+    with pytest.raises(GraphError, match="no stage train@nobody"):
+        pack(root, "train@nobody", tmp_path / "bundle.tar")
     with pytest.raises(BundleError, match="draw keeps files of earlier runs"):
         pack(root, "draw", tmp_path / "bundle.tar")
     (root / "data/folder/more.txt").unlink()
     (root / "data/folder").rmdir()
     with pytest.raises(BundleError, match="data/folder is missing"):
-        pack(root, "make@a", tmp_path / "bundle.tar")
+        pack(root, "train@a", tmp_path / "bundle.tar")
     assert not (tmp_path / "bundle.tar").exists()
 
 
 def test_inputs_that_dvc_would_make_again_are_named(root: Path, tmp_path: Path) -> None:
-    collect(root, packed_and_run(root, tmp_path, "make@a"))
+    collect(root, packed_and_run(root, tmp_path, "train@a"))
     assert stale_inputs(root, ["total@a"]) == []
     params = root / "params.yaml"
     params.write_text(params.read_text().replace("factor: 2", "factor: 5"))
-    assert stale_inputs(root, ["total@a"]) == ["make@a"]
-    assert stale_inputs(root, ["make@a", "total@a"]) == []
+    assert stale_inputs(root, ["total@a"]) == ["train@a"]
+    assert stale_inputs(root, ["train@a", "total@a"]) == []
+    params.write_text(params.read_text().replace("factor: 5", "factor: 2"))
+    shutil.rmtree(root / ".dvc/cache")
+    shutil.rmtree(root / "models/a")
+    assert stale_inputs(root, ["total@a"]) == [], "what is missing is named when it is packed"
 
 
 def test_a_full_disk_leaves_no_half_bundle(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +157,7 @@ def test_a_full_disk_leaves_no_half_bundle(root: Path, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(archive, "_write_member", full)
     with pytest.raises(FileWriteError, match="the disk is full"):
-        pack(root, "make@a", tmp_path / "bundle.tar")
+        pack(root, "train@a", tmp_path / "bundle.tar")
     assert not [path for path in tmp_path.iterdir() if "bundle" in path.name]
 
 
@@ -159,9 +165,9 @@ def test_a_full_disk_leaves_no_half_bundle(root: Path, tmp_path: Path, monkeypat
 
 
 def test_packages_that_are_missing_are_named_before_anything_runs(root: Path, tmp_path: Path) -> None:
-    text = (root / "stages/make.py").read_text()
-    (root / "stages/make.py").write_text(f"def never() -> None:\n    import pyro\n\n\n{text}")
-    pack(root, "make@a", tmp_path / "bundle.tar")
+    text = (root / "stages/train.py").read_text()
+    (root / "stages/train.py").write_text(f"def never() -> None:\n    import pyro\n\n\n{text}")
+    pack(root, "train@a", tmp_path / "bundle.tar")
     process = bare(untar(tmp_path / "bundle.tar", tmp_path / "there"))
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -173,9 +179,9 @@ def test_packages_that_are_missing_are_named_before_anything_runs(root: Path, tm
 def test_wheels_are_installed_where_the_machine_lacks_them(root: Path, tmp_path: Path) -> None:
     import zipfile
 
-    text = (root / "stages/make.py").read_text()
-    (root / "stages/make.py").write_text(text.replace("import json,", "import ours_only\nimport json,"))
-    pack(root, "make@a", tmp_path / "bundle.tar")
+    text = (root / "stages/train.py").read_text()
+    (root / "stages/train.py").write_text(text.replace("import json,", "import ours_only\nimport json,"))
+    pack(root, "train@a", tmp_path / "bundle.tar")
     there = untar(tmp_path / "bundle.tar", tmp_path / "there")
     (there / "wheels").mkdir()
     about = "ours_only-1.0.dist-info"
@@ -198,16 +204,16 @@ def test_nothing_of_the_caller_reaches_the_stage(root: Path, tmp_path: Path, mon
     (tmp_path / "other/pipeline").mkdir(parents=True)
     (tmp_path / "other/pipeline/__init__.py").write_text("raise SystemExit('the wrong library')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
-    (root / "stages/make.py").write_text(
+    (root / "stages/train.py").write_text(
         "import os\nassert not [key for key in os.environ if key.startswith('DVC_')]\n"
-        "assert os.environ['CAPSULES_MLFLOW'] == 'off'\n" + (root / "stages/make.py").read_text()
+        "assert os.environ['CAPSULES_MLFLOW'] == 'off'\n" + (root / "stages/train.py").read_text()
     )
     monkeypatch.setenv("CAPSULES_MLFLOW", "on")
-    assert read_results(packed_and_run(root, tmp_path, "make@a")).failed is None
+    assert read_results(packed_and_run(root, tmp_path, "train@a")).failed is None
 
 
 def test_a_bundle_that_was_changed_does_not_run(root: Path, tmp_path: Path) -> None:
-    pack(root, "make@a", tmp_path / "bundle.tar")
+    pack(root, "train@a", tmp_path / "bundle.tar")
     there = untar(tmp_path / "bundle.tar", tmp_path / "there")
     (there / "data/numbers.txt").write_text("1 2 4")
     with pytest.raises(BundleError, match=r"data/numbers.txt is not what was packed"):
@@ -220,11 +226,11 @@ def test_a_bundle_that_was_changed_does_not_run(root: Path, tmp_path: Path) -> N
 
 
 def test_a_stage_without_its_outputs_has_failed(root: Path, tmp_path: Path) -> None:
-    (root / "stages/make.py").write_text("print('made nothing')\n")
-    path = packed_and_run(root, tmp_path, "make@a", "total@a")
+    (root / "stages/train.py").write_text("print('made nothing')\n")
+    path = packed_and_run(root, tmp_path, "train@a", "total@a")
     results = read_results(path)
-    assert (results.exit_code, results.failed, results.stopped) == (1, "make@a", False)
-    with pytest.raises(BundleError, match=r"(?s)make@a ended with exit code 1 .*made nothing.*did not make models/a"):
+    assert (results.exit_code, results.failed, results.stopped) == (1, "train@a", False)
+    with pytest.raises(BundleError, match=r"(?s)train@a ended with exit code 1 .*made nothing.*did not make models/a"):
         collect(root, path)
     assert state(root) == {}
 
@@ -245,7 +251,7 @@ def stop_when_waiting(folder: Path, stop: Callable[[], object]) -> None:
 def test_a_stopped_run_goes_on_elsewhere_from_its_checkpoint(
     root: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    pack(root, "make@slow", tmp_path / "bundle.tar")
+    pack(root, "train@slow", tmp_path / "bundle.tar")
     there = untar(tmp_path / "bundle.tar", tmp_path / "there")
     process = bare(there)
     stop_when_waiting(there, lambda: process.send_signal(number))
@@ -254,24 +260,24 @@ def test_a_stopped_run_goes_on_elsewhere_from_its_checkpoint(
     results = read_results(there / "results.tar")
     assert results.stopped
     assert results.made == {}
-    with pytest.raises(BundleError, match="make@slow was stopped"):
+    with pytest.raises(BundleError, match="train@slow was stopped"):
         collect(root, there / "results.tar")
     assert (root / ".cache/resume/fingerprint/checkpoint.safetensors").exists()
     assert not (root / "models").exists()
 
-    pack(root, "make@slow", tmp_path / "again.tar")
+    pack(root, "train@slow", tmp_path / "again.tar")
     unpack(tmp_path / "again.tar", tmp_path / "elsewhere")
     collect(root, run(tmp_path / "elsewhere"))
     assert "going on from a checkpoint" in (tmp_path / "elsewhere/log.txt").read_text()
     assert (root / "models/slow/weights.txt").read_text() == "3 6 9"
     (journal,) = (root / ".tracking").glob("*/events.jsonl")
     assert len(journal.read_text().splitlines()) == 2, "the run went on"
-    pack(root, "make@a", tmp_path / "other.tar")
+    pack(root, "train@a", tmp_path / "other.tar")
     assert not [name for name in archive.read_manifest(tmp_path / "other.tar", "bundle")["files"] if "resume" in name]
 
 
 def test_a_thread_can_stop_a_run(root: Path, tmp_path: Path) -> None:
-    pack(root, "make@slow", tmp_path / "bundle.tar")
+    pack(root, "train@slow", tmp_path / "bundle.tar")
     unpack(tmp_path / "bundle.tar", tmp_path / "there")
     stop = threading.Event()
     found: list[Path] = []
@@ -283,14 +289,14 @@ def test_a_thread_can_stop_a_run(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_stage_ends_with_the_process_that_wants_its_results(root: Path, tmp_path: Path) -> None:
-    pack(root, "make@slow", tmp_path / "bundle.tar")
+    pack(root, "train@slow", tmp_path / "bundle.tar")
     there = untar(tmp_path / "bundle.tar", tmp_path / "there")
     process = bare(there)
     stop_when_waiting(there, process.kill)
     process.communicate(timeout=30)
     deadline = time.monotonic() + 10
     while True:
-        alive = subprocess.run(["pgrep", "-f", f"{there}.*|stages.make slow"], capture_output=True, text=True).stdout
+        alive = subprocess.run(["pgrep", "-f", f"{there}.*|stages.train slow"], capture_output=True, text=True).stdout
         mine = [pid for pid in alive.split() if Path(f"/proc/{pid}/cwd").exists() and _cwd(pid) == there]
         if not mine:
             break
@@ -323,11 +329,11 @@ def edited(path: Path, change: Callable[[dict[str, Any]], None], target: Path, d
     ("name", "old", "new", "said"),
     [
         ("pipeline/numbers.py", "factor", "other", "pipeline/numbers.py changed"),
-        ("stages/make.py", "Multiplies", "Changes", "stages/make.py changed"),
+        ("stages/train.py", "Multiplies", "Changes", "stages/train.py changed"),
         ("data/numbers.txt", "1 2 3", "1 2 4", "data/numbers.txt changed"),
         ("params.yaml", "factor: 2", "factor: 5", r"items\.a\.factor \(2, now 5\) in params.yaml changed"),
         ("params.yaml", "{first: 1}}\n  slow", "{last: 1}}\n  slow", r"items\.a\.epochs\.first \(1, now not there\)"),
-        ("dvc.yaml", "-m stages.make", "-O -m stages.make", "the command of make@a changed"),
+        ("dvc.yaml", "-m stages.train", "-O -m stages.train", "the command of train@a changed"),
         ("stages/unused.py", "nothing", "something", ""),
         ("params.yaml", "other: 1", "other: 2", ""),
         ("params.yaml", "factor: 3", "factor: 4", ""),
@@ -337,7 +343,7 @@ def test_results_of_other_code_parameters_or_inputs_are_refused_by_name(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str, said: str
 ) -> None:
     monkeypatch.setattr(collecting, "record", lambda *_: None)
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     text = (root / name).read_text()
     assert old in text
     (root / name).write_text(text.replace(old, new, 1))
@@ -352,18 +358,18 @@ def test_results_of_other_code_parameters_or_inputs_are_refused_by_name(
 
 
 def test_a_new_input_is_noticed(root: Path, tmp_path: Path) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     (root / "data/folder/new.txt").write_text("new")
     with pytest.raises(BundleError, match=r"data/folder/new\.txt changed"):
         collect(root, path)
 
 
 def test_outputs_must_be_exactly_those_of_the_stage(root: Path, tmp_path: Path) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
 
     def rename(contents: dict[str, Any]) -> None:
-        contents["steps"][0]["stage"] = "make@slow"
-        contents["steps"][0]["command"] = "python -m stages.make slow"
+        contents["steps"][0]["stage"] = "train@slow"
+        contents["steps"][0]["command"] = "python -m stages.train slow"
 
     def another_stage(manifest: dict[str, Any]) -> None:
         rename(manifest["contents"])
@@ -377,16 +383,16 @@ def test_outputs_must_be_exactly_those_of_the_stage(root: Path, tmp_path: Path) 
         "other-contents": (lambda manifest: rename(manifest["contents"]), "do not match its key", ""),
         "another-stage": (another_stage, r"items\.slow\.factor", ""),
         "lacking": (lacking, "holds reports/a.json, which is no output", ""),
-        "missing": (lacking, "has not the outputs of make@a", "reports/a.json"),
+        "missing": (lacking, "has not the outputs of train@a", "reports/a.json"),
         "file-lost": (lambda _: None, "lacks reports/a.json", "reports/a.json"),
         "more": (lambda manifest: manifest["made"].update({"params.yaml": "file"}), "lacks params.yaml", ""),
         "folder": (lambda manifest: manifest["made"].update({"models/a": "file"}), "both a file and a folder", ""),
         "stage-that-is-gone": (
             lambda manifest: (
-                manifest["contents"]["steps"][0].update(stage="make@gone"),
+                manifest["contents"]["steps"][0].update(stage="train@gone"),
                 manifest.update(key=Contents.from_json(manifest["contents"], "").key),
             ),
-            "no stage make@gone",
+            "no stage train@gone",
             "",
         ),
         "no-contents": (lambda manifest: manifest.pop("contents"), "does not say what it holds", ""),
@@ -399,7 +405,7 @@ def test_outputs_must_be_exactly_those_of_the_stage(root: Path, tmp_path: Path) 
 
 
 def test_results_never_land_elsewhere(root: Path, tmp_path: Path) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     folder = tmp_path / "files"
     manifest = archive.extract(path, "results", folder)
     for name in ("params.yaml", ".git/hooks/pre-commit", "models/b/weights.txt", "modelsa", ".cache/other"):
@@ -411,7 +417,7 @@ def test_results_never_land_elsewhere(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_bundle_is_no_result_and_the_other_way_round(root: Path, tmp_path: Path) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     with pytest.raises(BundleError, match="is not a results file, but 'bundle'"):
         collect(root, tmp_path / "bundle.tar")
     with pytest.raises(BundleError, match="is not a bundle file, but 'results'"):
@@ -419,8 +425,8 @@ def test_a_bundle_is_no_result_and_the_other_way_round(root: Path, tmp_path: Pat
 
 
 def test_nothing_is_collected_while_the_stage_runs_here(root: Path, tmp_path: Path) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
-    with single_instance(lock_path(root, "make@a"), "make@a"), pytest.raises(AlreadyRunningError, match="make@a"):
+    path = packed_and_run(root, tmp_path, "train@a")
+    with single_instance(lock_path(root, "train@a"), "train@a"), pytest.raises(AlreadyRunningError, match="train@a"):
         collect(root, path)
     assert state(root) == {}
 
@@ -428,7 +434,7 @@ def test_nothing_is_collected_while_the_stage_runs_here(root: Path, tmp_path: Pa
 def test_earlier_outputs_stay_until_all_new_ones_are_in_place(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     monkeypatch.setattr(collecting, "record", lambda *_: None)
     kept = tmp_path / "cache.json"
     kept.write_text("a file of DVC's cache")
@@ -457,15 +463,15 @@ def test_earlier_outputs_stay_until_all_new_ones_are_in_place(
 
 
 def test_dvcs_refusal_is_reported(root: Path, tmp_path: Path) -> None:
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     shutil.rmtree(root / ".dvc")
-    with pytest.raises(BundleError, match=r"DVC has not recorded them: .*dvc commit --force make@a"):
+    with pytest.raises(BundleError, match=r"DVC has not recorded them: .*dvc commit --force train@a"):
         collect(root, path)
 
 
 def test_a_journal_is_never_replaced_by_a_shorter_one(root: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(collecting, "record", lambda *_: None)
-    path = packed_and_run(root, tmp_path, "make@a")
+    path = packed_and_run(root, tmp_path, "train@a")
     collect(root, path)
     (journal,) = (root / ".tracking").glob("*/events.jsonl")
     longer = journal.read_text() + '{"event": "end"}\n'
