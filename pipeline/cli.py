@@ -214,9 +214,8 @@ def bundle(
     contents = pack(root, stages, path, Platform(python, platform, tuple(without or ())) if wheels else None)
     if contents.dirty:
         print("note: there are uncommitted changes; results will say so")
-    print(
-        f"{path}: {readable(path.stat().st_size)}. On the other machine, in a new folder: tar xf {path.name} && python run.py"
-    )
+    print(f"{path}: {readable(path.stat().st_size)}")
+    print(f"on the other machine, in a new folder: tar xf {path.name} && python run.py")
 
 
 @app.command()

@@ -103,10 +103,10 @@ def _is_change(reason: Any) -> bool:
     """Whether an entry of `dvc status` tells more than that files are missing."""
     if not isinstance(reason, Mapping):
         return True
-    return any(
-        not isinstance(states, Mapping) or not set(states.values()) <= {"deleted", "not in cache"}
-        for states in reason.values()
-    )
+    states = [
+        state for files in reason.values() for state in (files.values() if isinstance(files, Mapping) else [files])
+    ]
+    return any(state not in ("deleted", "not in cache") for state in states)
 
 
 def _dvc(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -163,12 +163,12 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
     inputs: dict[str, str] = {}
     folders: list[str] = []
     for item in items:
-        trained = [each for each in trainings(graph, item) if each.label != item.label]
-        for dep in (*item.deps, *(dep for each in trained for dep in each.deps if dep not in each.code)):
+        trained = [dep for each in trainings(graph, item) if each != item for dep in each.deps if not is_code(dep)]
+        for dep in (*item.deps, *trained):
             if any(dep == out or dep.startswith(f"{out}/") for out in made):
                 continue
             found = dict(_hashes(root, dep, lambda: _advice(graph, dep)))  # noqa: B023 (called at once)
-            if dep.split("/")[0] in CODE:
+            if is_code(dep):
                 code |= found
                 continue
             inputs |= found
@@ -185,6 +185,11 @@ def item_of(graph: Graph, label: str) -> Item:
     """An item by its label. Raises `GraphError`."""
     name, at, item = label.partition("@")
     return graph.item(name, item if at else None)
+
+
+def is_code(place: str) -> bool:
+    """Whether a file or folder is part of the code."""
+    return place.split("/")[0] in CODE
 
 
 def trainings(graph: Graph, item: Item) -> list[Item]:
@@ -259,14 +264,13 @@ def _hashes(root: Path, place: str, advice: Any) -> Iterator[tuple[str, str]]:
         return
     if not path.is_dir():
         raise BundleError(f"{place} is missing{advice()}")
-    is_code = place.split("/")[0] in CODE
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in folders:
             if (Path(folder) / name).is_symlink():
                 raise BundleError(f"{Path(folder) / name} is a link to a folder: bundles hold plain files")
         for name in sorted(names):
-            if not (is_code and name.endswith(_NO_CODE)):
+            if not (is_code(place) and name.endswith(_NO_CODE)):
                 file = Path(folder) / name
                 if not file.is_file():
                     raise BundleError(f"{file} is not a file: bundles hold plain files")
