@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -142,7 +143,7 @@ def _failure(path: Path, results: Results, log: Path) -> str:
 def replace(root: Path, source: Path, outputs: Sequence[str], aside: Path) -> None:
     """Move outputs from `source` into the repository, all or none: the earlier ones stay in `aside` until then.
 
-    Folders that are missing in `source` are empty ones. `aside` must be on the file system of the repository.
+    Folders that are missing in `source` are empty ones.
 
     Raises:
         FileWriteError: one cannot be moved; the earlier ones are in place again.
@@ -157,16 +158,31 @@ def replace(root: Path, source: Path, outputs: Sequence[str], aside: Path) -> No
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.is_symlink() or place.exists():  # it may be a link into DVC's cache: it is moved, not written to
                 old.parent.mkdir(parents=True, exist_ok=True)
-                place.rename(old)
+                _move(place, old)
                 kept.append(output)
-            new.rename(place)
+            _move(new, place)
             moved.append(output)
     except OSError as error:
         for output in moved:
             remove(root / output)
         for output in kept:
-            (aside / output).rename(root / output)
+            _move(aside / output, root / output)
         raise FileWriteError(f"cannot write {root}: {error.strerror or error}. The files are as before.") from None
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename a file, a link or a folder; copied first where a folder of the repository is on another disk."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        near = target.with_name(f".{target.name}.part")
+        try:
+            shutil.move(source, near)
+            near.rename(target)
+        finally:
+            remove(near)
 
 
 def _take(folder: Path, root: Path, place: str) -> None:

@@ -73,6 +73,7 @@ made = Path("models", name)
 made.mkdir(parents=True)
 made.joinpath("weights.txt").write_text(times(Path("data/numbers.txt").read_text(), factor))
 made.joinpath("copy.txt").write_text(times(Path("data/numbers.txt").read_text(), factor))
+Path("reports").mkdir(exist_ok=True)
 Path("reports", f"{name}.json").write_text(json.dumps({"python": sys.executable, "safe": sys.flags.isolated}))
 '''
 NUMBERS = """\
@@ -115,7 +116,7 @@ def create(root: Path) -> None:
         "pipeline/numbers.py": NUMBERS,
         "data/numbers.txt": "1 2 3",
         "data/folder/more.txt": "more",
-        ".gitignore": "/.cache/\n/.tracking/\n/models/\n/totals/\n/figures/\n/reports/\n__pycache__/\n",
+        ".gitignore": "/.cache/\n/.tracking/\n/models/\n/totals/\n/figures/\n/reports/\n/*.bundle.tar\n__pycache__/\n",
     }
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

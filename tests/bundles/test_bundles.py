@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -460,6 +461,24 @@ def test_earlier_outputs_stay_until_all_new_ones_are_in_place(
     assert not (root / "models/a/old.txt").exists()
     assert kept.read_text() == "a file of DVC's cache"
     assert not list((root / ".cache").glob("collect-*"))
+
+
+def test_outputs_may_lie_on_another_disk(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed_and_run(root, tmp_path, "train@a")
+    monkeypatch.setattr(collecting, "record", lambda *_: None)
+    (root / "models/a").mkdir(parents=True)
+    (root / "models/a/old.txt").write_text("old")
+    rename = os.rename
+
+    def between_disks(source: Any, target: Any, **options: Any) -> None:
+        if (root / "models" in Path(source).parents) != (root / "models" in Path(target).parents):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target, **options)
+
+    monkeypatch.setattr(os, "rename", between_disks)
+    collect(root, path)
+    assert sorted(each.name for each in (root / "models/a").iterdir()) == ["copy.txt", "weights.txt"]
+    assert [each.name for each in (root / "models").iterdir()] == ["a"]
 
 
 def test_dvcs_refusal_is_reported(root: Path, tmp_path: Path) -> None:
