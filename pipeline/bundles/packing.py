@@ -101,10 +101,19 @@ def unfinished(root: Path, stages: Sequence[str]) -> list[str]:
     found: list[str] = []
     for checkpoint in sorted((root / CHECKPOINTS).glob("*/checkpoint.safetensors")):
         run = _tracked_run(checkpoint)
-        if of_stages.fullmatch(run):
+        if of_stages.fullmatch(run) and not _has_finished(root / JOURNALS / run / "events.jsonl"):
             paths = (checkpoint, *records(root / JOURNALS / run))
             found += [path.relative_to(root).as_posix() for path in paths]
     return list(dict.fromkeys(found))
+
+
+def _has_finished(journal: Path) -> bool:
+    """Whether a tracked run came to its end: its checkpoint has nothing left to train."""
+    try:
+        lines = journal.read_text(encoding="utf-8").splitlines()
+        return any(json.loads(line).get("status") == "FINISHED" for line in lines if '"FINISHED"' in line)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def records(folder: Path) -> list[Path]:

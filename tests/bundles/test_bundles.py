@@ -273,8 +273,16 @@ def test_a_stopped_run_goes_on_elsewhere_from_its_checkpoint(
     assert (root / "models/slow/weights.txt").read_text() == "3 6 9"
     (journal,) = (root / ".tracking").glob("*/events.jsonl")
     assert len(journal.read_text().splitlines()) == 2, "the run went on"
-    pack(root, "train@a", tmp_path / "other.tar")
-    assert not [name for name in archive.read_manifest(tmp_path / "other.tar", "bundle")["files"] if "resume" in name]
+
+    def checkpoints(stage: str) -> list[str]:
+        pack(root, stage, tmp_path / "other.tar")
+        return [name for name in archive.read_manifest(tmp_path / "other.tar", "bundle")["files"] if "resume" in name]
+
+    assert checkpoints("train@slow") == [".cache/resume/fingerprint/checkpoint.safetensors"]
+    assert checkpoints("train@a") == [], "that of another stage"
+    with journal.open("a") as file:
+        file.write('{"event": "end", "status": "FINISHED"}\n')
+    assert checkpoints("train@slow") == [], "nothing is left to train"
 
 
 def test_a_thread_can_stop_a_run(root: Path, tmp_path: Path) -> None:
