@@ -236,6 +236,16 @@ def test_a_stage_without_its_outputs_has_failed(root: Path, tmp_path: Path) -> N
     assert state(root) == {}
 
 
+def test_results_of_the_stages_before_one_that_failed_are_kept(root: Path, tmp_path: Path) -> None:
+    (root / "stages/total.py").write_text("raise SystemExit('no total')\n")
+    path = packed_and_run(root, tmp_path, "train@a", "total@a")
+    assert read_results(path).done == ("train@a",)
+    with pytest.raises(BundleError, match=r"(?s)total@a ended with exit code 1 .*train@a ended well.*no total"):
+        collect(root, path)
+    assert dvc(root, "status", "train@a").strip() == "Data and pipelines are up to date."
+    assert not (root / "totals").exists()
+
+
 # ---- stopped
 
 
