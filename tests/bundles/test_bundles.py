@@ -226,6 +226,25 @@ def test_a_bundle_that_was_changed_does_not_run(root: Path, tmp_path: Path) -> N
         run(tmp_path)
 
 
+def test_a_bundle_whose_contents_do_not_fit_is_not_unpacked(root: Path, tmp_path: Path) -> None:
+    pack(root, "train@a", tmp_path / "bundle.tar")
+    manifest = archive.extract(tmp_path / "bundle.tar", "bundle", tmp_path / "files")
+    listed = {name: tmp_path / "files" / name for name in manifest["files"]}
+    about = {key: value for key, value in manifest.items() if key not in ("files", "kind")}
+    for changes, said in (
+        ({"key": "0" * 64}, "do not match its key"),
+        ({"contents": {**about["contents"], "folders": ["../outside"]}}, "is not the name of a file inside"),
+        ({"contents": {**about["contents"], "steps": [{}]}}, "does not say what it holds"),
+    ):
+        archive.write(tmp_path / "bad.tar", "bundle", {**about, **changes}, listed)
+        with pytest.raises(BundleError, match=said):
+            unpack(tmp_path / "bad.tar", tmp_path / "there")
+    archive.write(tmp_path / "bad.tar", "bundle", about, {**listed, "data/numbers.txt": listed["run.py"]})
+    with pytest.raises(BundleError, match=r"contents name another data/numbers\.txt"):
+        unpack(tmp_path / "bad.tar", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_a_stage_without_its_outputs_has_failed(root: Path, tmp_path: Path) -> None:
     (root / "stages/train.py").write_text("print('made nothing')\n")
     path = packed_and_run(root, tmp_path, "train@a", "total@a")
