@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,11 @@ from pipeline.files import FileWriteError
 _LOG_LINES = 15
 
 
-def collect(root: Path, path: Path) -> Results:
+def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], None] | None = None) -> Results:
     """Put the results of a bundle into the repository, and make DVC know of them.
+
+    Args:
+        recorder: records outputs that are in place, instead of `record`.
 
     If the stage failed or was stopped, its checkpoints and tracked runs are taken, so that it goes on from there, and
     an error says so.
@@ -63,7 +66,7 @@ def collect(root: Path, path: Path) -> Results:
             locks.enter_context(single_instance(lock_path(root, label), label))
         replace(root, folder, now.outputs, Path(made) / "before")
         _take(folder, root, JOURNALS)
-        record(root, contents.stages)
+        (recorder or record)(root, contents.stages)
     return results
 
 

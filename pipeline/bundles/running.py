@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from pipeline.bundles.archive import MANIFEST, BundleError, digest, parse_manifest, write
 from pipeline.bundles.contents import Contents
-from pipeline.bundles.packing import BUNDLE, CHECKPOINTS, JOURNALS, KERNELS, WHEELS, contents_of, records
+from pipeline.bundles.packing import BUNDLE, JOURNALS, KERNELS, WHEELS, contents_of, records, unfinished
 from pipeline.commits import COMMIT, named
 from pipeline.errors import UserError
 
@@ -154,7 +154,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> Path:
     )  # fmt: skip
     _shorten(folder / LOG)
     path = folder / RESULTS_FILE
-    write(path, RESULTS, about.to_json(), _produced(folder, made), once=True)
+    write(path, RESULTS, about.to_json(), _produced(folder, made, contents.stages), once=True)
     return path
 
 
@@ -231,7 +231,9 @@ def _prepare(folder: Path, env: Mapping[str, str], packages: Mapping[str, str]) 
         wanted = [wheel for wheel in wheels if _is_older(versions.get(_name_of(wheel)[0]), _name_of(wheel)[1])]
         if wanted:
             _install(folder, env, wanted)
-    missing, versions = _probe(folder, env, list(packages), ["torch"])
+    # Without wheels, all bundles find the same packages: a process that runs many looks once.
+    probe = _probe if wheels else _probe_once
+    missing, versions = probe(folder, env, list(packages), ["torch"])
     if missing:
         names = ", ".join(packages[module] for module in missing)
         raise BundleError(
@@ -250,6 +252,22 @@ def _probe(
         raise BundleError(f"{sys.executable} does not work: {' '.join(done.stderr.split())[-300:]}")
     missing, versions = json.loads(done.stdout.splitlines()[-1])
     return missing, versions
+
+
+_found: dict[tuple[str, ...], tuple[list[str], dict[str, str | None]]] = {}
+
+
+def _probe_once(
+    folder: Path, env: Mapping[str, str], modules: list[str], names: list[str]
+) -> tuple[list[str], dict[str, str | None]]:
+    """As `_probe`; what was found is kept, unless something was missing."""
+    key = (*modules, "", *names)
+    if key in _found:
+        return _found[key]
+    found = _probe(folder, env, modules, names)
+    if not found[0]:
+        _found[key] = found
+    return found
 
 
 def _install(folder: Path, env: Mapping[str, str], wheels: list[Path]) -> None:
@@ -309,12 +327,10 @@ def _execute(command: str, folder: Path, env: Mapping[str, str], log: IO[bytes],
     copier.start()
     deadline = None
     while process.poll() is None:
-        if not stop.wait(_POLL_SECONDS):
-            continue
-        if deadline is None:
+        if stop.is_set() and deadline is None:
             deadline = time.monotonic() + GRACE_SECONDS
             _send(process, signal.SIGTERM)
-        elif time.monotonic() > deadline:
+        elif deadline is not None and time.monotonic() > deadline:
             _send(process, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_SECONDS)
@@ -350,7 +366,7 @@ def _shorten(path: Path) -> None:
         path.write_bytes(path.read_bytes()[-_LOG_BYTES:])
 
 
-def _produced(folder: Path, made: Mapping[str, str]) -> dict[str, Path]:
+def _produced(folder: Path, made: Mapping[str, str], stages: Sequence[str]) -> dict[str, Path]:
     """The files that go back: outputs, tracked runs, the log; checkpoints where there are no outputs."""
     found = {LOG: folder / LOG}
     for place, kind in made.items():
@@ -358,6 +374,5 @@ def _produced(folder: Path, made: Mapping[str, str]) -> dict[str, Path]:
         found |= {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
     found |= {path.relative_to(folder).as_posix(): path for path in records(folder / JOURNALS)}
     if not made:
-        checkpoints = sorted((folder / CHECKPOINTS).rglob("*.safetensors"))
-        found |= {path.relative_to(folder).as_posix(): path for path in checkpoints}
+        found |= {name: folder / name for name in unfinished(folder, stages)}
     return found

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, chdir, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ def fan_out(
     folder = root / FOLDER
     progress = Progress(sys.stdout)
     ledger = Ledger(folder / "ledger.jsonl")
-    with _only_head(folder), _signals() as received:
+    with chdir(root), _only_head(folder), _signals() as received:
         repository = Repository(root)
         plan = repository.plan(targets)
         clean(folder, set(ledger.pending()))
