@@ -7,8 +7,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, chdir, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -60,30 +60,39 @@ def fan_out(
         UserError: another head is at work, the scheduler was lost, or DVC cannot read the repository.
     """
     check_packages()
-    folder = root / FOLDER
     progress = Progress(sys.stdout)
-    ledger = Ledger(folder / "ledger.jsonl")
-    with chdir(root), _only_head(folder), _signals() as received:
+    connected = remote_client(scheduler) if scheduler else local_client(workers or default_workers())
+    with chdir(root), only_head(root / FOLDER), _signals() as received:
         repository = Repository(root)
         plan = repository.plan(targets)
-        clean(folder, set(ledger.pending()))
-        connected: AbstractContextManager[Client] = (
-            remote_client(scheduler) if scheduler else local_client(workers or default_workers())
-        )
         with connected as client:
-            members = Workers(client, root, folder, ledger, shared=shared, note=progress.note)
-            where = f"scheduler {scheduler}" if scheduler else "this machine"
-            progress.note(f"{len(plan)} stages; {members.slots()} workers on {where}")
-            here = Here(repository, folder / "here")
-            head = FanOut(repository, plan, members, here, progress, _known(root, ledger))
-            try:
-                summary = head.run(received.stopping)
-            finally:
-                repository.sort_lock(plan)
-    print("\n".join(in_words(summary, bool(scheduler))))
+            summary = run(client, repository, plan, progress, received.stopping, shared=shared)
+    print("\n".join(in_words(summary, remote=scheduler is not None)))
     if summary.stopped:
         return 128 + (received.number or signal.SIGINT)
     return 1 if summary.failed else 0
+
+
+def run(
+    client: Client,
+    repository: Repository,
+    plan: Mapping[str, frozenset[str]],
+    progress: Progress,
+    stopping: threading.Event,
+    *,
+    shared: bool = True,
+) -> Summary:
+    """Run the stages of a plan on the workers of a client. The caller holds the lock of the head."""
+    folder = repository.root / FOLDER
+    ledger = Ledger(folder / "ledger.jsonl")
+    clean(folder, set(ledger.pending()))
+    workers = Workers(client, repository.root, folder, ledger, shared=shared, note=progress.note)
+    progress.note(f"{len(plan)} stages, {workers.slots()} workers")
+    here = Here(repository, folder / "here")
+    try:
+        return FanOut(repository, plan, workers, here, progress, _known(repository.root, ledger)).run(stopping)
+    finally:
+        repository.sort_lock(plan)
 
 
 def in_words(summary: Summary, remote: bool = False) -> list[str]:
@@ -135,7 +144,7 @@ def _signals() -> Iterator[_Received]:
 
 
 @contextmanager
-def _only_head(folder: Path) -> Iterator[None]:
+def only_head(folder: Path) -> Iterator[None]:
     """Hold the lock of the repository's head.
 
     Raises:

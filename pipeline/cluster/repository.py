@@ -88,6 +88,7 @@ class Repository:
         All that it needs must be recorded. A frozen stage and one without a command only have their outputs checked.
         """
         from dvc.stage.cache import RunCacheNotFoundError
+        from dvc_data.hashfile.hash_info import HashInfo
 
         stage = self._stage(name)
         with self._locked():
@@ -97,6 +98,9 @@ class Repository:
                 return State.CURRENT
             if not stage.changed():
                 return State.CURRENT
+            if stage.changed_stage() or not stage.deps_cached():
+                for out in stage.outs:  # or DVC would take the outputs of dvc.lock, which belong to former dependencies
+                    out.hash_info = HashInfo()
             stage.save_deps()
             self._taken[name] = _dependencies(stage)
             try:

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from dvc.repo import Repo
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +33,7 @@ path = Path(output)
 path.parent.mkdir(parents=True, exist_ok=True)
 path.write_text(name + "".join(Path(each).read_text() for each in inputs))
 with (notes / name).open("a") as file:
-    file.write(f"{begun} {time.time()}\\n")
+    file.write(f"{begun} {time.time()} {Path.cwd()}\\n")
 '''
 
 
@@ -89,13 +91,31 @@ class MadeUp:
 
     def times(self, name: str) -> list[tuple[float, float]]:
         """When each run of a stage began and ended."""
+        return [(float(begun), float(ended)) for begun, ended, _ in self._noted(name)]
+
+    def places(self, name: str) -> list[Path]:
+        """Where each run of a stage was."""
+        return [Path(place) for _, _, place in self._noted(name)]
+
+    def _noted(self, name: str) -> list[list[str]]:
         path = self.notes / name
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [(float(begun), float(ended)) for begun, ended in (line.split() for line in lines)]
+        return [line.split(maxsplit=2) for line in path.read_text().splitlines()] if path.exists() else []
 
     def runs(self) -> dict[str, int]:
-        """How often each stage has run to its end."""
-        return {path.name: len(self.times(path.name)) for path in self.notes.iterdir()}
+        """How often each stage has run to its end, by name."""
+        return {path.name: len(self.times(path.name)) for path in sorted(self.notes.iterdir())}
+
+    def fail(self, name: str, fails: bool = True) -> None:
+        """Let a stage fail, or no longer."""
+        path = self.notes.parent / "fail" / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch() if fails else path.unlink()
+
+    def stale(self) -> set[str]:
+        """The stages that `dvc status` names."""
+        with chdir(self.folder):
+            found = Repo().status()
+        return {name.partition(":")[2] or name for name in found}
 
     def lock(self) -> str:
         return (self.folder / "dvc.lock").read_text()
@@ -138,7 +158,10 @@ def make(folder: Path, stages: Mapping[str, tuple[float, tuple[str, ...]]]) -> M
     }
     (repository.folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": entries}, sort_keys=False))
     repository.git("init", "-q")
-    repository.run("dvc", "init", "-q")
+    (repository.folder / ".dvc").mkdir()  # as `dvc init`
+    (repository.folder / ".dvc" / "config").write_text("[core]\n    analytics = false\n")
+    (repository.folder / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
+    (repository.folder / ".dvcignore").write_text(".cache\n")
     repository.git("add", "-A")
     repository.git("commit", "-qm", "code")
     return repository
