@@ -152,6 +152,7 @@ class FanOut:
                 if stopping.is_set():
                     self.summary.stopped = True
                     break
+                self._workers.slots()  # an error if there can be no more workers
                 self._dispatch(pool)
                 self._report()
                 if not self._running:
