@@ -226,6 +226,9 @@ class FanOut:
         except UserError as error:
             self._fail(name, str(error))
             return
+        except Exception as error:  # all exceptions: what goes wrong with one stage must not end the others
+            self._fail(name, f"{name}: {type(error).__name__}: {error}")
+            return
         self._took[name] = result.seconds
         self.summary.ran.append(name)
         where = f" on {result.worker}" if result.worker else ""
