@@ -77,10 +77,13 @@ class Ledger:
                 continue
 
     def pending(self) -> dict[str, Entry]:
-        """By key, the last event of what was dispatched and not recorded since; not what failed."""
+        """By key, the last event of what was dispatched and whose stage was not recorded since; not what failed."""
         last: dict[str, Entry] = {}
         for entry in self.entries():
-            last[entry.key] = entry
+            if entry.event == "recorded":
+                last = {key: each for key, each in last.items() if each.stage != entry.stage}
+            else:
+                last[entry.key] = entry
         return {key: entry for key, entry in last.items() if entry.event in ("dispatched", "done", "lost")}
 
     def seconds(self) -> dict[str, float]:

@@ -58,7 +58,7 @@ class Repository:
         from dvc.repo import Repo
         from dvc.repo.reproduce import get_active_graph
 
-        logging.getLogger("dvc").setLevel(logging.WARNING)  # its import sets it
+        logging.getLogger("dvc").setLevel(logging.ERROR)  # its import sets another
         with _dvc_errors():
             self._repo = Repo(str(self.root))
             self._graph = get_active_graph(self._repo.index.graph)

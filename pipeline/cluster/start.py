@@ -62,7 +62,7 @@ def local_client(count: int) -> Iterator[Client]:
             "env": env,
             "resources": resources,
             "memory_limit": 0,
-            "silence_logs": logging.ERROR,
+            "silence_logs": logging.CRITICAL,
         }
         workers[index] = {"cls": Nanny, "options": options}
     scheduler = {"cls": Scheduler, "options": {**quiet, "port": 0}}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pipeline.bundles.packing import unpack
+from pipeline.bundles.packing import CHECKPOINTS, JOURNALS, unpack
 from pipeline.bundles.running import read_results
 from pipeline.bundles.running import run as run_bundle
 from pipeline.cluster.worker import BUNDLE, OUTCOME, RESULTS, finished, write_outcome
@@ -74,32 +74,43 @@ def take(folder: Path, resume: Path, stop: threading.Event) -> int:
 
 def run(folder: Path, resume: Path, stop: threading.Event) -> int:
     """Unpack, run, and put the results where the worker looks for them."""
-    inside = folder / "run"
+    inside, kept = folder / "run", folder / "journals"
+    # Of a run that was killed: its record goes on where its training goes on from the checkpoint.
+    move_missing(inside / JOURNALS, kept)
     shutil.rmtree(inside, ignore_errors=True)
     for name in (RESULTS, OUTCOME):
         (folder / name).unlink(missing_ok=True)
     unpack(folder / BUNDLE, inside)
+    move_missing(kept, inside / JOURNALS)
     link_checkpoints(inside, resume)
     made = run_bundle(inside, stop)
     results = read_results(made)
     # The results first: an outcome without results is no outcome.
     made.replace(folder / RESULTS)
     write_outcome(folder, results.exit_code, results.seconds)
-    shutil.rmtree(inside, ignore_errors=True)
+    if not results.exit_code:
+        shutil.rmtree(inside, ignore_errors=True)
     return results.exit_code
 
 
 def link_checkpoints(inside: Path, resume: Path) -> None:
     """Let the stage keep its checkpoints in `resume`, which outlives its folder. Those of the bundle go there."""
+    own = inside / CHECKPOINTS
+    move_missing(own, resume)
     resume.mkdir(parents=True, exist_ok=True)
-    own = inside / ".cache" / "resume"
-    if own.is_dir():
-        for each in own.iterdir():
-            if not (resume / each.name).exists():
-                shutil.move(each, resume / each.name)
-        shutil.rmtree(own)
-    own.parent.mkdir(exist_ok=True)
+    shutil.rmtree(own, ignore_errors=True)
+    own.parent.mkdir(parents=True, exist_ok=True)
     own.symlink_to(resume.resolve())
+
+
+def move_missing(source: Path, target: Path) -> None:
+    """Move what a folder holds, if it exists, but for what `target` has."""
+    if not source.is_dir():
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for each in source.iterdir():
+        if not (target / each.name).exists():
+            shutil.move(each, target / each.name)
 
 
 if __name__ == "__main__":

@@ -289,8 +289,7 @@ class Workers:
         outcome = self._call(member, worker.work, Order(name, key, None, None))
         if outcome.size:
             self._fetch(member, key, outcome, folder / RESULTS)
-        if not outcome.code:
-            self._call(member, worker.forget, key)
+        self._call(member, worker.forget, key)
         return outcome
 
     def _send(self, member: Member, key: str, path: Path) -> None:

@@ -14,6 +14,9 @@ def test_what_was_dispatched_and_not_recorded_is_pending(tmp_path: Path) -> None
     ledger.write("failed", "stage-failed", "failed", message="it\nfailed")
     ledger.write("lost", "stage-lost", "lost")
     ledger.write("done", "stage-brought", "brought", seconds=3.5)
+    ledger.write("dispatched", "stage-recorded", "with later code")
+    assert set(ledger.pending()) == {"running", "lost", "brought", "with later code"}
+    ledger.write("recorded", "stage-recorded", "with code after that")
     assert set(ledger.pending()) == {"running", "lost", "brought"}
     assert ledger.pending()["running"].worker == "tcp://worker"
     assert ledger.seconds() == {"stage-recorded": 2.5, "stage-brought": 3.5}
