@@ -8,7 +8,8 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -62,11 +63,12 @@ def fan_out(
     check_packages()
     progress = Progress(sys.stdout)
     connected = remote_client(scheduler) if scheduler else local_client(workers or default_workers())
-    with chdir(root), only_head(root / FOLDER), _signals() as received:
-        repository = Repository(root)
-        plan = repository.plan(targets)
-        with connected as client:
-            summary = run(client, repository, plan, progress, received.stopping, shared=shared)
+    with chdir(root), only_head(root / FOLDER), _signals() as received, ExitStack() as stack:
+        with ThreadPoolExecutor(1) as pool:  # workers start while DVC reads the repository
+            started = pool.submit(stack.enter_context, connected)
+            repository = Repository(root)
+            plan = repository.plan(targets)
+        summary = run(started.result(), repository, plan, progress, received.stopping, shared=shared)
     print("\n".join(in_words(summary, remote=scheduler is not None)))
     if summary.stopped:
         return 128 + (received.number or signal.SIGINT)
