@@ -41,7 +41,7 @@ class Progress:
         self._stream, self._clock, self._now = stream, clock, now
         self._terminal = stream.isatty()
         self._interval = TERMINAL_SECONDS if self._terminal else FILE_SECONDS
-        self._last = self._clock() - self._interval
+        self._last = self._clock()
         self._status = ""
         self._lock = threading.Lock()
 

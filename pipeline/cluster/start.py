@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pipeline.cluster import worker
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,23 +49,11 @@ def local_client(count: int) -> Iterator[Client]:
     from distributed import Client, Nanny, Scheduler, SpecCluster
 
     gpus = visible_gpus()
-    quiet = {"host": LOOPBACK, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
+    quiet: dict[str, Any] = {"host": LOOPBACK, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
+    common = quiet | {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL, "preload": [worker.__name__]}
     workers: dict[int, dict[str, Any]] = {}
     for index in range(count):
-        env = {"OMP_NUM_THREADS": str(os.environ.get("OMP_NUM_THREADS", max(1, cores() // count)))}
-        resources = {}
-        if gpus:
-            env["CUDA_VISIBLE_DEVICES"] = gpus[index % len(gpus)]
-            resources = {"GPU": 1}
-        options = {
-            **quiet,
-            "nthreads": 1,
-            "env": env,
-            "resources": resources,
-            "memory_limit": 0,
-            "silence_logs": logging.CRITICAL,
-        }
-        workers[index] = {"cls": Nanny, "options": options}
+        workers[index] = {"cls": Nanny, "options": common | worker_options(index, count, gpus)}
     scheduler = {"cls": Scheduler, "options": {**quiet, "port": 0}}
     settings = {
         "distributed.scheduler.allowed-failures": MANY,
@@ -78,6 +67,14 @@ def local_client(count: int) -> Iterator[Client]:
     ):
         client.wait_for_workers(1, timeout=60)
         yield client
+
+
+def worker_options(index: int, count: int, gpus: Sequence[str]) -> dict[str, Any]:
+    """Environment and resources of one of `count` local workers."""
+    env = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // count))}
+    if not gpus:
+        return {"env": env, "resources": {}}
+    return {"env": env | {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]}, "resources": {"GPU": 1}}
 
 
 @contextmanager

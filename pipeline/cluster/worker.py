@@ -13,6 +13,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -81,6 +82,11 @@ class Described:
     shared: bool
     keys: tuple[str, ...]
     versions: dict[str, str]
+
+
+def dask_setup(worker: Worker) -> None:
+    """Dask calls this in local workers: Ctrl-C, which a terminal sends to all processes, is for the head."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def describe(token: str, secret: str, packages: Sequence[str], dask_worker: Worker | None = None) -> Described:

@@ -74,6 +74,7 @@ class MadeUp:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,  # a group of its own, as in a terminal
         )
 
     def run(self, *words: str, code: int = 0) -> str:

@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie
 
 
-def fan_out(client: Client, made: MadeUp, *targets: str, shared: bool = True) -> tuple[Summary, str]:
+def fan_out(
+    client: Client, made: MadeUp, *targets: str, shared: bool = True, stopping: threading.Event | None = None
+) -> tuple[Summary, str]:
     """What became of the stages, and what was printed."""
     printed = io.StringIO()
     with chdir(made.folder):
         repository = Repository(made.folder)
         plan = repository.plan(targets)
-        summary = run(client, repository, plan, Progress(printed), threading.Event(), shared=shared)
+        summary = run(client, repository, plan, Progress(printed), stopping or threading.Event(), shared=shared)
     return summary, printed.getvalue()
 
 
@@ -71,6 +73,7 @@ DIAMOND = {
 }
 
 
+@pytest.mark.slow
 def test_a_reproduction_afterwards_runs_nothing_and_has_the_same_lock(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, DIAMOND)
     copy = MadeUp(tmp_path / "copy", made.notes)
@@ -222,4 +225,23 @@ def test_stages_that_belong_here_run_in_the_repository(client: Client, tmp_path:
     summary, _ = fan_out(client, made)
     assert summary.ran == ["tables", "after"]
     assert made.places("tables") == [made.folder]
+    assert made.stale() == set()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_stage_that_a_former_head_left_running_is_taken_over(client: Client, tmp_path: Path, shared: bool) -> None:
+    made = make(tmp_path, {"long": (2.0, ())})
+    stopping = threading.Event()
+
+    def stop() -> None:
+        made.wait_for("long")
+        stopping.set()
+
+    with meanwhile(stop):
+        summary, _ = fan_out(client, made, shared=shared, stopping=stopping)
+    assert summary.stopped
+    assert made.runs() == {}
+    summary, _ = fan_out(client, made, shared=shared)
+    assert summary.ran == ["long"]
+    assert made.runs() == {"long": 1}
     assert made.stale() == set()

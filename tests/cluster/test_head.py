@@ -48,6 +48,7 @@ def run_here(client: Client, made: MadeUp, *, shared: bool = True) -> Summary:
         return run(client, repository, repository.plan(), Progress(sys.stdout), stopping, shared=shared)
 
 
+@pytest.mark.slow
 def test_a_head_that_was_stopped_or_killed_leaves_no_process_and_the_next_goes_on(
     client: Client, tmp_path: Path
 ) -> None:
@@ -57,9 +58,13 @@ def test_a_head_that_was_stopped_or_killed_leaves_no_process_and_the_next_goes_o
         made.wait_for("long")
         started = psutil.Process(head.pid).children(recursive=True)
         assert any("step.py" in word for process in started for word in process.cmdline())
-        head.send_signal(number)
+        if number == signal.SIGINT:
+            os.killpg(head.pid, number)  # Ctrl-C is sent to all processes of a terminal
+        else:
+            head.send_signal(number)
         output, _ = head.communicate(timeout=60)
         assert head.returncode == code, output
+        assert "Traceback" not in output
         assert ("Call it again for the rest." in output) is (number == signal.SIGINT)
         psutil.wait_procs(started, timeout=30)
         assert not [process for process in started if process.is_running()]
@@ -103,6 +108,7 @@ def cluster(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_lost_ends_the_head_and_its_workers(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +182,24 @@ def test_a_worker_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path,
     with pytest.raises(workers.WorkerError, match=message):
         refusing.slots()
     refusing.stop()
+
+
+def test_each_local_worker_gets_a_gpu_and_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(start, "cores", lambda: 8)
+    environments = [start.worker_options(index, 3, ["4", "GPU-b"])["env"] for index in range(3)]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in environments] == ["4", "GPU-b", "4"]
+    assert {each["OMP_NUM_THREADS"] for each in environments} == {"2"}
+    assert start.worker_options(0, 3, ["4"])["resources"] == {"GPU": 1}
+    assert start.worker_options(0, 1, []) == {"env": {"OMP_NUM_THREADS": "8"}, "resources": {}}
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert start.worker_options(0, 1, [])["env"] == {"OMP_NUM_THREADS": "1"}
+
+
+def test_gpus_are_those_that_cuda_is_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, expected in {"": [], "-1": [], "2,3": ["2", "3"]}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        assert start.visible_gpus() == expected
 
 
 def test_what_was_not_run_is_listed_with_what_it_needs() -> None:
