@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from made_up import MadeUp, executed, make
+from short_stages import MadeUp, executed, make
 
 from pipeline.cluster import workers as workers_module
 from pipeline.cluster.command import FOLDER, run

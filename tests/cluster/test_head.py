@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from made_up import ROOT, MadeUp, make
+from short_stages import ROOT, MadeUp, make
 
 from pipeline.cluster import start, worker, workers
 from pipeline.cluster.command import FOLDER, HeadError, fan_out, in_words, only_head, run
