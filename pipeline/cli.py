@@ -330,6 +330,30 @@ def _check_models(params: Params) -> None:
 
 
 @app.command()
+def fan_out(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes on this machine; default: one a GPU, else one for two cores")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared/--no-shared", help="whether workers may use this folder if they see it")
+    ] = True,
+) -> None:
+    """Run what is out of date on several workers at once, each stage as soon as what it needs is recorded."""
+    from pipeline.cluster.command import fan_out as run
+    from stages.workspace import find_root
+
+    if workers is not None and scheduler is not None:
+        raise UserError("fan-out takes either --workers or --scheduler")
+    raise typer.Exit(run(find_root(), targets or (), workers=workers, scheduler=scheduler, shared=shared))
+
+
+@app.command()
 def kernels() -> None:
     """Compile the C++ kernels that make routing, attention and rendering fast; `make` does it at set-up."""
     from pipeline.kernels import build, folder

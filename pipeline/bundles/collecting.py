@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,14 @@ from pipeline.files import FileWriteError
 _LOG_LINES = 15
 
 
-def collect(root: Path, path: Path) -> Results:
+def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], None] | None = None) -> Results:
     """Put the results of a bundle into the repository, and make DVC know of them.
 
     If a stage failed or was stopped, the results of those before it are taken, and its checkpoints and tracked run, so
     that it goes on from there; then an error says so.
+
+    Args:
+        recorder: records outputs that are in place, instead of `record`.
 
     Raises:
         BundleError: the file is damaged or incomplete, or the code, the parameters or the inputs are no longer those
@@ -63,7 +66,7 @@ def collect(root: Path, path: Path) -> Results:
         _take(folder, root, JOURNALS)
         _take(folder, root, CHECKPOINTS)
         if results.done:
-            record(root, results.done)
+            (recorder or record)(root, results.done)
         if results.failed is not None:
             raise BundleError(_failure(path, results, folder / LOG))
     return results

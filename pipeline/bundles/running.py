@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from pipeline.bundles.archive import MANIFEST, BundleError, digest, parse_manifest, write
 from pipeline.bundles.contents import Contents
-from pipeline.bundles.packing import BUNDLE, CHECKPOINTS, JOURNALS, KERNELS, WHEELS, contents_of, records
+from pipeline.bundles.packing import BUNDLE, JOURNALS, KERNELS, WHEELS, contents_of, records, unfinished
 from pipeline.commits import COMMIT, named
 from pipeline.errors import UserError
 
@@ -161,7 +161,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> Path:
     )  # fmt: skip
     _shorten(folder / LOG)
     path = folder / RESULTS_FILE
-    write(path, RESULTS, about.to_json(), _produced(folder, made, failed is not None), once=True)
+    write(path, RESULTS, about.to_json(), _produced(folder, made, contents.stages if failed else ()), once=True)
     return path
 
 
@@ -238,7 +238,9 @@ def _prepare(folder: Path, env: Mapping[str, str], packages: Mapping[str, str]) 
         wanted = [wheel for wheel in wheels if _is_older(versions.get(_name_of(wheel)[0]), _name_of(wheel)[1])]
         if wanted:
             _install(folder, env, wanted)
-    missing, versions = _probe(folder, env, list(packages), ["torch"])
+    # Without wheels, all bundles find the same packages: a process that runs many looks once.
+    probe = _probe if wheels else _probe_once
+    missing, versions = probe(folder, env, list(packages), ["torch"])
     if missing:
         names = ", ".join(packages[module] for module in missing)
         raise BundleError(
@@ -257,6 +259,22 @@ def _probe(
         raise BundleError(f"{sys.executable} does not work: {' '.join(done.stderr.split())[-300:]}")
     missing, versions = json.loads(done.stdout.splitlines()[-1])
     return missing, versions
+
+
+_found: dict[tuple[str, ...], tuple[list[str], dict[str, str | None]]] = {}
+
+
+def _probe_once(
+    folder: Path, env: Mapping[str, str], modules: list[str], names: list[str]
+) -> tuple[list[str], dict[str, str | None]]:
+    """As `_probe`; what was found is kept, unless something was missing."""
+    key = (*modules, "", *names)
+    if key in _found:
+        return _found[key]
+    found = _probe(folder, env, modules, names)
+    if not found[0]:
+        _found[key] = found
+    return found
 
 
 def _install(folder: Path, env: Mapping[str, str], wheels: list[Path]) -> None:
@@ -333,12 +351,10 @@ def _execute(command: str, folder: Path, env: Mapping[str, str], log: IO[bytes],
     copier.start()
     deadline = None
     while process.poll() is None:
-        if not stop.wait(_POLL_SECONDS):
-            continue
-        if deadline is None:
+        if stop.is_set() and deadline is None:
             deadline = time.monotonic() + GRACE_SECONDS
             _send(process, signal.SIGTERM)
-        elif time.monotonic() > deadline:
+        elif deadline is not None and time.monotonic() > deadline:
             _send(process, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_SECONDS)
@@ -376,14 +392,13 @@ def _shorten(path: Path) -> None:
         path.write_bytes(path.read_bytes()[-_LOG_BYTES:])
 
 
-def _produced(folder: Path, made: Mapping[str, str], failed: bool) -> dict[str, Path]:
-    """The files that go back: outputs, tracked runs, the log; checkpoints if a stage failed."""
+def _produced(folder: Path, made: Mapping[str, str], failed: Sequence[str]) -> dict[str, Path]:
+    """The files that go back: outputs, tracked runs, the log; if a stage failed, unfinished checkpoints, too."""
     found = {LOG: folder / LOG}
     for place, kind in made.items():
         paths = [folder / place] if kind == "file" else sorted((folder / place).rglob("*"))
         found |= {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
     found |= {path.relative_to(folder).as_posix(): path for path in records(folder / JOURNALS)}
     if failed:
-        checkpoints = sorted((folder / CHECKPOINTS).rglob("*.safetensors"))
-        found |= {path.relative_to(folder).as_posix(): path for path in checkpoints}
+        found |= {name: folder / name for name in unfinished(folder, failed)}
     return found
