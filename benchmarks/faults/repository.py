@@ -147,9 +147,9 @@ class Repository:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         run = values["runs"][RUN]
         run["replicas"] = 2
-        run["training"] |= {"epochs": 60, "patience": 60, "batch_size": 16}
+        run["training"] |= {"epochs": 20, "patience": 20, "batch_size": 32}
         values["sources"] += ["mnist"] if self.mirror else []
-        values["datasets"]["digits"] |= {"train": 1024, "validation": 32, "test": 32}
+        values["datasets"]["digits"] |= {"train": 512, "validation": 32, "test": 32}
         path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
     def _keep(self, state: str) -> None:
