@@ -50,6 +50,8 @@ FAULTS: dict[str, Fault] = {
     "SIGINT, as Ctrl-C": Fault("prepared", processes.interrupt),
     "kill while data are made": Fault("nothing", processes.kill_any),
     "two reproductions at once": Fault("prepared", processes.two_at_once),
+    "kill one process of a fan-out": Fault("prepared", processes.kill_of_fan_out, processes.can_fan_out),
+    "kill a fan-out": Fault("prepared", processes.kill_fan_out, processes.can_fan_out),
     "output cut": Fault("finished", files.damage_output(files.cut)),
     "output changed": Fault("finished", files.damage_output(files.flip)),
     "checkpoint cut": Fault("prepared", files.damage_checkpoint(files.cut)),

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,12 @@ import psutil
 from benchmarks.faults.repository import LIMIT, Repository
 
 POLL_SECONDS = 0.02
+
+Command = tuple[tuple[str, ...], float]
+"""The words of a command before its targets, and the seconds before its first stage begins, about."""
+
+REPRODUCTION: Command = (("dvc", "repro"), 0.0)
+FAN_OUT: Command = (("pipeline", "fan-out", "--workers", "2"), 5.0)
 
 
 def kill_any(repository: Repository, chance: random.Random) -> str:
@@ -26,9 +33,24 @@ def terminate_any(repository: Repository, chance: random.Random) -> str:
     return _signal_one(repository, chance, signal.SIGTERM)
 
 
+def kill_of_fan_out(repository: Repository, chance: random.Random) -> str:
+    """SIGKILL to a random process of a fan-out: the head, a worker, its keeper, or a stage."""
+    return _signal_one(repository, chance, signal.SIGKILL, FAN_OUT)
+
+
+def kill_fan_out(repository: Repository, chance: random.Random) -> str:
+    """SIGKILL to all processes of a fan-out at once."""
+    return _kill_all(repository, chance, FAN_OUT)
+
+
+def can_fan_out() -> str:
+    """Why there can be no fan-out here; empty if there can."""
+    return "" if find_spec("distributed") else "needs the packages of `pip install .[cluster]`"
+
+
 def interrupt(repository: Repository, chance: random.Random) -> str:
     """SIGINT to all processes of the reproduction, as Ctrl-C in a terminal sends it."""
-    process, moment = _start_and_wait(repository, chance)
+    process, moment = _start_and_wait(repository, chance, REPRODUCTION)
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGINT)
     _await_end(process)
@@ -37,23 +59,21 @@ def interrupt(repository: Repository, chance: random.Random) -> str:
 
 def kill_all(repository: Repository, chance: random.Random) -> str:
     """SIGKILL to all processes at once, as when power fails (what was written is kept)."""
-    process, moment = _start_and_wait(repository, chance)
-    for each in _tree(process.pid):
-        _send(each, signal.SIGKILL)
-    _await_end(process)
-    return f"after {moment:.1f} s"
+    return _kill_all(repository, chance, REPRODUCTION)
 
 
 def two_at_once(repository: Repository, chance: random.Random) -> str:
     """A second reproduction begins while the first one runs; each may fail, but not both may damage anything."""
-    process, moment = _start_and_wait(repository, chance)
+    process, moment = _start_and_wait(repository, chance, REPRODUCTION)
     code, _ = repository.reproduce()
     _await_end(process)
     return f"the second after {moment:.1f} s; exit codes {process.returncode} and {code}"
 
 
-def _signal_one(repository: Repository, chance: random.Random, number: signal.Signals) -> str:
-    process, moment = _start_and_wait(repository, chance)
+def _signal_one(
+    repository: Repository, chance: random.Random, number: signal.Signals, command: Command = REPRODUCTION
+) -> str:
+    process, moment = _start_and_wait(repository, chance, command)
     tree = _tree(process.pid)
     chosen = chance.choice(tree) if tree else None
     name = _describe(chosen) if chosen else "nothing"
@@ -63,11 +83,21 @@ def _signal_one(repository: Repository, chance: random.Random, number: signal.Si
     return f"{name} after {moment:.1f} s"
 
 
-def _start_and_wait(repository: Repository, chance: random.Random) -> tuple[subprocess.Popen[str], float]:
+def _kill_all(repository: Repository, chance: random.Random, command: Command) -> str:
+    process, moment = _start_and_wait(repository, chance, command)
+    for each in _tree(process.pid):
+        _send(each, signal.SIGKILL)
+    _await_end(process)
+    return f"after {moment:.1f} s"
+
+
+def _start_and_wait(
+    repository: Repository, chance: random.Random, command: Command
+) -> tuple[subprocess.Popen[str], float]:
     """Start a reproduction and wait for a random part of the time that it takes."""
-    expected = repository.seconds[repository.state]
-    moment = chance.uniform(0.02, 0.98) * expected
-    process = repository.start("dvc", "repro", *repository.targets)
+    words, begins_after = command
+    moment = begins_after + chance.uniform(0.02, 0.98) * repository.seconds[repository.state]
+    process = repository.start(*words, *repository.targets)
     end = time.monotonic() + moment
     while time.monotonic() < end and process.poll() is None:
         time.sleep(POLL_SECONDS)
@@ -89,7 +119,7 @@ def _describe(process: psutil.Process) -> str:
         words = process.cmdline()
     except psutil.Error:
         return "a process that ended"
-    modules = [word for word in words if word in ("dvc",) or word.startswith("stages.")]
+    modules = [word for word in words if word in ("dvc", "pipeline") or word.startswith(("stages.", "distributed"))]
     return modules[0] if modules else Path(words[0]).name if words else "a process that ended"
 
 
