@@ -35,8 +35,8 @@ def main(
 
     from benchmarks import capsnet, free_form, generative, machine, matrix_capsules, overhead, regression, scae
     from benchmarks.rows import Row, merge, table
+    from pipeline.commits import git_state
     from pipeline.compute import choose_device, describe, prepare
-    from stages.workspace import git_state
 
     where = choose_device(device)
     prepare(where)

@@ -190,6 +190,42 @@ def load(
 
 
 @app.command()
+def bundle(
+    stages: Annotated[list[str], typer.Argument(metavar="STAGE...", help="as train@vae-digits; several run in turn")],
+    output: Annotated[Path | None, typer.Option(help="the file; by default named after the first stage")] = None,
+    wheels: Annotated[bool, typer.Option("--wheels", help="carry wheels of all packages but torch")] = False,
+    python: Annotated[str, typer.Option(help="wheels: Python of the other machine")] = "3.12",
+    platform: Annotated[str, typer.Option(help="wheels: its platform")] = "manylinux_2_28_x86_64",
+) -> None:
+    """Pack stages with code, inputs and parameters into one file, for a machine with Python and torch only."""
+    from pipeline.bundles.collecting import stale_inputs
+    from pipeline.bundles.packages import Platform
+    from pipeline.bundles.packing import pack
+    from pipeline.memory import readable
+    from stages.workspace import find_root
+
+    root = find_root()
+    if stale := stale_inputs(root, stages):
+        raise UserError(f"what {', '.join(stages)} reads is not up to date: run `dvc repro {' '.join(stale)}` first")
+    path = output or Path(f"{stages[0].replace('@', '-')}.bundle.tar")
+    contents = pack(root, stages, path, Platform(python, platform) if wheels else None)
+    if contents.dirty:
+        print("note: there are uncommitted changes; results will say so")
+    print(f"{path}: {readable(path.stat().st_size)}. There: tar xf {path.name}, then python run.py in a new folder")
+
+
+@app.command()
+def collect(path: Annotated[Path, typer.Argument(metavar="FILE", help="results.tar of a bundle that was run")]) -> None:
+    """Check the results of a bundle, put them in place and record them with DVC."""
+    from pipeline.bundles.collecting import collect as take_back
+    from stages.workspace import find_root
+
+    results = take_back(find_root(), path)
+    print(f"{results.contents.stage}: ran on {results.host} in {results.seconds:.0f} s; recorded in dvc.lock")
+    print("to have MLflow know of it: python -m pipeline sync-mlflow")
+
+
+@app.command()
 def check() -> None:
     """Check params.yaml and own images before DVC removes outputs of stages; exit code 2 if a value is not allowed."""
     from pipeline.params import load_params
@@ -224,6 +260,30 @@ def _check_models(params: Params) -> None:
                 f"runs.{name}: the model has {count:,} weights. Training it takes {readable(needed)} of memory at "
                 f"least, {readable(available)} are free: make its layers smaller"
             )
+
+
+@app.command()
+def fan_out(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes on this machine; default: one a GPU, else one for two cores")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared/--no-shared", help="whether workers may use this folder if they see it")
+    ] = True,
+) -> None:
+    """Run what is out of date on several workers at once, each stage as soon as what it needs is recorded."""
+    from pipeline.cluster.command import fan_out as run
+    from stages.workspace import find_root
+
+    if workers is not None and scheduler is not None:
+        raise UserError("fan-out takes either --workers or --scheduler")
+    raise typer.Exit(run(find_root(), targets or (), workers=workers, scheduler=scheduler, shared=shared))
 
 
 @app.command()

@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pipeline.commits import git_state
 from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
 from pipeline.files import json_sha256
@@ -410,27 +410,9 @@ def _earlier_results() -> str:
     return "Earlier results are untouched."
 
 
-def git_state(root: Path) -> tuple[str, bool]:
-    """The commit and whether there are uncommitted changes, except in files that stages write: reports and DVC's locks.
-
-    ("unknown", True) if there is no Git, no repository or no commit.
-    """
-    ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
-    try:
-        commit = _git(root, "rev-parse", "HEAD").strip()
-        return commit, bool(_git(root, "status", "--porcelain", "--", ".", *ignored).strip())
-    except (OSError, subprocess.SubprocessError):
-        return "unknown", True
-
-
 def params_hash(parameters: Any) -> str:
     """A short hash of the parameters."""
     return json_sha256(parameters)[:HASH_LENGTH]
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 
 
 def _label(name: str, item: str | None) -> str:

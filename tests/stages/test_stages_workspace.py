@@ -18,12 +18,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from pipeline.commits import git_state
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.results.outcome import Outcome, one
-from stages.workspace import find_root, git_state, params_hash, stage
+from stages.workspace import find_root, params_hash, stage
 
 ROOT = Path(__file__).parents[2]
 RUN = "capsules-digits"

@@ -1,0 +1,179 @@
+"""`python -m pipeline fan-out`: the head, from its lock to its last line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from pipeline.cluster.dispatch import FanOut, Summary
+from pipeline.cluster.here import Here
+from pipeline.cluster.ledger import Ledger
+from pipeline.cluster.progress import Progress
+from pipeline.cluster.repository import Repository
+from pipeline.cluster.start import check_packages, default_workers, local_client, remote_client
+from pipeline.cluster.workers import Workers, clean
+from pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from pipeline.cluster.estimate import Seconds
+
+FOLDER = Path(".cache") / "fan-out"
+"""The ledger, bundles and results that are not recorded yet, in the repository."""
+
+
+class HeadError(UserError):
+    """Another head is at work in the repository."""
+
+
+def fan_out(
+    root: Path,
+    targets: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    shared: bool = True,
+) -> int:
+    """Run all stages of a repository that are out of date on workers, and record their results.
+
+    Args:
+        targets: as for `dvc repro`; all stages if there are none.
+        workers: so many processes on this machine; by default as `default_workers`.
+        scheduler: the address of a running scheduler, instead.
+        shared: whether workers may use the repository's own folder, if they see it.
+
+    Returns:
+        The exit code: 0 if every stage is recorded, 1 if one failed, 130 or 143 if Ctrl-C or SIGTERM ended it.
+
+    Raises:
+        UserError: another head is at work, the scheduler was lost, or DVC cannot read the repository.
+    """
+    check_packages()
+    progress = Progress(sys.stdout)
+    connected = remote_client(scheduler) if scheduler else local_client(workers or default_workers())
+    with chdir(root), only_head(root / FOLDER), _signals() as received:
+        repository = Repository(root)
+        plan = repository.plan(targets)
+        with connected as client:
+            summary = run(client, repository, plan, progress, received.stopping, shared=shared)
+    print("\n".join(in_words(summary, remote=scheduler is not None)))
+    if summary.stopped:
+        return 128 + (received.number or signal.SIGINT)
+    return 1 if summary.failed else 0
+
+
+def run(
+    client: Client,
+    repository: Repository,
+    plan: Mapping[str, frozenset[str]],
+    progress: Progress,
+    stopping: threading.Event,
+    *,
+    shared: bool = True,
+) -> Summary:
+    """Run the stages of a plan on the workers of a client. The caller holds the lock of the head."""
+    folder = repository.root / FOLDER
+    ledger = Ledger(folder / "ledger.jsonl")
+    clean(folder, set(ledger.pending()))
+    workers = Workers(client, repository.root, folder, ledger, shared=shared, note=progress.note)
+    progress.note(f"{len(plan)} stages, {workers.slots()} workers")
+    here = Here(repository, folder / "here")
+    try:
+        return FanOut(repository, plan, workers, here, progress, _known(repository.root, ledger)).run(stopping)
+    finally:
+        repository.sort_lock(plan)
+
+
+def in_words(summary: Summary, remote: bool = False) -> list[str]:
+    """What became of the stages, as lines of text."""
+    parts = [f"{len(summary.ran)} done", f"{len(summary.current)} up to date"]
+    if summary.restored:
+        parts.append(f"{len(summary.restored)} restored")
+    lines = [", ".join(parts) + "."]
+    for name, message in summary.failed.items():
+        lines.append(f"failed: {message if name in message else f'{name}: {message}'}")
+    because: dict[str, list[str]] = {}
+    for name, needed in summary.skipped.items():
+        because.setdefault(needed, []).append(name)
+    lines += [f"not run because of {name}: {', '.join(skipped)}" for name, skipped in because.items()]
+    if summary.stopped:
+        rest = "Stages that still run on the workers are taken over by the next call." if remote else ""
+        lines.append(f"Stopped; what is recorded stays recorded. {rest}".rstrip())
+    if summary.failed or summary.stopped:
+        lines.append("Call it again for the rest.")
+    return lines
+
+
+class _Received:
+    """The signal that asked the head to end."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.number: int | None = None
+
+
+@contextmanager
+def _signals() -> Iterator[_Received]:
+    """During the block, SIGINT and SIGTERM ask for an end in order: nothing is left half recorded."""
+    received = _Received()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.number = number
+        received.stopping.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def only_head(folder: Path) -> Iterator[None]:
+    """Hold the lock of the repository's head.
+
+    Raises:
+        HeadError: another one holds it. The message names its process and host.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock, holder = FileLock(folder / "head.lock"), folder / "head.txt"
+    try:
+        lock.acquire(timeout=0)
+    except TimeoutError:
+        name = ""
+        with suppress(OSError):
+            name = holder.read_text(encoding="utf-8").strip()
+        raise HeadError(f"fan-out is already running here ({name or 'unknown process'}): this one stops") from None
+    try:
+        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+        yield
+    finally:
+        lock.release()
+
+
+def _known(root: Path, ledger: Ledger) -> Seconds:
+    """How long stages take: as in an earlier fan-out, else by what `status` knows."""
+    seconds = ledger.seconds()
+    with suppress(UserError):
+        from pipeline.publishing.state import profile_state
+
+        for item in profile_state(root, root / "params.yaml").items:
+            if item.hours is not None:
+                seconds.setdefault(item.label.replace("/", "@", 1), item.hours * 3600)
+    found: Callable[[str], float | None] = seconds.get
+    return found

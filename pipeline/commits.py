@@ -1,0 +1,39 @@
+"""The commit that a result is made from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+COMMIT = "CAPSULES_COMMIT"
+"""Environment variable with the commit of code that is not in a Git repository, followed by `-dirty` if there were
+uncommitted changes, as `git describe --always --dirty` writes it. Running a bundle sets it for its stages.
+"""
+_DIRTY = "-dirty"
+
+
+def git_state(root: Path) -> tuple[str, bool]:
+    """The commit and whether there are uncommitted changes, except in files that stages write: reports and DVC's locks.
+
+    They come from `CAPSULES_COMMIT` if it is set, else from Git. ("unknown", True) if there is no Git, no repository or
+    no commit.
+    """
+    if named := os.environ.get(COMMIT):
+        return named.removesuffix(_DIRTY), named.endswith(_DIRTY)
+    ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
+    try:
+        commit = _git(root, "rev-parse", "HEAD").strip()
+        return commit, bool(_git(root, "status", "--porcelain", "--", ".", *ignored).strip())
+    except (OSError, subprocess.SubprocessError):
+        return "unknown", True
+
+
+def named(commit: str, dirty: bool) -> str:
+    """The value of `CAPSULES_COMMIT` for a commit."""
+    return commit + (_DIRTY if dirty else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout

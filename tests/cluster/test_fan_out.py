@@ -1,0 +1,213 @@
+"""Fan-out on real workers, of repositories made up for it."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from made_up import MadeUp, executed, make
+
+from pipeline.cluster import workers as workers_module
+from pipeline.cluster.command import FOLDER, run
+from pipeline.cluster.dispatch import Summary
+from pipeline.cluster.ledger import Ledger
+from pipeline.cluster.progress import Progress
+from pipeline.cluster.repository import Repository
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie
+
+
+def fan_out(client: Client, made: MadeUp, *targets: str, shared: bool = True) -> tuple[Summary, str]:
+    """What became of the stages, and what was printed."""
+    printed = io.StringIO()
+    with chdir(made.folder):
+        repository = Repository(made.folder)
+        plan = repository.plan(targets)
+        summary = run(client, repository, plan, Progress(printed), threading.Event(), shared=shared)
+    return summary, printed.getvalue()
+
+
+@contextmanager
+def meanwhile(act: Callable[[], None]) -> Iterator[None]:
+    """Do something in another thread during the block; its error is raised at the end."""
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            act()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+def events(made: MadeUp) -> list[tuple[str, str]]:
+    return [(entry.event, entry.stage) for entry in Ledger(made.folder / FOLDER / "ledger.jsonl").entries()]
+
+
+DIAMOND = {
+    "quick": (0.0, ()),
+    "slow": (1.5, ()),
+    "after": (0.0, ("quick",)),
+    "last": (0.0, ("slow", "after")),
+}
+
+
+def test_a_reproduction_afterwards_runs_nothing_and_has_the_same_lock(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, DIAMOND)
+    copy = MadeUp(tmp_path / "copy", made.notes)
+    shutil.copytree(made.folder, copy.folder)
+    summary, _ = fan_out(client, made)
+    assert sorted(summary.ran) == sorted(DIAMOND)
+    assert made.runs() == dict.fromkeys(sorted(DIAMOND), 1)
+    assert made.times("after")[0][1] < made.times("slow")[0][1], "as soon as what it needs is recorded"
+    assert not any(place == made.folder for name in DIAMOND for place in made.places(name)), "in folders of their own"
+
+    assert executed(made.run("dvc", "repro")) == []
+    assert made.stale() == set()
+    copy.run("dvc", "repro")
+    assert made.lock() == copy.lock()
+    assert (made.folder / "out/last").read_text() == (copy.folder / "out/last").read_text()
+    assert not list((made.folder / FOLDER / "work").glob("*/*"))
+
+
+def test_only_what_is_out_of_date_runs_and_the_run_cache_is_used(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, {"a": (0.0, ()), "b": (0.0, ("a",)), "other": (0.0, ())})
+    fan_out(client, made)
+    first = made.lock()
+    made.edit(a=2)
+    summary, _ = fan_out(client, made)
+    assert summary.ran == ["a"]
+    assert sorted(summary.current) == ["b", "other"], "a writes the same again"
+    made.edit(a=1)
+    summary, printed = fan_out(client, made)
+    assert (summary.ran, summary.restored) == ([], ["a"])
+    assert "a restored from the run cache" in printed
+    assert made.lock() == first
+    made.edit(b=2)
+    made.edit(other=2)
+    summary, _ = fan_out(client, made, "b")
+    assert summary.ran == ["b"], "only the target"
+    assert made.stale() == {"other"}
+
+
+def test_a_failure_is_shown_and_a_second_call_does_the_rest(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, {"bad": (0.0, ()), "after": (0.0, ("bad",)), "good": (0.0, ())})
+    made.fail("bad")
+    summary, printed = fan_out(client, made)
+    assert summary.ran == ["good"]
+    assert summary.skipped == {"after": "bad"}
+    assert "bad failed with exit code 1 on " in printed
+    assert "    this is bad\n    bad cannot work" in printed
+    made.fail("bad", fails=False)
+    summary, _ = fan_out(client, made)
+    assert sorted(summary.ran) == ["after", "bad"]
+    assert made.runs() == {"after": 1, "bad": 1, "good": 1}
+    assert made.stale() == set()
+
+
+def test_a_stage_of_a_killed_worker_runs_again_on_another(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, {"long": (2.0, ()), "other": (0.0, ())})
+
+    def kill() -> None:
+        made.wait_for("long")
+        address = next(
+            entry.worker
+            for entry in Ledger(made.folder / FOLDER / "ledger.jsonl").entries()
+            if entry.stage == "long" and entry.event == "dispatched"
+        )
+        os.kill(client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+
+    with meanwhile(kill):
+        summary, printed = fan_out(client, made)
+    assert sorted(summary.ran) == ["long", "other"]
+    assert made.runs() == {"long": 1, "other": 1}, "the first run of `long` was ended with its worker"
+    assert events(made).count(("dispatched", "long")) == 2
+    assert ("lost", "long") in events(made)
+    assert "was lost" in printed
+    assert made.stale() == set()
+
+
+def test_a_result_of_code_that_has_changed_is_refused_by_name(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, {"long": (1.5, ()), "after": (0.0, ("long",))})
+
+    def change() -> None:
+        made.wait_for("long")
+        with (made.folder / "stages/step.py").open("a") as file:
+            file.write("# changed\n")
+
+    with meanwhile(change):
+        summary, _ = fan_out(client, made)
+    assert summary.ran == []
+    assert "stages/step.py" in summary.failed["long"]
+    assert "changed" in summary.failed["long"]
+    assert summary.skipped == {"after": "long"}
+    assert not (made.folder / "dvc.lock").exists()
+    assert not (made.folder / "out").exists()
+    summary, _ = fan_out(client, made)
+    assert sorted(summary.ran) == ["after", "long"]
+
+
+def test_without_a_shared_file_system_files_travel_in_pieces(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "PIECE", 1000)
+    made = make(tmp_path, {"a": (0.0, ()), "b": (0.0, ("a",)), "bad": (0.0, ())})
+    made.fail("bad")
+    summary, _ = fan_out(client, made, shared=False)
+    assert (sorted(summary.ran), [*summary.failed]) == (["a", "b"], ["bad"])
+    assert "bad cannot work" in summary.failed["bad"]
+    assert not any(place.is_relative_to(tmp_path) for place in (*made.places("a"), *made.places("b")))
+    made.fail("bad", fails=False)
+    assert made.stale() == {"bad"}
+
+
+def test_a_result_that_an_earlier_head_did_not_record_is_taken(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, {"a": (0.0, ()), "b": (0.0, ("a",))})
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt  # as if the head died before it recorded
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Repository, "record", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fan_out(client, made)
+    summary, printed = fan_out(client, made)
+    assert sorted(summary.ran) == ["a", "b"]
+    assert "a: taking the results of an earlier run" in printed
+    assert made.runs() == {"a": 1, "b": 1}
+    assert made.stale() == set()
+
+
+def test_a_stage_that_kills_its_workers_fails(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(tmp_path, {"long": (30.0, ())})
+    monkeypatch.setattr(workers_module, "ATTEMPTS", 1)
+
+    def kill() -> None:
+        made.wait_for("long")
+        for pid in client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+
+    with meanwhile(kill):
+        begun = time.monotonic()
+        summary, _ = fan_out(client, made)
+    assert time.monotonic() - begun < 25
+    assert "workers were lost" in summary.failed["long"]
