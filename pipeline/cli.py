@@ -287,6 +287,20 @@ def fan_out(
 
 
 @app.command()
+def forecast(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
+    ] = None,
+    workers: Annotated[list[int] | None, typer.Option(min=1, help="numbers of workers; default: 1 to 256")] = None,
+) -> None:
+    """Say how long a fan-out of all stages would take on several numbers of workers, from recorded durations."""
+    from pipeline.cluster.command import forecast as lines
+    from stages.workspace import find_root
+
+    print("\n".join(lines(find_root(), targets or (), workers or [1, 2, 4, 8, 16, 64, 256])))
+
+
+@app.command()
 def kernels() -> None:
     """Compile the C++ kernels that make routing, attention and rendering fast; `make` does it at set-up."""
     from pipeline.kernels import build, folder
