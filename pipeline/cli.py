@@ -196,6 +196,9 @@ def bundle(
     wheels: Annotated[bool, typer.Option("--wheels", help="carry wheels of all packages but torch")] = False,
     python: Annotated[str, typer.Option(help="wheels: Python of the other machine")] = "3.12",
     platform: Annotated[str, typer.Option(help="wheels: its platform")] = "manylinux_2_28_x86_64",
+    without: Annotated[
+        list[str] | None, typer.Option(help="wheels: a package that it has already; may be repeated")
+    ] = None,
 ) -> None:
     """Pack stages with code, inputs and parameters into one file, for a machine with Python and torch only."""
     from pipeline.bundles.collecting import stale_inputs
@@ -208,10 +211,11 @@ def bundle(
     if stale := stale_inputs(root, stages):
         raise UserError(f"what {', '.join(stages)} reads is not up to date: run `dvc repro {' '.join(stale)}` first")
     path = output or Path(f"{stages[0].replace('@', '-')}.bundle.tar")
-    contents = pack(root, stages, path, Platform(python, platform) if wheels else None)
+    contents = pack(root, stages, path, Platform(python, platform, tuple(without or ())) if wheels else None)
     if contents.dirty:
         print("note: there are uncommitted changes; results will say so")
-    print(f"{path}: {readable(path.stat().st_size)}. There: tar xf {path.name}, then python run.py in a new folder")
+    print(f"{path}: {readable(path.stat().st_size)}")
+    print(f"on the other machine, in a new folder: tar xf {path.name} && python run.py")
 
 
 @app.command()

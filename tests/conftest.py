@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def outside_of_any_reproduction(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test feeds MLflow unless it says so, and none believes that DVC started it."""
     monkeypatch.setenv("CAPSULES_MLFLOW", "off")
-    for name in ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "MLFLOW_TRACKING_URI", "CAPSULES_MIRROR"):
+    for name in ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "MLFLOW_TRACKING_URI", "CAPSULES_MIRROR", "CAPSULES_COMMIT"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -63,6 +63,25 @@ def test_the_kernel_found_is_that_of_the_source_as_it_is_now(project: Path) -> N
 
 @pytest.mark.skipif(kernels.compiler() is None, reason="no C++ compiler")
 @runs_here
+def test_kernels_that_were_compiled_elsewhere_are_found(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kernels.built() == []
+    assert sorted(kernels.build()) == sorted(kernels.built())
+    (tmp_path / "compiled").rename(tmp_path / "carried")
+    assert kernels.find(project) is None
+    monkeypatch.setenv(kernels.OTHERS, str(tmp_path / "carried"))
+    kernel = kernels.find(project)
+    assert kernel is not None
+    assert kernel.library.answer() == 42
+    (tmp_path / "compiled").mkdir()
+    for path in (tmp_path / "carried").iterdir():
+        (tmp_path / "compiled" / path.name).write_text("damaged")
+    assert kernels.find(project) is not None, "one that does not load leaves the other"
+
+
+@pytest.mark.skipif(kernels.compiler() is None, reason="no C++ compiler")
+@runs_here
 def test_a_kernel_includes_the_header_and_is_another_when_that_changes(project: Path) -> None:
     header = project.parent / "shared.h"
     header.write_text("#define ANSWER 42\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -87,16 +88,29 @@ def record(root: Path, stages: Sequence[str]) -> None:
 
 
 def stale_inputs(root: Path, stages: Sequence[str]) -> list[str]:
-    """Stages whose results `stages` read, and that DVC would run again.
+    """Stages that `stages` depend on, directly or not, and whose code, parameters or files changed since DVC ran them.
+
+    Files that are missing do not count: packing names those that it needs.
 
     Raises:
         BundleError: DVC does not answer.
     """
     done = _dvc(root, "status", "--json", "--with-deps", *stages)
     try:
-        return [stage for stage in json.loads(done.stdout) if stage not in stages]
+        status = json.loads(done.stdout)
     except ValueError:
         raise BundleError(f"dvc status failed: {' '.join(done.stderr.split())[-400:]}") from None
+    return [stage for stage, reasons in status.items() if stage not in stages and any(map(_is_change, reasons))]
+
+
+def _is_change(reason: Any) -> bool:
+    """Whether an entry of `dvc status` tells more than that files are missing."""
+    if not isinstance(reason, Mapping):
+        return True
+    states = [
+        state for files in reason.values() for state in (files.values() if isinstance(files, Mapping) else [files])
+    ]
+    return any(state not in ("deleted", "not in cache") for state in states)
 
 
 def _dvc(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -132,7 +146,7 @@ def _failure(path: Path, results: Results, log: Path) -> str:
 def replace(root: Path, source: Path, outputs: Sequence[str], aside: Path) -> None:
     """Move outputs from `source` into the repository, all or none: the earlier ones stay in `aside` until then.
 
-    Folders that are missing in `source` are empty ones. `aside` must be on the file system of the repository.
+    Folders that are missing in `source` are empty ones.
 
     Raises:
         FileWriteError: one cannot be moved; the earlier ones are in place again.
@@ -147,16 +161,31 @@ def replace(root: Path, source: Path, outputs: Sequence[str], aside: Path) -> No
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.is_symlink() or place.exists():  # it may be a link into DVC's cache: it is moved, not written to
                 old.parent.mkdir(parents=True, exist_ok=True)
-                place.rename(old)
+                _move(place, old)
                 kept.append(output)
-            new.rename(place)
+            _move(new, place)
             moved.append(output)
     except OSError as error:
         for output in moved:
             remove(root / output)
         for output in kept:
-            (aside / output).rename(root / output)
+            _move(aside / output, root / output)
         raise FileWriteError(f"cannot write {root}: {error.strerror or error}. The files are as before.") from None
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename a file, a link or a folder; copied first where a folder of the repository is on another disk."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        near = target.with_name(f".{target.name}.part")
+        try:
+            shutil.move(source, near)
+            near.rename(target)
+        finally:
+            remove(near)
 
 
 def _take(folder: Path, root: Path, place: str) -> None:

@@ -25,6 +25,9 @@ CODE = ("pipeline", "stages")
 SETTINGS = ("dvc.yaml", "params.yaml")
 """Files that every stage reads. Of the parameters, a result depends only on those of its stage."""
 
+TRAINING = "train"
+"""The stage that makes trained runs."""
+
 _NO_CODE = (".pyc", ".pyo", ".so")
 
 
@@ -160,11 +163,12 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
     inputs: dict[str, str] = {}
     folders: list[str] = []
     for item in items:
-        for dep in item.deps:
+        trained = [dep for each in trainings(graph, item) if each != item for dep in each.deps if not is_code(dep)]
+        for dep in (*item.deps, *trained):
             if any(dep == out or dep.startswith(f"{out}/") for out in made):
                 continue
             found = dict(_hashes(root, dep, lambda: _advice(graph, dep)))  # noqa: B023 (called at once)
-            if dep.split("/")[0] in CODE:
+            if is_code(dep):
                 code |= found
                 continue
             inputs |= found
@@ -181,6 +185,18 @@ def item_of(graph: Graph, label: str) -> Item:
     """An item by its label. Raises `GraphError`."""
     name, at, item = label.partition("@")
     return graph.item(name, item if at else None)
+
+
+def is_code(place: str) -> bool:
+    """Whether a file or folder is part of the code."""
+    return place.split("/")[0] in CODE
+
+
+def trainings(graph: Graph, item: Item) -> list[Item]:
+    """The trainings whose weights an item makes or reads. With the weights, it reads their data and code, which
+    `dvc.yaml` names for the training only: the folder of a trained run stands for what made it.
+    """
+    return [each for each in graph.upstream(item) if each.stage == TRAINING]
 
 
 def differences(packed: Contents, now: Contents) -> list[str]:
@@ -248,14 +264,13 @@ def _hashes(root: Path, place: str, advice: Any) -> Iterator[tuple[str, str]]:
         return
     if not path.is_dir():
         raise BundleError(f"{place} is missing{advice()}")
-    is_code = place.split("/")[0] in CODE
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in folders:
             if (Path(folder) / name).is_symlink():
                 raise BundleError(f"{Path(folder) / name} is a link to a folder: bundles hold plain files")
         for name in sorted(names):
-            if not (is_code and name.endswith(_NO_CODE)):
+            if not (is_code(place) and name.endswith(_NO_CODE)):
                 file = Path(folder) / name
                 if not file.is_file():
                     raise BundleError(f"{file} is not a file: bundles hold plain files")

@@ -17,8 +17,8 @@ from pipeline.bundles.contents import CODE
 
 ON_THE_MACHINE = ("torch", "triton", "setuptools")
 """Distributions that never travel: torch, and what only a build of it for the machine can bring."""
-ALWAYS = ("yaml",)
-"""Modules that every stage imports, though inside functions: they read dvc.yaml and params.yaml."""
+CALLED = ("pipeline/files.py",)
+"""Files that import packages inside functions which every stage calls."""
 _DRIVERS = ("nvidia-", "cuda-")
 
 
@@ -29,10 +29,12 @@ class Platform:
     Attributes:
         python: its version of Python, such as "3.12".
         name: as in the names of wheels; those for an older glibc than it names are taken, too.
+        has: distributions that it has already, beside torch.
     """
 
     python: str = "3.12"
     name: str = "manylinux_2_28_x86_64"
+    has: tuple[str, ...] = ()
 
     @property
     def tags(self) -> list[str]:
@@ -56,12 +58,12 @@ def packages_of(root: Path, code: Iterable[str]) -> dict[str, str]:
     waiting, seen = sorted(wanted), set(wanted)
     while waiting:
         file = waiting.pop()
-        outside, inside = _imports(root / file, everywhere=file in wanted)
+        outside, inside = _imports(root / file, everywhere=file in wanted or file in CALLED)
         modules |= outside
         for each in {path for module in inside for path in _files(root, module)} - seen:
             seen.add(each)
             waiting.append(each)
-    return {module: _pin(module) for module in sorted({*modules, *ALWAYS})}
+    return {module: _pin(module) for module in sorted(modules)}
 
 
 def wheels(packages: Collection[str], platform: Platform, folder: Path) -> list[Path]:
@@ -73,7 +75,7 @@ def wheels(packages: Collection[str], platform: Platform, folder: Path) -> list[
     Raises:
         BundleError: pip finds no wheel for the platform, or no network.
     """
-    pins = _with_requirements(packages)
+    pins = _with_requirements(packages, {*ON_THE_MACHINE, *map(_canonical, platform.has)})
     folder.mkdir(parents=True, exist_ok=True)
     target = ["--only-binary=:all:", "--no-deps", "--implementation", "cp", "--python-version", platform.python]
     target += [word for tag in platform.tags for word in ("--platform", tag)]
@@ -84,15 +86,15 @@ def wheels(packages: Collection[str], platform: Platform, folder: Path) -> list[
     return sorted(folder.glob("*.whl"))
 
 
-def _with_requirements(packages: Collection[str]) -> list[str]:
-    """Packages and all that they require, in the versions installed here."""
+def _with_requirements(packages: Collection[str], without: Collection[str]) -> list[str]:
+    """Packages and all that they require but `without`, in the versions installed here."""
     from packaging.requirements import Requirement
 
     found: dict[str, str] = {}
     waiting = [pin.partition("==")[0] for pin in packages]
     while waiting:
         name = _canonical(waiting.pop())
-        if name in found or name in ON_THE_MACHINE or name.startswith(_DRIVERS):
+        if name in found or name in without or name.startswith(_DRIVERS):
             continue
         try:
             installed = metadata.distribution(name)

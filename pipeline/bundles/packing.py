@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.bundles.archive import BundleError, check_name, extract, write
-from pipeline.bundles.contents import Contents, item_of, stage_contents
+from pipeline.bundles.contents import Contents, item_of, stage_contents, trainings
 
 if TYPE_CHECKING:
     from pipeline.bundles.packages import Platform
@@ -128,12 +128,10 @@ def _code_run(root: Path, contents: Contents, graph: Graph) -> set[str]:
     """The code that the stages run through: their own, and that of the models whose weights they read."""
     found = set(contents.code)
     for stage in contents.stages:
-        for item in graph.upstream(item_of(graph, stage)):
-            if item.stage == "train":
-                for place in item.code:
-                    path = root / place
-                    files = path.rglob("*.py") if path.is_dir() else [path]
-                    found |= {file.relative_to(root).as_posix() for file in files}
+        for place in (place for item in trainings(graph, item_of(graph, stage)) for place in item.code):
+            path = root / place
+            files = path.rglob("*.py") if path.is_dir() else [path]
+            found |= {file.relative_to(root).as_posix() for file in files}
     return found
 
 

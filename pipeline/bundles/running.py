@@ -313,15 +313,32 @@ def _signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+_GUARD = """
+import os, signal, subprocess, sys, threading, time
+signal.signal(signal.SIGTERM, lambda *_: None)
+child = subprocess.Popen(sys.argv[1], shell=True, stdin=subprocess.DEVNULL)
+def watch():
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGTERM)
+    time.sleep(float(sys.argv[2]))
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=watch, daemon=True).start()
+code = child.wait()
+os._exit(code if code >= 0 else 128 - code)
+"""
+"""Runs a shell command, and ends it soon after the process that wants its results has died: its input ends then."""
+
+
 def _execute(command: str, folder: Path, env: Mapping[str, str], log: IO[bytes], stop: threading.Event) -> int:
     """Run a shell command, whose output goes to the terminal and into the log; its exit code, as a shell gives it."""
     if stop.is_set():
         return 128 + signal.SIGTERM
     command = re.sub(r"^python3? ", f"{shlex.quote(sys.executable)} ", command)
     process = subprocess.Popen(
-        command, shell=True, cwd=folder, env=env, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [sys.executable, "-c", _GUARD, command, str(GRACE_SECONDS)], cwd=folder, env=env, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    assert process.stdin is not None
     assert process.stdout is not None
     copier = threading.Thread(target=_copy, args=(process.stdout, log), daemon=True)
     copier.start()
@@ -336,6 +353,8 @@ def _execute(command: str, folder: Path, env: Mapping[str, str], log: IO[bytes],
             process.wait(_POLL_SECONDS)
     _send(process, signal.SIGKILL)  # what it may have left running
     copier.join(GRACE_SECONDS)
+    process.stdin.close()
+    process.stdout.close()
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 

@@ -180,13 +180,18 @@ def only_head(folder: Path) -> Iterator[None]:
 
 
 def _known(root: Path, ledger: Ledger) -> Seconds:
-    """How long stages take: as in an earlier fan-out, else by what `status` knows."""
+    """How long stages take: as in an earlier fan-out, else by what `status` knows, once a thread has read that."""
     seconds = ledger.seconds()
-    with suppress(UserError):
-        from pipeline.publishing.state import profile_state
 
-        for item in profile_state(root, root / "params.yaml").items:
-            if item.hours is not None:
-                seconds.setdefault(item.label.replace("/", "@", 1), item.hours * 3600)
+    def read() -> None:
+        with suppress(UserError):
+            from pipeline.publishing.state import profile_state
+
+            for item in profile_state(root, root / "params.yaml").items:
+                if item.hours is not None:
+                    seconds.setdefault(item.label.replace("/", "@", 1), item.hours * 3600)
+
+    if (root / "reports").is_dir():
+        threading.Thread(target=read, name="estimates", daemon=True).start()
     found: Callable[[str], float | None] = seconds.get
     return found

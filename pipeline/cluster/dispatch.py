@@ -152,6 +152,7 @@ class FanOut:
                 if stopping.is_set():
                     self.summary.stopped = True
                     break
+                self._workers.slots()  # an error if there can be no more workers
                 self._dispatch(pool)
                 self._report()
                 if not self._running:
@@ -224,6 +225,9 @@ class FanOut:
             return
         except UserError as error:
             self._fail(name, str(error))
+            return
+        except Exception as error:  # all exceptions: what goes wrong with one stage must not end the others
+            self._fail(name, f"{name}: {type(error).__name__}: {error}")
             return
         self._took[name] = result.seconds
         self.summary.ran.append(name)

@@ -100,7 +100,7 @@ def describe(token: str, secret: str, packages: Sequence[str], dask_worker: Work
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Versions of Python and of packages; "missing" for one that is not installed."""
-    found = {"python": sys.version.split()[0]}
+    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for package in packages:
         try:
             found[package] = importlib.metadata.version(package)

@@ -92,6 +92,9 @@ class Workers:
         self._members: dict[str, Member] = {}
         self._refused: dict[str, str] = {}
         self._changed = threading.Condition()
+        self._packing = (
+            threading.Lock()
+        )  # Python 3.11's `ast.parse`, which packing uses, fails in several threads at once
         self._stopped = threading.Event()
         self._error: UserError | None = None
         self._look()
@@ -266,7 +269,8 @@ class Workers:
 
         path = self._work / f"{uuid.uuid4().hex}.tar"
         try:
-            contents = pack(self._root, name, path)
+            with self._packing:
+                contents = pack(self._root, name, path)
             folder = self._work / contents.key
             folder.mkdir(exist_ok=True)
             path.rename(folder / BUNDLE)

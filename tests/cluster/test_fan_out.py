@@ -211,3 +211,15 @@ def test_a_stage_that_kills_its_workers_fails(client: Client, tmp_path: Path, mo
         summary, _ = fan_out(client, made)
     assert time.monotonic() - begun < 25
     assert "workers were lost" in summary.failed["long"]
+
+
+def test_stages_that_belong_here_run_in_the_repository(client: Client, tmp_path: Path) -> None:
+    made = make(tmp_path, {"a": (0.0, ()), "tables": (0.0, ("a",)), "after": (0.0, ("tables",))})
+    made.fail("tables")
+    summary, _ = fan_out(client, made)
+    assert "tables cannot work" in summary.failed["tables"]
+    made.fail("tables", fails=False)
+    summary, _ = fan_out(client, made)
+    assert summary.ran == ["tables", "after"]
+    assert made.places("tables") == [made.folder]
+    assert made.stale() == set()

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from pipeline.commits import git_state
+from pipeline.commits import COMMIT, git_state, named
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
 from pipeline.params import load_params
@@ -349,7 +349,7 @@ def git(root: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path) -> None:
+def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(root, "init", "-q")
     assert git_state(root) == ("unknown", True)
     git(root, "add", ".")
@@ -361,6 +361,11 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path) -> None:
     assert git_state(root) == (commit, False)
     edit(root, device="cpu")
     assert git_state(root) == (commit, True)
+    monkeypatch.setenv(COMMIT, "abc")
+    assert git_state(root) == ("abc", False), "what a bundle says of its code comes before the repository around it"
+    for state in (("abc", True), ("unknown", True), (commit, False)):
+        monkeypatch.setenv(COMMIT, named(*state))
+        assert git_state(root) == state
 
 
 def moved(before: Graph, after: Graph, root: Path, values: dict[str, Any]) -> set[tuple[str, str | None]]:
