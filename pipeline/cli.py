@@ -354,6 +354,52 @@ def fan_out(
 
 
 @app.command()
+def slurm_workers(
+    jobs: Annotated[int, typer.Option(min=1, help="jobs, with one worker each")] = 1,
+    partition: Annotated[str | None, typer.Option(help="partition of the cluster; default: SLURM's own")] = None,
+    account: Annotated[str | None, typer.Option(help="account that the jobs count for")] = None,
+    cores: Annotated[int, typer.Option(min=1, help="cores of a job")] = 4,
+    memory: Annotated[str, typer.Option(help="memory of a job")] = "16GB",
+    gpus: Annotated[int, typer.Option(min=0, max=1, help="GPUs of a job")] = 0,
+    time: Annotated[str, typer.Option(help="time limit of a job")] = "04:00:00",
+    directive: Annotated[list[str] | None, typer.Option(help="another line for #SBATCH, such as --nice=100")] = None,
+    interface: Annotated[str | None, typer.Option(help="network interface that the nodes reach, such as ib0")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the scheduler's port; 0: any free one")] = 0,
+) -> None:
+    """Keep workers for a fan-out as SLURM jobs, until Ctrl-C; run it on a login node, in a clone that nodes see."""
+    from pipeline.cluster.slurm import keep_workers
+    from stages.workspace import find_root
+
+    keep_workers(
+        find_root(),
+        jobs,
+        partition=partition,
+        account=account,
+        cores=cores,
+        memory=memory,
+        gpus=gpus,
+        time=time,
+        directives=directive or (),
+        interface=interface,
+        port=port,
+    )
+
+
+@app.command()
+def forecast(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
+    ] = None,
+    workers: Annotated[list[int] | None, typer.Option(min=1, help="numbers of workers; default: 1 to 256")] = None,
+) -> None:
+    """Say how long a fan-out of all stages would take on several numbers of workers, from recorded durations."""
+    from pipeline.cluster.command import forecast as lines
+    from stages.workspace import find_root
+
+    print("\n".join(lines(find_root(), targets or (), workers or [1, 2, 4, 8, 16, 64, 256])))
+
+
+@app.command()
 def kernels() -> None:
     """Compile the C++ kernels that make routing, attention and rendering fast; `make` does it at set-up."""
     from pipeline.kernels import build, folder

@@ -75,6 +75,19 @@ def fan_out(
     return 1 if summary.failed else 0
 
 
+def forecast(root: Path, targets: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """How long all stages of a repository would take on so many workers, as lines of text.
+
+    Raises:
+        UserError: DVC cannot read the repository.
+    """
+    from pipeline.cluster.forecast import in_words
+
+    with chdir(root):
+        plan = Repository(root).plan(targets)
+    return in_words(plan, _known(root, Ledger(root / FOLDER / "ledger.jsonl")), counts)
+
+
 def run(
     client: Client,
     repository: Repository,
