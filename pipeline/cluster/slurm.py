@@ -1,4 +1,4 @@
-"""Workers of a fan-out as SLURM jobs, one worker a job, by dask-jobqueue. Jobs that end or are pre-empted are replaced."""
+"""Workers of a fan-out as SLURM jobs, one worker a job, by dask-jobqueue. Jobs that end are replaced."""
 
 from __future__ import annotations
 

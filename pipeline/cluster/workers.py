@@ -121,8 +121,8 @@ class Workers:
 
     def run(self, name: str, begun: Callable[[], None]) -> Result:
         contents = self._pack(name)
-        key, folder = contents.key, self._work / contents.key
         for attempt in range(1, ATTEMPTS + 1):
+            key, folder = contents.key, self._work / contents.key
             if (seconds := worker.finished(folder)) is not None:  # by a worker that an earlier head sent it to
                 self._note(f"{name}: taking the results of an earlier run")
                 return Result(key, folder / RESULTS, "", seconds)
@@ -137,7 +137,9 @@ class Workers:
                     self._note(
                         f"{name}: {member.name} was lost ({error}); " + (f"trying again, {left} left" if left else "")
                     )
-                    contents = self._pack(name)  # with the checkpoint, if it came back
+                    if worker.finished(folder) is None:
+                        self._take_checkpoint(folder)
+                        contents = self._pack(name)  # with the checkpoint; its key may be another one
                     continue
             if outcome.code:
                 self._take_checkpoint(folder)

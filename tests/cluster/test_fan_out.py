@@ -149,6 +149,24 @@ def test_a_stage_of_a_killed_worker_runs_again_on_another(client: Client, tmp_pa
     assert made.stale() == set()
 
 
+def test_a_stage_of_a_killed_worker_is_packed_anew(client: Client, tmp_path: Path) -> None:
+    """The second bundle has another key, and so another folder, if anything else has changed in the meantime."""
+    made = make(tmp_path, {"long": (2.0, ())})
+
+    def kill() -> None:
+        made.wait_for("long")
+        (made.folder / "untracked.txt").touch()  # uncommitted changes are stated by every bundle
+        (entry,) = Ledger(made.folder / FOLDER / "ledger.jsonl").entries()
+        os.kill(client.run(os.getpid, workers=[entry.worker])[entry.worker], signal.SIGKILL)
+
+    with meanwhile(kill):
+        summary, _ = fan_out(client, made)
+    assert summary.ran == ["long"], summary.failed
+    entries = [each for each in Ledger(made.folder / FOLDER / "ledger.jsonl").entries() if each.event == "dispatched"]
+    assert len({entry.key for entry in entries}) == len(entries) == 2
+    assert made.stale() == set()
+
+
 def test_a_result_of_code_that_has_changed_is_refused_by_name(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, {"long": (1.5, ()), "after": (0.0, ("long",))})
 
