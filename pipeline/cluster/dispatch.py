@@ -137,6 +137,7 @@ class FanOut:
         self._ready: list[str] = []
         self._running: dict[Future[Result], str] = {}
         self._begun: dict[str, float] = {}
+        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="stage")
         self.summary = Summary()
 
     def run(self, stopping: threading.Event) -> Summary:
@@ -145,7 +146,6 @@ class FanOut:
         Raises:
             UserError: of `slots`, if there can be no more workers. Stages that were recorded stay recorded.
         """
-        pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="stage")
         try:
             self._unblock()
             while self._waiting or self._ready or self._running:
@@ -153,7 +153,7 @@ class FanOut:
                     self.summary.stopped = True
                     break
                 self._workers.slots()  # an error if there can be no more workers
-                self._dispatch(pool)
+                self._dispatch()
                 self._report()
                 if not self._running:
                     time.sleep(POLL_SECONDS)
@@ -162,22 +162,21 @@ class FanOut:
                     self._running, POLL_SECONDS, return_when=concurrent.futures.FIRST_COMPLETED
                 )
                 ended = [(self._running.pop(future), future) for future in done]
-                self._dispatch(pool)  # before the results are hashed and recorded, so that no worker waits for that
+                self._dispatch()  # before the results are hashed and recorded, so that no worker waits for that
                 for name, future in ended:
                     self._end(name, future)
                     self._unblock()
-                    self._dispatch(pool)
         finally:
             self._workers.stop()
             self._here.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
+            self._pool.shutdown(wait=True, cancel_futures=True)
             self._progress.status("")
         return self.summary
 
     def _unblock(self) -> None:
         """Decide on all stages whose needs are recorded; those up to date unblock others."""
         while found := [name for name, needs in self._waiting.items() if not needs]:
-            for name in found:
+            for name in self._longest_first(found):
                 del self._waiting[name]
                 try:
                     state = self._repository.decide(name)
@@ -186,6 +185,7 @@ class FanOut:
                     continue
                 if state is State.STALE:
                     self._ready.append(name)
+                    self._dispatch()  # before the next is decided: hashing large inputs takes a while
                     continue
                 if state is State.RESTORED:
                     self.summary.restored.append(name)
@@ -194,12 +194,11 @@ class FanOut:
                     self.summary.current.append(name)
                 self._release(name)
 
-    def _dispatch(self, pool: ThreadPoolExecutor) -> None:
+    def _dispatch(self) -> None:
         """Start ready stages, the one with the longest chain of others behind it first."""
         if not self._ready:
             return
-        chains = tails(self._plan, self._durations())
-        self._ready.sort(key=lambda name: -chains[name])
+        self._ready = self._longest_first(self._ready)
         for runner, here, ahead in ((self._here, True, 0), (self._workers, False, AHEAD)):
             chosen = [name for name in self._ready if self._repository.runs_here(name) is here]
             running = sum(self._repository.runs_here(name) is here for name in self._running.values())
@@ -211,7 +210,7 @@ class FanOut:
                 except UserError as error:
                     self._fail(name, str(error))
                     continue
-                self._running[pool.submit(runner.run, name, partial(self._begin, name))] = name
+                self._running[self._pool.submit(runner.run, name, partial(self._begin, name))] = name
 
     def _begin(self, name: str) -> None:
         self._begun[name] = self._clock()
@@ -249,6 +248,10 @@ class FanOut:
                 lost.add(other)
                 del self._waiting[other]
                 self.summary.skipped[other] = name
+
+    def _longest_first(self, names: list[str]) -> list[str]:
+        chains = tails(self._plan, self._durations())
+        return sorted(names, key=lambda name: -chains[name])
 
     def _durations(self) -> dict[str, float]:
         return durations(self._plan, lambda name: self._took.get(name) or self._known(name))
