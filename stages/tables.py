@@ -12,6 +12,7 @@ def main() -> None:
     with stage("tables") as workspace:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
+        from pipeline.page import faults
         from pipeline.page.cards import other_scorecards
         from pipeline.page.figures import on_disk, without_arrays
         from pipeline.page.images import load_figures
@@ -27,7 +28,7 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()
-        tables = build_tables(results, written)
+        tables = [*build_tables(results, written), *faults.build(workspace.faults_path)]
         publish, profile = workspace.params.publish, workspace.profile
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))

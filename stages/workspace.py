@@ -202,6 +202,11 @@ class Workspace:
         """All results of this profile that are in Git."""
         return self.root / "reports" / self.profile
 
+    @property
+    def faults_path(self) -> Path:
+        """The report of the fault campaign, which belongs to no profile."""
+        return self.root / "reports" / "faults.json"
+
     def preview_path(self, dataset: str) -> Path:
         """The preview image of a data set."""
         return self.reports_folder / "previews" / f"{dataset}.png"

@@ -1,0 +1,42 @@
+"""The table of the fault campaign."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults.campaign import DIFFERING, OUTCOMES, SURVIVED, Case, report
+from pipeline.page import faults
+from pipeline.results.reading import ResultError
+
+
+def test_the_table_has_every_kind_and_their_sum(tmp_path: Path) -> None:
+    cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps(report(cases, {}, 0, "abc")))
+    (table,) = faults.build(path)
+    assert [list(row) for row in table.data.itertuples(index=False)] == [
+        ["kill", 2, 1, 0, 1, 0],
+        ["cut", 1, 1, 0, 0, 0],
+    ]
+    assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
+    assert "2 of 3" in table.caption
+    assert "abc" in table.to_markdown()
+
+
+def test_its_columns_are_the_outcomes_of_the_campaign() -> None:
+    assert list(faults.COLUMNS) == ["tried", *OUTCOMES]
+
+
+def test_without_a_campaign_there_is_no_table(tmp_path: Path) -> None:
+    assert faults.build(tmp_path / "faults.json") == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"by_kind": {"kill": {"tried": "many"}}, "tried": 1}'])
+def test_a_corrupt_report_is_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text(content)
+    with pytest.raises(ResultError, match=r"faults\.json"):
+        faults.build(path)
