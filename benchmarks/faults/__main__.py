@@ -21,6 +21,7 @@ def main(
     seed: Annotated[int, typer.Option(help="of the places and moments of all faults")] = 0,
     case: Annotated[list[int] | None, typer.Option(help="only these cases, by number")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="only these kinds of faults; --kind list names them")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="how many at once, each in a repository of its own")] = 1,
     mirror: Annotated[Path | None, typer.Option(help="folder with mnist/<files>, for faults of downloads")] = None,
     output: Annotated[Path | None, typer.Option(help="file of the report; reports/faults.json")] = None,
 ) -> None:
@@ -33,8 +34,8 @@ def main(
 
     from benchmarks.faults import campaign
     from benchmarks.faults.repository import Repository
+    from pipeline.commits import git_state
     from pipeline.files import write_json
-    from stages.workspace import git_state
 
     if kind == ["list"]:
         print("\n".join(campaign.FAULTS))
@@ -43,16 +44,16 @@ def main(
     if unknown := [each for each in kinds if each not in campaign.FAULTS]:
         raise UserError(f"{', '.join(unknown)}: not among {', '.join(campaign.FAULTS)}")
     commit, dirty = git_state(ROOT)
-    work = Path(tempfile.mkdtemp(prefix="faults-"))
-    repository = Repository(work.resolve(), mirror.resolve() if mirror else None)
-    chosen, left_out = campaign.possible(kinds, repository)
+    work = Path(tempfile.mkdtemp(prefix="faults-")).resolve()
+    repositories = [Repository(work / str(job), mirror.resolve() if mirror else None) for job in range(jobs)]
+    chosen, left_out = campaign.possible(kinds, repositories[0])
     for each, why in left_out.items():
         print(f"not tried: {each}: {why}")
     done: list[campaign.Case] = []
+    path = output or ROOT / "reports" / "faults.json"
+    numbers = case or list(range(cases))
     try:
-        repository.build()
-        numbers = case or list(range(cases))
-        with tqdm(campaign.run_cases(repository, chosen, seed, numbers), total=len(numbers), unit="fault") as bar:
+        with tqdm(campaign.run_cases(repositories, chosen, seed, numbers), total=len(numbers), unit="fault") as bar:
             for ended in bar:
                 done.append(ended)
                 bar.set_postfix(failed=sum(one.outcome in (campaign.DIFFERING, campaign.LOST) for one in done))
@@ -61,13 +62,14 @@ def main(
                     tqdm.write(f"    differs: {name}")
                 if ended.message:
                     tqdm.write(ended.message)
+    except KeyboardInterrupt:
+        print("stopped: the report has the cases that ended")
     finally:
         campaign.clean(work)
-    found = campaign.report(done, left_out, seed, f"{commit}{' with changes' if dirty else ''}")
-    if (not case and not kind) or output:
-        path = output or ROOT / "reports" / "faults.json"
-        write_json(path, found)
-        print(f"written: {path}")
+        found = campaign.report(done, left_out, seed, f"{commit}{' with changes' if dirty else ''}")
+        if done and (output or not (case or kind)):
+            write_json(path, found)
+            print(f"written: {path}")
     print(
         f"{found['tried']} faults: {found['survived']} survived, {found['differing']} differing, {found['lost']} lost"
     )

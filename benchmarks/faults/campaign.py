@@ -9,9 +9,12 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from benchmarks.faults import files, processes, servers
@@ -99,11 +102,42 @@ def possible(kinds: Sequence[str], repository: Repository) -> tuple[list[str], d
     return [kind for kind in kinds if kind not in left_out], left_out
 
 
-def run_cases(repository: Repository, kinds: Sequence[str], seed: int, numbers: Sequence[int]) -> Iterator[Case]:
-    """The cases of a campaign, kinds in turn. Each depends on the seed and its number only."""
-    for number in numbers:
-        kind = kinds[number % len(kinds)]
-        yield run_case(repository, number, kind, random.Random(f"{seed}/{number}/{kind}"))
+def run_cases(
+    repositories: Sequence[Repository], kinds: Sequence[str], seed: int, numbers: Sequence[int]
+) -> Iterator[Case]:
+    """The cases of a campaign, kinds in turn, as they end. Each depends on the seed and its number only.
+
+    Args:
+        repositories: which are built first; as many cases run at once.
+    """
+    left = deque(numbers)
+    ended: Queue[Case | BaseException | None] = Queue()
+
+    def work(repository: Repository) -> None:
+        try:
+            repository.build()
+            while left:
+                number = left.popleft()
+                kind = kinds[number % len(kinds)]
+                ended.put(run_case(repository, number, kind, random.Random(f"{seed}/{number}/{kind}")))
+        except IndexError:  # another thread took the last one
+            pass
+        except BaseException as error:  # all exceptions: they are raised in the caller's thread
+            ended.put(error)
+        finally:
+            ended.put(None)
+
+    for repository in repositories:
+        threading.Thread(target=work, args=(repository,), daemon=True).start()
+    at_work = len(repositories)
+    while at_work:
+        case = ended.get()
+        if isinstance(case, BaseException):
+            raise case
+        if case is None:
+            at_work -= 1
+        else:
+            yield case
 
 
 def run_case(repository: Repository, number: int, kind: str, chance: random.Random) -> Case:
@@ -156,7 +190,7 @@ def report(cases: Sequence[Case], left_out: dict[str, str], seed: int, commit: s
     """What `reports/faults.json` says."""
     survived = [case for case in cases if case.outcome in (SURVIVED, ADVISED)]
     by_kind: dict[str, dict[str, int]] = {}
-    for case in cases:
+    for case in sorted(cases, key=lambda each: each.number):
         counts = by_kind.setdefault(case.kind, dict.fromkeys(("tried", *OUTCOMES), 0))
         counts["tried"] += 1
         counts[case.outcome] += 1
@@ -169,7 +203,7 @@ def report(cases: Sequence[Case], left_out: dict[str, str], seed: int, commit: s
         "by_kind": by_kind,
         "not_tried": left_out,
         "advice": sorted({each for case in cases for each in case.advice}),
-        "failures": [asdict(case) for case in cases if case not in survived],
+        "failures": [asdict(case) for case in sorted(cases, key=lambda each: each.number) if case not in survived],
         "seed": seed,
         "commit": commit,
     }

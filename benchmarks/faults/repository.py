@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import yaml
 
 from benchmarks.faults.contents import contents
@@ -92,6 +94,7 @@ class Repository:
 
     def begin(self, state: str, folder_exists: bool = False) -> None:
         """Put the repository into a state: `nothing` (code only), `prepared` (with data) or `finished`."""
+        self._end_processes()
         if not folder_exists:
             shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.work / "site", ignore_errors=True)
@@ -140,6 +143,18 @@ class Repository:
     def reproduce(self) -> tuple[int, str]:
         """`dvc repro` of this case's targets: exit code and output."""
         return self.call("dvc", "repro", *self.targets)
+
+    def _end_processes(self) -> None:
+        """End what an earlier case left, such as the process that delivers to a tracking server that never answers."""
+        left = [
+            each
+            for each in psutil.process_iter(["cmdline"])
+            if str(self.folder) in " ".join(each.info["cmdline"] or ())
+        ]
+        for each in left:
+            with suppress(psutil.Error):
+                each.kill()
+        psutil.wait_procs(left, timeout=10)
 
     def _shorten(self) -> None:
         path = self.folder / "params.yaml"
