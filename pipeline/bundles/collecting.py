@@ -26,16 +26,15 @@ _LOG_LINES = 15
 def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], None] | None = None) -> Results:
     """Put the results of a bundle into the repository, and make DVC know of them.
 
+    If a stage failed or was stopped, the results of those before it are taken, and its checkpoints and tracked run, so
+    that it goes on from there; then an error says so.
+
     Args:
         recorder: records outputs that are in place, instead of `record`.
 
-    If the stage failed or was stopped, its checkpoints and tracked runs are taken, so that it goes on from there, and
-    an error says so.
-
     Raises:
-        BundleError: the file is damaged or incomplete, its stage failed, or the code, the parameters or the inputs are
-            no longer those that it ran with; every difference is named. Nothing has been changed then, but for
-            checkpoints and tracked runs of a stage that failed.
+        BundleError: the file is damaged or incomplete, or the code, the parameters or the inputs are no longer those
+            that its stages ran with; every difference is named, and nothing has been changed. Or a stage failed.
         AlreadyRunningError: the stage runs here at the moment.
         FileWriteError: the files cannot be put in place; the earlier ones are.
     """
@@ -50,24 +49,26 @@ def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], No
         results = Results.from_manifest(manifest, str(path))
         contents = results.contents
         _check_places(path, manifest, results)
-        if results.failed is not None:
-            _take(folder, root, CHECKPOINTS)
-            _take(folder, root, JOURNALS)
-            raise BundleError(_failure(path, results, folder / LOG))
-        now = stage_contents(root, contents.stages, Graph.load(root))
-        if changed := differences(contents, now):
-            then = f"commit {contents.commit[:10]}{' and its uncommitted changes' * contents.dirty}"
-            raise BundleError(
-                f"{path}: {contents.stage} ran with something else than is here now: {'; '.join(changed)} changed. "
-                f"Go back to {then} to collect it, or run it again."
-            )
-        if set(results.made) != set(now.outputs):
-            raise BundleError(f"{path} has not the outputs of {contents.stage}: {', '.join(sorted(results.made))}")
-        for label in contents.stages:
-            locks.enter_context(single_instance(lock_path(root, label), label))
-        replace(root, folder, now.outputs, Path(made) / "before")
+        if results.done:
+            now = stage_contents(root, contents.stages, Graph.load(root))
+            if changed := differences(contents, now):
+                then = f"commit {contents.commit[:10]}{' and its uncommitted changes' * contents.dirty}"
+                raise BundleError(
+                    f"{path}: {contents.stage} ran with something else than is here now: {'; '.join(changed)} changed. "
+                    f"Go back to {then} to collect it, or run it again."
+                )
+            outputs = [output for step in now.steps if step.stage in results.done for output in step.outputs]
+            if set(results.made) != set(outputs):
+                raise BundleError(f"{path} has not the outputs of {', '.join(results.done)}: {', '.join(results.made)}")
+            for label in results.done:
+                locks.enter_context(single_instance(lock_path(root, label), label))
+            replace(root, folder, outputs, Path(made) / "before")
         _take(folder, root, JOURNALS)
-        (recorder or record)(root, contents.stages)
+        _take(folder, root, CHECKPOINTS)
+        if results.done:
+            (recorder or record)(root, results.done)
+        if results.failed is not None:
+            raise BundleError(_failure(path, results, folder / LOG))
     return results
 
 
@@ -137,9 +138,10 @@ def _failure(path: Path, results: Results, log: Path) -> str:
     how = "was stopped" if results.stopped else f"ended with exit code {results.exit_code}"
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     latest = [line.rpartition("\r")[2] for line in text.strip().replace("\r\n", "\n").splitlines()[-_LOG_LINES:]]
+    before = f" {', '.join(results.done)} ended well and is recorded." if results.done else ""
     return (
-        f"{path}: {results.failed} {how} on {results.host}. Its tracked runs and checkpoints are here: run it here, or "
-        f"bundle it again, to go on from them. It said:\n" + "\n".join(latest)
+        f"{path}: {results.failed} {how} on {results.host}.{before} Its tracked run and checkpoints are here: run it "
+        f"here, or bundle it again, to go on from them. It said:\n" + "\n".join(latest)
     )
 
 

@@ -167,7 +167,7 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
         for dep in (*item.deps, *trained):
             if any(dep == out or dep.startswith(f"{out}/") for out in made):
                 continue
-            found = dict(_hashes(root, dep, lambda: _advice(graph, dep)))  # noqa: B023 (called at once)
+            found = dict(_hashes(root, dep, graph))
             if is_code(dep):
                 code |= found
                 continue
@@ -175,7 +175,7 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
             if (root / dep).is_dir():
                 folders.append(dep)
         made |= set(item.outs)
-    support = {file: sha256 for place in (*CODE, *SETTINGS) for file, sha256 in _hashes(root, place, lambda: "")}
+    support = {file: sha256 for place in (*CODE, *SETTINGS) for file, sha256 in _hashes(root, place, graph)}
     support = {file: sha256 for file, sha256 in support.items() if file not in code}
     steps = tuple(Step(each.label, each.command, each.outs, _params(each, values)) for each in items)
     return Contents(steps, *git_state(root), code, inputs, support, tuple(dict.fromkeys(folders)))
@@ -256,14 +256,14 @@ def _advice(graph: Graph, dep: str) -> str:
     return ""
 
 
-def _hashes(root: Path, place: str, advice: Any) -> Iterator[tuple[str, str]]:
+def _hashes(root: Path, place: str, graph: Graph) -> Iterator[tuple[str, str]]:
     """Path and SHA-256 of a file, or of every file of a folder."""
     path = root / place
     if path.is_file():
         yield place, digest(path)[1]
         return
     if not path.is_dir():
-        raise BundleError(f"{place} is missing{advice()}")
+        raise BundleError(f"{place} is missing{_advice(graph, place)}")
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in folders:

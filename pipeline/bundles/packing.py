@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.bundles.archive import BundleError, check_name, extract, write
+from pipeline.bundles.archive import BundleError, check_name, extract, read_manifest, write
 from pipeline.bundles.contents import Contents, item_of, stage_contents, trainings
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def pack(
     was interrupted.
 
     Args:
+        path: the file; an earlier one is replaced.
         wheels: carry wheels of the packages that the stage imports, for such a machine.
+        graph: the dependencies of all stages, where they were read already.
 
     Raises:
         BundleError: an input is missing, or wheels cannot be downloaded.
@@ -67,8 +69,8 @@ def unpack(path: Path, folder: Path) -> Contents:
         BundleError: it is missing, damaged, cut short, unsafe or something else, or there is no room for it.
         FileWriteError: the folder cannot be written.
     """
-    manifest = extract(path, BUNDLE, folder)
-    contents = contents_of(manifest, str(path))
+    contents = contents_of(read_manifest(path, BUNDLE), str(path))
+    extract(path, BUNDLE, folder)
     for each in contents.folders:
         (folder / each).mkdir(parents=True, exist_ok=True)
     return contents
@@ -101,10 +103,19 @@ def unfinished(root: Path, stages: Sequence[str]) -> list[str]:
     found: list[str] = []
     for checkpoint in sorted((root / CHECKPOINTS).glob("*/checkpoint.safetensors")):
         run = _tracked_run(checkpoint)
-        if of_stages.fullmatch(run):
+        if of_stages.fullmatch(run) and not _has_finished(root / JOURNALS / run / "events.jsonl"):
             paths = (checkpoint, *records(root / JOURNALS / run))
             found += [path.relative_to(root).as_posix() for path in paths]
     return list(dict.fromkeys(found))
+
+
+def _has_finished(journal: Path) -> bool:
+    """Whether a tracked run came to its end: its checkpoint has nothing left to train."""
+    try:
+        lines = journal.read_text(encoding="utf-8").splitlines()
+        return any(json.loads(line).get("status") == "FINISHED" for line in lines if '"FINISHED"' in line)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def records(folder: Path) -> list[Path]:

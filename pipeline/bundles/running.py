@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class Results:
         exit_code: of the last command that ran; 128 and the signal's number if a signal ended it.
         failed: the stage that did not end well; None if all did.
         stopped: whether it was told to end.
-        made: "file" or "folder" for each output; empty if a stage failed.
+        made: "file" or "folder" for each output of the stages that ended well.
         host, python, torch, system: where it ran.
         seconds: that it took.
     """
@@ -65,6 +65,12 @@ class Results:
     torch: str | None
     system: str
     seconds: float
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """The stages that ended well."""
+        stages = self.contents.stages
+        return stages[: stages.index(self.failed)] if self.failed in stages else stages
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, which `from_manifest` reads."""
@@ -130,6 +136,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> Path:
     torch = _prepare(folder, env, packages)
     stop = stop or threading.Event()
     begun, code, failed = time.monotonic(), 0, None
+    made: dict[str, str] = {}
     (folder / RESULTS_FILE).unlink(missing_ok=True)
     with (folder / LOG).open("wb") as log, _signals(stop):
         for step in contents.steps:
@@ -146,7 +153,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> Path:
             if code:
                 failed = step.stage
                 break
-    made = {} if failed else {out: "folder" if (folder / out).is_dir() else "file" for out in contents.outputs}
+            made |= {output: "folder" if (folder / output).is_dir() else "file" for output in step.outputs}
     seconds = round(time.monotonic() - begun, 2)
     about = Results(
         contents, code, failed, stop.is_set() and failed is not None, made,
@@ -154,7 +161,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> Path:
     )  # fmt: skip
     _shorten(folder / LOG)
     path = folder / RESULTS_FILE
-    write(path, RESULTS, about.to_json(), _produced(folder, made, contents.stages), once=True)
+    write(path, RESULTS, about.to_json(), _produced(folder, made, failed), once=True)
     return path
 
 
@@ -385,13 +392,13 @@ def _shorten(path: Path) -> None:
         path.write_bytes(path.read_bytes()[-_LOG_BYTES:])
 
 
-def _produced(folder: Path, made: Mapping[str, str], stages: Sequence[str]) -> dict[str, Path]:
-    """The files that go back: outputs, tracked runs, the log; checkpoints where there are no outputs."""
+def _produced(folder: Path, made: Mapping[str, str], failed: str | None) -> dict[str, Path]:
+    """The files that go back: outputs, tracked runs, the log; checkpoints of a stage that failed."""
     found = {LOG: folder / LOG}
     for place, kind in made.items():
         paths = [folder / place] if kind == "file" else sorted((folder / place).rglob("*"))
         found |= {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
     found |= {path.relative_to(folder).as_posix(): path for path in records(folder / JOURNALS)}
-    if not made:
-        found |= {name: folder / name for name in unfinished(folder, stages)}
+    if failed:  # the folder may be shared with other stages, whose checkpoints stay there
+        found |= {name: folder / name for name in unfinished(folder, [failed])}
     return found

@@ -226,6 +226,25 @@ def test_a_bundle_that_was_changed_does_not_run(root: Path, tmp_path: Path) -> N
         run(tmp_path)
 
 
+def test_a_bundle_whose_contents_do_not_fit_is_not_unpacked(root: Path, tmp_path: Path) -> None:
+    pack(root, "train@a", tmp_path / "bundle.tar")
+    manifest = archive.extract(tmp_path / "bundle.tar", "bundle", tmp_path / "files")
+    listed = {name: tmp_path / "files" / name for name in manifest["files"]}
+    about = {key: value for key, value in manifest.items() if key not in ("files", "kind")}
+    for changes, said in (
+        ({"key": "0" * 64}, "do not match its key"),
+        ({"contents": {**about["contents"], "folders": ["../outside"]}}, "is not the name of a file inside"),
+        ({"contents": {**about["contents"], "steps": [{}]}}, "does not say what it holds"),
+    ):
+        archive.write(tmp_path / "bad.tar", "bundle", {**about, **changes}, listed)
+        with pytest.raises(BundleError, match=said):
+            unpack(tmp_path / "bad.tar", tmp_path / "there")
+    archive.write(tmp_path / "bad.tar", "bundle", about, {**listed, "data/numbers.txt": listed["run.py"]})
+    with pytest.raises(BundleError, match=r"contents name another data/numbers\.txt"):
+        unpack(tmp_path / "bad.tar", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_a_stage_without_its_outputs_has_failed(root: Path, tmp_path: Path) -> None:
     (root / "stages/train.py").write_text("print('made nothing')\n")
     path = packed_and_run(root, tmp_path, "train@a", "total@a")
@@ -234,6 +253,16 @@ def test_a_stage_without_its_outputs_has_failed(root: Path, tmp_path: Path) -> N
     with pytest.raises(BundleError, match=r"(?s)train@a ended with exit code 1 .*made nothing.*did not make models/a"):
         collect(root, path)
     assert state(root) == {}
+
+
+def test_results_of_the_stages_before_one_that_failed_are_kept(root: Path, tmp_path: Path) -> None:
+    (root / "stages/total.py").write_text("raise SystemExit('no total')\n")
+    path = packed_and_run(root, tmp_path, "train@a", "total@a")
+    assert read_results(path).done == ("train@a",)
+    with pytest.raises(BundleError, match=r"(?s)total@a ended with exit code 1 .*train@a ended well.*no total"):
+        collect(root, path)
+    assert dvc(root, "status", "train@a").strip() == "Data and pipelines are up to date."
+    assert not (root / "totals").exists()
 
 
 # ---- stopped
@@ -273,8 +302,16 @@ def test_a_stopped_run_goes_on_elsewhere_from_its_checkpoint(
     assert (root / "models/slow/weights.txt").read_text() == "3 6 9"
     (journal,) = (root / ".tracking").glob("*/events.jsonl")
     assert len(journal.read_text().splitlines()) == 2, "the run went on"
-    pack(root, "train@a", tmp_path / "other.tar")
-    assert not [name for name in archive.read_manifest(tmp_path / "other.tar", "bundle")["files"] if "resume" in name]
+
+    def checkpoints(stage: str) -> list[str]:
+        pack(root, stage, tmp_path / "other.tar")
+        return [name for name in archive.read_manifest(tmp_path / "other.tar", "bundle")["files"] if "resume" in name]
+
+    assert checkpoints("train@slow") == [".cache/resume/fingerprint/checkpoint.safetensors"]
+    assert checkpoints("train@a") == [], "that of another stage"
+    with journal.open("a") as file:
+        file.write('{"event": "end", "status": "FINISHED"}\n')
+    assert checkpoints("train@slow") == [], "nothing is left to train"
 
 
 def test_a_thread_can_stop_a_run(root: Path, tmp_path: Path) -> None:
