@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -161,7 +161,7 @@ def run(folder: Path, stop: threading.Event | None = None) -> Path:
     )  # fmt: skip
     _shorten(folder / LOG)
     path = folder / RESULTS_FILE
-    write(path, RESULTS, about.to_json(), _produced(folder, made, contents.stages if failed else ()), once=True)
+    write(path, RESULTS, about.to_json(), _produced(folder, made, failed), once=True)
     return path
 
 
@@ -392,13 +392,13 @@ def _shorten(path: Path) -> None:
         path.write_bytes(path.read_bytes()[-_LOG_BYTES:])
 
 
-def _produced(folder: Path, made: Mapping[str, str], failed: Sequence[str]) -> dict[str, Path]:
-    """The files that go back: outputs, tracked runs, the log; if a stage failed, unfinished checkpoints, too."""
+def _produced(folder: Path, made: Mapping[str, str], failed: str | None) -> dict[str, Path]:
+    """The files that go back: outputs, tracked runs, the log; checkpoints of a stage that failed."""
     found = {LOG: folder / LOG}
     for place, kind in made.items():
         paths = [folder / place] if kind == "file" else sorted((folder / place).rglob("*"))
         found |= {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
     found |= {path.relative_to(folder).as_posix(): path for path in records(folder / JOURNALS)}
-    if failed:
-        found |= {name: folder / name for name in unfinished(folder, failed)}
+    if failed:  # the folder may be shared with other stages, whose checkpoints stay there
+        found |= {name: folder / name for name in unfinished(folder, [failed])}
     return found

@@ -132,6 +132,7 @@ class FanOut:
         self._repository, self._plan = repository, plan
         self._workers, self._here = workers, here
         self._progress, self._known, self._clock = progress, known, clock
+        self._local = {name: repository.runs_here(name) for name in plan}
         self._took: dict[str, float] = {}
         self._waiting = {name: set(needs & plan.keys()) for name, needs in plan.items()}
         self._ready: list[str] = []
@@ -200,8 +201,8 @@ class FanOut:
             return
         self._ready = self._longest_first(self._ready)
         for runner, here, ahead in ((self._here, True, 0), (self._workers, False, AHEAD)):
-            chosen = [name for name in self._ready if self._repository.runs_here(name) is here]
-            running = sum(self._repository.runs_here(name) is here for name in self._running.values())
+            chosen = [name for name in self._ready if self._local[name] is here]
+            running = sum(self._local[name] is here for name in self._running.values())
             slots = runner.slots() if chosen else 0
             for name in chosen[: max(0, slots + (ahead if slots else 0) - running)]:
                 self._ready.remove(name)
@@ -216,7 +217,7 @@ class FanOut:
         self._begun[name] = self._clock()
 
     def _end(self, name: str, future: Future[Result]) -> None:
-        runner = self._here if self._repository.runs_here(name) else self._workers
+        runner = self._here if self._local[name] else self._workers
         try:
             result = future.result()
             runner.collect(name, result, lambda: self._repository.record(name))
