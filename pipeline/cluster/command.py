@@ -85,7 +85,9 @@ def forecast(root: Path, targets: Sequence[str], counts: Sequence[int]) -> list[
 
     with chdir(root):
         plan = Repository(root).plan(targets)
-    return in_words(plan, _known(root, Ledger(root / FOLDER / "ledger.jsonl")), counts)
+    seconds = Ledger(root / FOLDER / "ledger.jsonl").seconds()
+    _add_estimates(root, seconds)
+    return in_words(plan, seconds.get, counts)
 
 
 def run(
@@ -184,16 +186,17 @@ def only_head(folder: Path) -> Iterator[None]:
 def _known(root: Path, ledger: Ledger) -> Seconds:
     """How long stages take: as in an earlier fan-out, else by what `status` knows, once a thread has read that."""
     seconds = ledger.seconds()
-
-    def read() -> None:
-        with suppress(UserError):
-            from pipeline.publishing.state import profile_state
-
-            for item in profile_state(root, root / "params.yaml").items:
-                if item.hours is not None:
-                    seconds.setdefault(item.label.replace("/", "@", 1), item.hours * 3600)
-
     if (root / "reports").is_dir():
-        threading.Thread(target=read, name="estimates", daemon=True).start()
+        threading.Thread(target=_add_estimates, args=(root, seconds), name="estimates", daemon=True).start()
     found: Callable[[str], float | None] = seconds.get
     return found
+
+
+def _add_estimates(root: Path, seconds: dict[str, float]) -> None:
+    """Add the seconds of stages as `status` knows them, where there are none yet."""
+    from pipeline.publishing.state import profile_state
+
+    with suppress(UserError):
+        for item in profile_state(root, root / "params.yaml").items:
+            if item.hours is not None:
+                seconds.setdefault(item.label.replace("/", "@", 1), item.hours * 3600)
