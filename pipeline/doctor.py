@@ -45,6 +45,7 @@ def examine(root: Path, store: Store | None) -> Iterator[Finding]:
         "downloads": lambda: _downloads(root),
         "mlflow": lambda: _mlflow(store),
         "dvc": lambda: _dvc(root),
+        "run-cache": lambda: _run_cache(root),
         "git": lambda: _git(root),
     }
     for what, check in checks.items():
@@ -168,6 +169,23 @@ def _dvc(root: Path) -> Finding:
     return Finding(
         "dvc", there, found if there else f"{found}, but {root}/.dvc is missing", "clone the repository again"
     )
+
+
+def _run_cache(root: Path) -> Finding:
+    """DVC's records of earlier runs; it stops at a damaged one without saying which."""
+    from pipeline.files import FileReadError, read_yaml
+
+    damaged, count = [], 0
+    for path in sorted((root / ".dvc" / "cache" / "runs").glob("*/*/*")):
+        count += 1
+        try:
+            record = read_yaml(path)
+        except FileReadError:
+            record = None
+        if not isinstance(record, dict) or not {"cmd", "deps", "outs"} <= record.keys():
+            damaged.append(path.relative_to(root).as_posix())
+    found = f"{count - len(damaged)} of {count} records can be read"
+    return Finding("run-cache", not damaged, found, f"delete {', '.join(damaged)}")
 
 
 def _git(root: Path) -> Finding:

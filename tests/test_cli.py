@@ -222,10 +222,26 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert pipeline(monkeypatch, "doctor") == 1
     lines = capsys.readouterr().out.splitlines()
     found = {line.split()[1]: line.split()[0] for line in lines if line.startswith(("ok", "problem"))}
-    assert list(found) == ["python", "torch", "kernels", "parameters", "disk", "downloads", "mlflow", "dvc", "git"]
+    whats = ["python", "torch", "kernels", "parameters", "disk", "downloads", "mlflow", "dvc", "run-cache", "git"]
+    assert list(found) == whats
     assert [found[what] for what in ("python", "torch", "mlflow")] == ["ok"] * 3
     assert [found[what] for what in ("parameters", "downloads", "dvc")] == ["problem"] * 3
     assert any("CAPSULES_MIRROR names a folder that does not exist" in line for line in lines)
+
+
+def test_doctor_names_damaged_records_of_the_run_cache(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = root / ".dvc/cache/runs/aa/aabb"
+    folder.mkdir(parents=True)
+    record = "cmd: python -m stages.train a\ndeps:\n- path: a\n  md5: 0\nouts:\n- path: b\n  md5: 1\n"
+    for name, content in {"whole": record, "cut": record[:40], "bytes": "\0\1"}.items():
+        (folder / name).write_text(content)
+    assert pipeline(monkeypatch, "doctor") == 1
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [number for number, line in enumerate(lines) if "run-cache" in line]
+    assert "1 of 3 records" in lines[line]
+    assert lines[line + 1].strip() == "delete .dvc/cache/runs/aa/aabb/bytes, .dvc/cache/runs/aa/aabb/cut"
 
 
 def test_doctor_names_data_that_no_public_server_has(

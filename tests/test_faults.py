@@ -73,6 +73,8 @@ def test_damage_changes_the_file_and_depends_on_the_seed_only(finished: Path, se
 class Scripted(Repository):
     """A repository whose `dvc repro` answers as written down."""
 
+    doctor = ""
+
     def __init__(self, work: Path, answers: list[tuple[int, str]], reference: dict[str, str]) -> None:
         super().__init__(work)
         self.answers, self.reference = answers, {TARGETS: reference}
@@ -83,6 +85,8 @@ class Scripted(Repository):
     def call(self, *words: str, limit: float = 0) -> tuple[int, str]:
         if words[:2] == ("dvc", "status"):
             return 0, "Data and pipelines are up to date."
+        if words == ("pipeline", "doctor"):
+            return 1, self.doctor
         return self.answers.pop(0) if words[0] == "dvc" else (0, "")
 
 
@@ -118,6 +122,16 @@ def test_a_message_that_says_to_delete_a_file_is_followed(finished: Path, monkey
     case = run(repository, monkeypatch)
     assert (case.outcome, case.advice) == (ADVISED, ("a damaged file deleted",))
     assert not damaged.exists()
+
+
+def test_what_the_doctor_says_is_followed(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = finished / ".dvc/cache/runs/aa/bb/cc"
+    record.parent.mkdir(parents=True)
+    record.touch()
+    repository = Scripted(finished.parent, [(1, "ERROR: failed to reproduce: 'outs'"), (0, "")], contents(finished))
+    repository.doctor = f"problem run-cache   0 of 1 records can be read\n{'':20}delete .dvc/cache/runs/aa/bb/cc\n"
+    assert run(repository, monkeypatch).outcome == ADVISED
+    assert not record.exists()
 
 
 def test_advice_is_not_followed_without_end(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:

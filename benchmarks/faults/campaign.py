@@ -183,6 +183,11 @@ def _follow(repository: Repository, output: str) -> str:
         (repository.folder / "dvc.lock").unlink(missing_ok=True)
         repository.call("git", "checkout", "dvc.lock")
         return "git checkout dvc.lock"
+    _, found = repository.call("pipeline", "doctor")
+    if listed := re.search(r"^ +delete (.+)$", found, re.MULTILINE):
+        for name in listed[1].split(", "):
+            (repository.folder / name).unlink()
+        return "damaged records of the run cache deleted, as `python -m pipeline doctor` says"
     return ""
 
 
