@@ -113,7 +113,7 @@ def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "iteration": np.arange(1, T + 1),
-            "error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
+            "test_error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
             "moved": [np.nan, *moved(found.shares, found.parts)],
             "activation_right": activations[right].view(T, B).mean(1).tolist(),
             "activation_others": activations[~right].view(T, -1).mean(1).tolist(),

@@ -19,14 +19,14 @@ NAME = "routing"
 """How the names of its figures and tables begin."""
 _ARRAYS = ("images", "labels", "parts", "shares", "activations", "spreads", "used")
 _HEADS = {
-    "error": ("test error (%)", 1),
+    "test_error": ("test error (%)", 1),
     "moved": ("moved (%)", 1),
     "activation_right": ("activation, right class", 3),
     "activation_others": ("activation, others", 3),
     "spread_right": ("spread of votes, right class", 3),
     "spread_others": ("spread of votes, others", 3),
 }
-_PERCENT = ("error", "moved")
+_PERCENT = ("test_error", "moved")
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
@@ -84,7 +84,7 @@ def build(results: Results) -> list[Table]:
     rows: dict[str, list[Row]] = {}
     for study, numbers in results.executed("routing"):
         own = numbers.number("used")
-        for step in numbers.names("error"):
+        for step in numbers.names("test_error"):
             measured = {
                 name: found and found.scaled(100 if name in _PERCENT else 1)
                 for name in _HEADS
