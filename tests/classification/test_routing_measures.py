@@ -42,7 +42,9 @@ def test_numbers_are_those_of_each_iteration_over_all_images() -> None:
     numbers = found.numbers
     assert (numbers["used"], numbers["images"]) == (2, 40)
     # In iteration 1 class 1 is always more active; in iteration 2 the five dark images of class 1 are misread.
-    assert {step: each["mean"] for step, each in numbers["test_error"].items()} == pytest.approx({"1": 5 / 40, "2": 5 / 40})
+    assert {step: each["mean"] for step, each in numbers["test_error"].items()} == pytest.approx(
+        {"1": 5 / 40, "2": 5 / 40}
+    )
     assert list(numbers["moved"]) == ["2"]
     assert numbers["moved"]["2"] == {"mean": pytest.approx(0.5), "sd": 0.0, "n": 2}
     assert numbers["activation_right"]["1"]["mean"] == pytest.approx((5 * 0.2 + 35 * 0.3) / 40)

@@ -271,7 +271,9 @@ def routed(writer: Writer, name: str, iterations: int = 4, used: int = 3, classe
         "spread_others": {str(t): spread(3 / t) for t in steps},
     }
     writer.numbers("routing", name, {"study": "routing", "used": used, "images": 100, **by_step}, dataset=DATASET)
-    writer.table("routing", name, pd.DataFrame({"replica": 0, "iteration": steps, "test_error": [0.5 / t for t in steps]}))
+    writer.table(
+        "routing", name, pd.DataFrame({"replica": 0, "iteration": steps, "test_error": [0.5 / t for t in steps]})
+    )
     noise = np.random.default_rng(0)
     logits = noise.normal(size=(2, 1, classes, 4, 3)) * np.arange(iterations)[:, None, None, None]
     logits[0, :, 1] += 2 * np.arange(iterations)[:, None, None]
