@@ -177,7 +177,7 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
         axis.set_xscale("log")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set(xlabel="parameters", title=dataset)
-        axis.set_ylim(0, None)
+        axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
     axes[0].set_ylabel("test error (%)")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
