@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -65,7 +66,7 @@ def main(
     except KeyboardInterrupt:
         print("stopped: the report has the cases that ended")
     finally:
-        campaign.clean(work)
+        shutil.rmtree(work, ignore_errors=True)
         found = campaign.report(done, left_out, seed, f"{commit}{' with changes' if dirty else ''}")
         if done and (output or not (case or kind)):
             write_json(path, found)

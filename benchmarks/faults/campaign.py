@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -212,8 +210,3 @@ def report(cases: Sequence[Case], left_out: dict[str, str], seed: int, commit: s
         "seed": seed,
         "commit": commit,
     }
-
-
-def clean(work: Path) -> None:
-    """Remove everything that the campaign wrote."""
-    shutil.rmtree(work, ignore_errors=True)

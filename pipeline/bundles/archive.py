@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from pipeline.errors import UserError
 from pipeline.files import FileWriteError, atomic_path
+from pipeline.files import sha256 as file_sha256
 
 MANIFEST = "manifest.json"
 MANIFEST_BYTES = 64 << 20
@@ -50,8 +51,7 @@ def digest(path: Path) -> tuple[int, str]:
 
 @functools.lru_cache(maxsize=65536)
 def _sha256(path: Path, size: int, time: int, node: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path)
 
 
 # ---- writing

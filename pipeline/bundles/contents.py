@@ -201,11 +201,13 @@ def trainings(graph: Graph, item: Item) -> list[Item]:
 
 def differences(packed: Contents, now: Contents) -> list[str]:
     """What results of `packed` depend on that is different now, each in words with the path or name of it."""
+    from pipeline.tracking.journal import flatten
+
     found = []
     for then, step in zip(packed.steps, now.steps, strict=True):
         if then.command != step.command:
             found.append(f"the command of {step.stage}")
-        before, after = _flat(then.params), _flat(step.params)
+        before, after = flatten(then.params), flatten(step.params)
         found += [
             f"{name} ({before.get(name, _MISSING)}, now {after.get(name, _MISSING)}) in params.yaml"
             for name in sorted({**before, **after})
@@ -215,13 +217,6 @@ def differences(packed: Contents, now: Contents) -> list[str]:
         before, after = getattr(packed, what), getattr(now, what)
         found += [file for file in sorted({**before, **after}) if before.get(file) != after.get(file)]
     return found
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _params(item: Item, values: Mapping[str, Any]) -> dict[str, Any]:

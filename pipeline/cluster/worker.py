@@ -7,7 +7,6 @@ shared file system, or else in the worker's own temporary folder, where it outli
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
+from pipeline.files import sha256
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -204,9 +204,7 @@ def outcome(folder: Path, code: int) -> Outcome:
         code, seconds = int(stated["code"]), float(stated["seconds"])
     if not results.exists():
         return Outcome(code or 1, seconds, 0, "", tail(folder / LOG))
-    with results.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return Outcome(code, seconds, results.stat().st_size, sha256, tail(folder / LOG) if code else "")
+    return Outcome(code, seconds, results.stat().st_size, sha256(results), tail(folder / LOG) if code else "")
 
 
 def write_outcome(folder: Path, code: int, seconds: float) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from clones import SOMEONE
 from dvc.repo import Repo
 
 ROOT = Path(__file__).parents[2]
@@ -58,11 +59,7 @@ class MadeUp:
             "DVC_NO_ANALYTICS": "true",
             "DVC_SITE_CACHE_DIR": str(self.folder.parent / "site"),
             "OMP_NUM_THREADS": "1",
-            **{
-                f"GIT_{who}_{what}": "nobody@example.org"
-                for who in ("AUTHOR", "COMMITTER")
-                for what in ("NAME", "EMAIL")
-            },
+            **SOMEONE,
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
