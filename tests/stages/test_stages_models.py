@@ -657,9 +657,9 @@ ITEMS = (
 def test_routing_is_followed_beyond_the_networks_own_iterations(done: Path, run: str, own: int) -> None:
     record = read(done / f"reports/small/results/routing/{run}.json")
     assert (record["used"], record["images"]) == (own, 8)
-    assert list(record["error"]) == ["1", "2", "3", "4"]
+    assert list(record["test_error"]) == ["1", "2", "3", "4"]
     assert list(record["moved"]) == ["2", "3", "4"]
-    assert all(each["n"] == 2 for each in spreads(record["error"]))
+    assert all(each["n"] == 2 for each in spreads(record["test_error"]))
     with np.load(done / f"results/small/routing/{run}/examples.npz") as arrays:
         shown, iterations, classes = arrays["activations"].shape
         assert (iterations, classes) == (4, 3)
