@@ -19,7 +19,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 
 help:  ## what there is (the default)
 	@echo "make repro   regenerate every table and figure of the current profile, then say where the page is"
-	@echo "make test    run the tests, one process a core, warnings as errors, with coverage"
+	@echo "make test    run the tests, one process a core, warnings as errors; with coverage: make test ARGS=--cov"
 	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT)"
 	@echo "make paper   switch to the paper profile and reproduce it (days on two cores)"
 	@echo "make bench   measure speed against references and the machine's limits"
@@ -39,7 +39,7 @@ repro: $(VENV)/kernels
 	@echo "done: open reports/$$(python -m pipeline profile current)/index.html"
 
 test: $(VENV)/kernels
-	@OMP_NUM_THREADS=1 python -m pytest --cov -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@OMP_NUM_THREADS=1 python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 ui: $(VENV)/installed
 	@env -u MLFLOW_TRACKING_URI python -m pipeline sync-mlflow --address http://127.0.0.1:$(PORT)

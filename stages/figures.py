@@ -20,7 +20,7 @@ def main() -> None:
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
-        workspace.track_figures(written.files)
+        workspace.track_figures(written.tracking_runs)
         print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for line in summary(missing, others):
             print(line)

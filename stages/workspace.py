@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -293,11 +293,12 @@ class Workspace:
         self.run.log_metrics(flat(outcome.numbers), step=step)
         self._headline = flat(headlines(outcome.numbers, outcome.headline))
 
-    def track_figures(self, paths: Sequence[Path]) -> None:
-        """Track the figures, with this run and with the whole reproduction."""
-        for path in paths:
+    def track_figures(self, figures: Mapping[Path, Sequence[str]]) -> None:
+        """Track the figures with this run, the whole reproduction, and the tracked runs whose results they show."""
+        for path, shown in figures.items():
             self.run.log_artifact(path, "figures")
             self.run.log_artifact(path, "figures", of_group=True)
+            self.run.log_artifact(path, "figures", of_runs=shown)
 
     def track_scorecard(self, rows: Sequence[Row], files: Sequence[Path]) -> None:
         """Track the claims as metrics of the reproduction, its parameters and description, and files that sum it up."""
@@ -406,6 +407,18 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         if error.errno not in _DISK_ERRORS:
             raise
         _exit(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
+    except (MemoryError, RuntimeError) as error:
+        full = _full_memory(error)
+        if not full:
+            raise
+        _exit(f"{full} is full: lower batch_size or replicas, or use smaller images. {_earlier_results()}", 1)
+
+
+def _full_memory(error: BaseException) -> str:
+    """Which memory was too small, if an error says so; else empty. torch has no error of its own for the CPU."""
+    if type(error).__name__ == "OutOfMemoryError":
+        return "the GPU's memory"
+    return "memory" if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) else ""
 
 
 def _earlier_results() -> str:

@@ -83,11 +83,22 @@ def forecast(root: Path, targets: Sequence[str], counts: Sequence[int]) -> list[
     """
     from pipeline.cluster.forecast import in_words
 
+    plan, known = known_plan(root, targets)
+    return in_words(plan, known, counts)
+
+
+def known_plan(root: Path, targets: Sequence[str] = ()) -> tuple[dict[str, frozenset[str]], Seconds]:
+    """The stages behind the targets, each with those that it needs, and how long each takes as far as is known.
+
+    Raises:
+        UserError: DVC cannot read the repository.
+    """
     with chdir(root):
         plan = Repository(root).plan(targets)
     seconds = Ledger(root / FOLDER / "ledger.jsonl").seconds()
     _add_estimates(root, seconds)
-    return in_words(plan, seconds.get, counts)
+    found: Callable[[str], float | None] = seconds.get
+    return plan, found
 
 
 def run(

@@ -51,10 +51,15 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """The files that a stage wrote, and the items that are not shown because something is missing."""
+    """The files that a stage wrote, and the items that are not shown because something is missing.
+
+    Attributes:
+        tracking_runs: by file, the ids of the tracked runs whose results a figure shows.
+    """
 
     files: list[Path] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
 
     def miss(self, item: str) -> None:
         """Record a missing item, once."""

@@ -20,7 +20,7 @@ from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
 from pipeline.page import data_efficiency, equivariance, equivariance_summary, routing, runs, systems
-from pipeline.results.reading import Record, ResultError, Results
+from pipeline.results.reading import Record, ResultError, Results, unique
 from pipeline.systems import REPORTS
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document")
@@ -62,6 +62,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.files.append(path)
+        written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
     shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
     write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "without_arrays": written.missing})

@@ -2,8 +2,8 @@
 
 Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group),
 `resume`, `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
-sha256, folder), `model` (name, kind, files, card, metrics), `end` (status). Parameters, metrics, tags and artifacts
-with `of_group` are those of the run that represents the group.
+sha256, folder, of_run: the id of an earlier run that it belongs to), `model` (name, kind, files, card, metrics), `end`
+(status). Parameters, metrics, tags and artifacts with `of_group` are those of the run that represents the group.
 """
 
 from __future__ import annotations
@@ -162,6 +162,7 @@ def _is_event(value: Any) -> bool:
             and isinstance(value.get("experiment_tags") or {}, dict)
             and isinstance(value.get("context", ""), str)
             and _is_id(value.get("id", ""))
+            and _is_id(value.get("of_run") or "")
             and _is_group(value.get("group"))
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):

@@ -144,12 +144,26 @@ class TrackedRun:
         """Log a data set that the run reads: its name, its display name and the SHA-256 of its file."""
         self._write("dataset", name=name, label=label, sha256=digest, context=self._context)
 
-    def log_artifact(self, path: Path, folder: str = "", *, of_group: bool = False) -> None:
-        """Log a finished file, kept in its present state (by a hard link if possible); `folder` is that in MLflow."""
+    def log_artifact(
+        self, path: Path, folder: str = "", *, of_group: bool = False, of_runs: Sequence[str] | None = None
+    ) -> None:
+        """Log a finished file, kept in its present state (by a hard link if possible); `folder` is that in MLflow.
+
+        Args:
+            of_group: log it with the group in place of this run.
+            of_runs: the ids of earlier runs of the same experiment, to log it with those in place of this run. Those
+                that MLflow does not have are skipped.
+        """
         kept = self._keep(path)
-        if kept is not None:
-            write = self._write_of_group if of_group else self._write
-            write("artifact", folder=folder, **kept)
+        if kept is None:
+            return
+        if of_group:
+            self._write_of_group("artifact", folder=folder, **kept)
+        elif of_runs is not None:
+            for run in of_runs:
+                self._write("artifact", folder=folder, of_run=run, **kept)
+        else:
+            self._write("artifact", folder=folder, **kept)
 
     def log_model(
         self, name: str, kind: str, files: Sequence[Path], card: Mapping[str, Any], metrics: Mapping[str, float]

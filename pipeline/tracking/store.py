@@ -162,6 +162,11 @@ class Connection:
                 _logger.warning("warning: '%s' of %s belongs to no group: skipped", event["event"], start["id"])
                 return
             run_id = self._parent(self._experiment(start["experiment"]), start)
+        elif event.get("of_run"):
+            earlier = self._find(self._experiment(start["experiment"]), "tracking_run", event["of_run"])
+            if earlier is None:
+                return
+            run_id = earlier
         match event["event"]:
             case "start" | "params":
                 params = [Param(_key(key), str(value)[:PARAM_LENGTH]) for key, value in event["params"].items()]
@@ -258,9 +263,13 @@ class Connection:
 
     def _find_or_create(self, experiment: str, key: str, tags: Mapping[str, Any], name: str, time: int) -> str:
         """The run whose tag `key` equals that in `tags`, or a new run with all the tags."""
-        runs = self._client.search_runs([experiment], f"tags.{key} = '{tags[key]}'", max_results=1)
-        run = runs[0] if runs else self._client.create_run(experiment, time, _tags(tags), run_name=name)
-        return str(run.info.run_id)
+        found = self._find(experiment, key, tags[key])
+        return found or str(self._client.create_run(experiment, time, _tags(tags), run_name=name).info.run_id)
+
+    def _find(self, experiment: str, key: str, value: str) -> str | None:
+        """The run whose tag `key` has this value; None if there is none."""
+        runs = self._client.search_runs([experiment], f"tags.{key} = '{value}'", max_results=1)
+        return str(runs[0].info.run_id) if runs else None
 
     def _create_file(self, mlflow: Any) -> None:
         """Create the SQLite store if it does not exist.

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 import yaml
 
 from pipeline.commits import COMMIT, git_state, named
@@ -207,6 +209,33 @@ def test_an_experiment_in_a_copy_keeps_its_runs_in_the_repository(
         assert workspace.model_folder(RUN).is_relative_to(root)
     assert journal(tmp_path)[-1]["status"] == "FINISHED"
     assert not (root / ".tracking").exists()
+
+
+@pytest.mark.parametrize(
+    ("fill", "what"),
+    [
+        (lambda: torch.empty(2**60), "memory is full"),
+        (lambda: bytearray(2**62), "memory is full"),
+        (lambda: _raise(torch.OutOfMemoryError("CUDA out of memory")), "the GPU's memory is full"),
+    ],
+)
+def test_a_full_memory_is_named(
+    root: Path, capsys: pytest.CaptureFixture[str], fill: Callable[[], object], what: str
+) -> None:
+    with pytest.raises(SystemExit) as caught, stage("train", RUN, root):
+        fill()
+    assert caught.value.code == 1
+    assert f"error: {what}: lower batch_size" in capsys.readouterr().err
+    assert journal(root)[-1]["status"] == "FAILED"
+
+
+def test_other_errors_of_torch_are_not_hidden(root: Path) -> None:
+    with pytest.raises(RuntimeError, match="must match"), stage("train", RUN, root):
+        torch.ones(2) + torch.ones(3)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class WorseError(UserError):

@@ -66,6 +66,32 @@ def test_without_a_group_there_is_nothing_to_log_of_it(tmp_path: Path) -> None:
     assert kinds == ["start", "metrics", "metrics", "tags", "end"]
 
 
+def test_a_file_is_logged_with_the_earlier_runs_that_it_belongs_to(tmp_path: Path, store: Store, reader: Any) -> None:
+    """With those that MLflow has, which stay as they ended; a second delivery changes nothing."""
+    figure = tmp_path / "learning.svg"
+    figure.write_text("<svg>")
+    trained, failed = (TrackedRun(tmp_path / "runs", experiment="capsules/quick", name=name) for name in ("a", "b"))
+    for run, status in ((trained, "FINISHED"), (failed, "FAILED")):
+        run.log_metrics({"loss": 1.0}, 0)
+        run.finish(status)
+    sync(tmp_path / "runs", store)
+    drawn = make_run(tmp_path / "runs")
+    drawn.log_artifact(figure, "figures", of_runs=[trained.id, failed.id, "of-another-machine"])
+    drawn.log_artifact(figure, "figures", of_runs=[])
+    drawn.finish()
+    for _ in range(2):
+        sync(tmp_path / "runs", store)
+        (drawn.path / f"{store.key}.json").unlink()
+    look, ended = reader(store), "FINISHED"
+    runs = {run.info.run_name: run for run in look.runs()}
+    assert {name: run.info.status for name, run in runs.items()} == {"a": ended, "b": "FAILED", "tables": ended}
+    listed = {
+        name: [file.path for file in look.client.list_artifacts(run.info.run_id, "figures")]
+        for name, run in runs.items()
+    }
+    assert listed == {"a": ["figures/learning.svg"], "b": ["figures/learning.svg"], "tables": []}
+
+
 def test_a_groups_metrics_do_not_hide_those_of_a_continued_run(tmp_path: Path) -> None:
     cut = make_run(tmp_path, group=GROUP)
     cut.log_metrics({"bound": 5.0}, 7, of_group=True)
