@@ -343,6 +343,7 @@ def fan_out(
     shared: Annotated[
         bool, typer.Option("--shared/--no-shared", help="whether workers may use this folder if they see it")
     ] = True,
+    attempts: Annotated[int, typer.Option(min=1, help="workers that a stage may lose until it counts as failed")] = 3,
 ) -> None:
     """Run what is out of date on several workers at once, each stage as soon as what it needs is recorded."""
     from pipeline.cluster.command import fan_out as run
@@ -350,7 +351,9 @@ def fan_out(
 
     if workers is not None and scheduler is not None:
         raise UserError("fan-out takes either --workers or --scheduler")
-    raise typer.Exit(run(find_root(), targets or (), workers=workers, scheduler=scheduler, shared=shared))
+    raise typer.Exit(
+        run(find_root(), targets or (), workers=workers, scheduler=scheduler, shared=shared, attempts=attempts)
+    )
 
 
 @app.command()

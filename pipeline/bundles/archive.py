@@ -43,6 +43,10 @@ class BundleError(UserError):
     """A bundle or a file of results cannot be made or used. The message says why."""
 
 
+class ChangedError(BundleError):
+    """A file changed while it was packed."""
+
+
 def digest(path: Path) -> tuple[int, str]:
     """Size and SHA-256 of a file. The hash of an unchanged file is computed only once in a process."""
     state = path.stat()
@@ -67,7 +71,8 @@ def write(path: Path, kind: str, about: Mapping[str, Any], files: Mapping[str, P
         once: leave out files whose content an earlier one has. `tar` alone would not restore them.
 
     Raises:
-        BundleError: a file cannot be read, changed while it was written, or its name is too long.
+        ChangedError: a file changed while it was written.
+        BundleError: a file cannot be read, or its name is too long.
         FileWriteError: the disk is full or `path` cannot be written.
     """
     sizes = {}
@@ -91,7 +96,7 @@ def write(path: Path, kind: str, about: Mapping[str, Any], files: Mapping[str, P
                 file = source.open("rb")
             with file:
                 if _write_member(out, name, file, size) != sha256:
-                    raise BundleError(f"{source} changed while it was packed: try again")
+                    raise ChangedError(f"{source} changed while it was packed: try again")
         out.write(bytes(2 * _BLOCK))
         if packed:
             packed.close()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.bundles.archive import BundleError, check_name, extract, read_manifest, write
+from pipeline.bundles.archive import BundleError, ChangedError, check_name, extract, read_manifest, write
 from pipeline.bundles.contents import Contents, item_of, stage_contents, trainings
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BUNDLE = "bundle"
 RUN = "run.py"
+ATTEMPTS = 3
 WHEELS, KERNELS = "wheels", "kernels"
 CHECKPOINTS, JOURNALS = ".cache/resume", ".tracking"
 
@@ -58,7 +59,13 @@ def pack(
         if wheels is not None:
             found = download(list(packages.values()), wheels, Path(folder))
             files |= {f"{WHEELS}/{wheel.name}": wheel for wheel in found}
-        write(path, BUNDLE, about, files)
+        for attempt in range(ATTEMPTS):
+            try:
+                write(path, BUNDLE, about, files)
+                break
+            except ChangedError:  # a checkpoint, if the stage still runs on a machine that cannot be reached
+                if attempt == ATTEMPTS - 1:
+                    raise
     return contents
 
 

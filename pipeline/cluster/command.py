@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pipeline.cluster.estimate import Seconds
 
+ATTEMPTS = 3
 FOLDER = Path(".cache") / "fan-out"
 """The ledger, bundles and results that are not recorded yet, in the repository."""
 
@@ -45,6 +46,7 @@ def fan_out(
     workers: int | None = None,
     scheduler: str | None = None,
     shared: bool = True,
+    attempts: int = ATTEMPTS,
 ) -> int:
     """Run all stages of a repository that are out of date on workers, and record their results.
 
@@ -53,6 +55,7 @@ def fan_out(
         workers: so many processes on this machine; by default as `default_workers`.
         scheduler: the address of a running scheduler, instead.
         shared: whether workers may use the repository's own folder, if they see it.
+        attempts: how many workers a stage may lose before it counts as failed.
 
     Returns:
         The exit code: 0 if every stage is recorded, 1 if one failed, 130 or 143 if Ctrl-C or SIGTERM ended it.
@@ -68,7 +71,7 @@ def fan_out(
             started = pool.submit(stack.enter_context, connected)
             repository = Repository(root)
             plan = repository.plan(targets)
-        summary = run(started.result(), repository, plan, progress, received.stopping, shared=shared)
+        summary = run(started.result(), repository, plan, progress, received.stopping, shared=shared, attempts=attempts)
     print("\n".join(in_words(summary, remote=scheduler is not None)))
     if summary.stopped:
         return 128 + (received.number or signal.SIGINT)
@@ -109,12 +112,13 @@ def run(
     stopping: threading.Event,
     *,
     shared: bool = True,
+    attempts: int = ATTEMPTS,
 ) -> Summary:
     """Run the stages of a plan on the workers of a client. The caller holds the lock of the head."""
     folder = repository.root / FOLDER
     ledger = Ledger(folder / "ledger.jsonl")
     clean(folder, set(ledger.pending()))
-    workers = Workers(client, repository.root, folder, ledger, shared=shared, note=progress.note)
+    workers = Workers(client, repository.root, folder, ledger, shared=shared, attempts=attempts, note=progress.note)
     progress.note(f"{len(plan)} stages, {workers.slots()} workers")
     here = Here(repository, folder / "here")
     try:

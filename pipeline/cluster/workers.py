@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from pipeline.bundles.contents import Contents
 
-ATTEMPTS = 3
-"""How many workers a stage may lose before it counts as failed: it may itself be what kills them."""
 PIECE = 4 << 20
 """Bytes of a file in one message. They pass through the scheduler, which complains of more than ten megabytes."""
 LOOK_SECONDS = 0.3
@@ -76,14 +74,23 @@ class Workers:
         root: the repository.
         folder: of this machine's files of the fan-out; workers that see it read and write there.
         shared: False: no worker is to use `folder`, even if it could.
+        attempts: how many workers a stage may lose before it counts as failed: it may itself be what kills them.
         note: prints a line.
     """
 
     def __init__(
-        self, client: Client, root: Path, folder: Path, ledger: Ledger, *, shared: bool, note: Callable[[str], None]
+        self,
+        client: Client,
+        root: Path,
+        folder: Path,
+        ledger: Ledger,
+        *,
+        shared: bool,
+        attempts: int,
+        note: Callable[[str], None],
     ) -> None:
         self._client, self._root, self._ledger, self._note = client, root, ledger, note
-        self._work, self._shared = folder / "work", shared
+        self._work, self._shared, self._attempts = folder / "work", shared, attempts
         self._token, self._secret = folder / "token", secrets.token_hex(16)
         self._work.mkdir(parents=True, exist_ok=True)
         if shared:
@@ -121,7 +128,7 @@ class Workers:
 
     def run(self, name: str, begun: Callable[[], None]) -> Result:
         contents = self._pack(name)
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             key, folder = contents.key, self._work / contents.key
             if (seconds := worker.finished(folder)) is not None:  # by a worker that an earlier head sent it to
                 self._note(f"{name}: taking the results of an earlier run")
@@ -133,7 +140,7 @@ class Workers:
                     outcome = self._execute(name, contents, member)
                 except LostError as error:
                     self._ledger.write("lost", name, key, member.address)
-                    left = ATTEMPTS - attempt
+                    left = self._attempts - attempt
                     self._note(
                         f"{name}: {member.name} was lost ({error}); " + (f"trying again, {left} left" if left else "")
                     )
@@ -148,7 +155,7 @@ class Workers:
                 raise StageError(message)
             self._ledger.write("done", name, key, member.address, outcome.seconds)
             return Result(key, folder / RESULTS, member.name, outcome.seconds)
-        message = f"{name}: {ATTEMPTS} workers were lost while they ran it"
+        message = f"{name}: workers lost while they ran it: {self._attempts}"
         self._ledger.write("failed", name, key, message=message)
         raise StageError(message)
 
@@ -194,7 +201,9 @@ class Workers:
                 return
 
     def _look(self) -> None:
-        found: dict[str, dict[str, Any]] = self._client.scheduler_info(n_workers=-1)["workers"]
+        # Not `client.scheduler_info`: a refresh in the background may put an answer without workers in its place.
+        answer = self._client.sync(self._client.scheduler.identity, n_workers=-1)
+        found: dict[str, dict[str, Any]] = answer["workers"]
         new = [address for address in found if address not in self._members and address not in self._refused]
         described = self._describe(new)
         with self._changed:

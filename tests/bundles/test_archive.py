@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pipeline.bundles import archive
-from pipeline.bundles.archive import BundleError, extract, write
+from pipeline.bundles.archive import BundleError, ChangedError, extract, write
 from pipeline.errors import UserError
 from pipeline.files import FileWriteError
 
@@ -280,7 +280,7 @@ def test_a_file_that_changes_while_it_is_packed_is_noticed(
     states = archive.digest(files["noise.bin"])
     monkeypatch.setattr(archive, "digest", lambda _: states)
     files["noise.bin"].write_bytes(files["noise.bin"].read_bytes() + b"more")
-    with pytest.raises(BundleError, match=r"noise\.bin changed while it was packed"):
+    with pytest.raises(ChangedError, match=r"noise\.bin changed while it was packed"):
         write(tmp_path / "all.tar", "results", {}, {"noise.bin": files["noise.bin"]})
     with pytest.raises(BundleError, match=r"cannot read .*gone: No such file"):
         write(tmp_path / "all.tar", "results", {}, {"gone": tmp_path / "gone"})

@@ -12,14 +12,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_repository import dvc, git
 
-from pipeline.bundles import archive, collecting, running
-from pipeline.bundles.archive import BundleError
+from pipeline.bundles import archive, collecting, packing, running
+from pipeline.bundles.archive import BundleError, ChangedError
 from pipeline.bundles.collecting import collect, stale_inputs
 from pipeline.bundles.contents import Contents, stage_contents
 from pipeline.bundles.packing import pack, unpack
@@ -61,6 +62,26 @@ def state(root: Path) -> dict[str, bytes]:
     places = [root / name for name in ("models", "reports", "totals", ".tracking", "dvc.lock")]
     files = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place]) if file.is_file()]
     return {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize(("failures", "packed"), [(2, True), (3, False)])
+def test_a_bundle_whose_checkpoint_changes_meanwhile_is_packed_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, packed: bool
+) -> None:
+    """As that of a stage which still runs on a machine that cannot be reached."""
+    tries = []
+
+    def write(*arguments: Any) -> None:
+        tries.append(arguments)
+        if len(tries) <= failures:
+            raise ChangedError("the checkpoint changed while it was packed")
+        archive.write(*arguments)
+
+    monkeypatch.setattr(packing, "write", write)
+    with nullcontext() if packed else pytest.raises(ChangedError):
+        pack(root, "train@a", tmp_path / "bundle.tar")
+    assert len(tries) == 3
+    assert (tmp_path / "bundle.tar").exists() == packed
 
 
 # ---- there and back

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from short_stages import MadeUp, executed, make
@@ -22,6 +22,7 @@ from pipeline.cluster.dispatch import Summary
 from pipeline.cluster.ledger import Ledger
 from pipeline.cluster.progress import Progress
 from pipeline.cluster.repository import Repository
+from pipeline.cluster.workers import Workers
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,14 +32,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:Deprec
 
 
 def fan_out(
-    client: Client, made: MadeUp, *targets: str, shared: bool = True, stopping: threading.Event | None = None
+    client: Client, made: MadeUp, *targets: str, stopping: threading.Event | None = None, **options: Any
 ) -> tuple[Summary, str]:
     """What became of the stages, and what was printed."""
     printed = io.StringIO()
     with chdir(made.folder):
         repository = Repository(made.folder)
         plan = repository.plan(targets)
-        summary = run(client, repository, plan, Progress(printed), stopping or threading.Event(), shared=shared)
+        summary = run(client, repository, plan, Progress(printed), stopping or threading.Event(), **options)
     return summary, printed.getvalue()
 
 
@@ -218,9 +219,31 @@ def test_a_result_that_an_earlier_head_did_not_record_is_taken(client: Client, t
     assert made.stale() == set()
 
 
-def test_a_stage_that_kills_its_workers_fails(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dasks_own_refresh_of_the_list_of_workers_loses_none(client: Client, tmp_path: Path) -> None:
+    """It asks for no workers by default, and puts the answer where `scheduler_info` reads."""
+    made = make(tmp_path, {"a": (0.0, ())})
+    ended = threading.Event()
+
+    def refresh() -> None:
+        while not ended.is_set():
+            client.sync(client._update_scheduler_info)
+
+    with chdir(made.folder), meanwhile(refresh):
+        ledger = Ledger(made.folder / FOLDER / "ledger.jsonl")
+        workers = Workers(
+            client, made.folder, made.folder / FOLDER, ledger, shared=True, attempts=1, note=lambda _: None
+        )
+        counts = []
+        for _ in range(200):
+            workers._look()
+            counts.append(workers.slots())
+        workers.stop()
+        ended.set()
+    assert set(counts) == {2}
+
+
+def test_a_stage_that_kills_its_workers_fails(client: Client, tmp_path: Path) -> None:
     made = make(tmp_path, {"long": (30.0, ())})
-    monkeypatch.setattr(workers_module, "ATTEMPTS", 1)
 
     def kill() -> None:
         made.wait_for("long")
@@ -229,9 +252,9 @@ def test_a_stage_that_kills_its_workers_fails(client: Client, tmp_path: Path, mo
 
     with meanwhile(kill):
         begun = time.monotonic()
-        summary, _ = fan_out(client, made)
+        summary, _ = fan_out(client, made, attempts=1)
     assert time.monotonic() - begun < 25
-    assert "workers were lost" in summary.failed["long"]
+    assert "workers lost while they ran it: 1" in summary.failed["long"]
 
 
 def test_stages_that_belong_here_run_in_the_repository(client: Client, tmp_path: Path) -> None:

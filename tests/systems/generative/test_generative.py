@@ -241,6 +241,31 @@ def test_early_coupling_scales_the_gradient_into_the_parts_only(small_model, ima
     torch.testing.assert_close(quarter[1], full[1])
 
 
+def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(small_params, images):
+    """Their entropy is held by the prior alone: without its gradient the sds of absent parts would only grow."""
+    torch.manual_seed(0)
+    model = GenerativeModel(small_params.model_copy(update={"pose_posterior": "gaussian"}), 12).double()
+    noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
+    wanted = model.part_sd_head[2].bias
+
+    def gradients(coupling):
+        trace = trace_bound(model, images, noise, coupling)
+        return [
+            torch.autograd.grad(term.sum(), wanted, retain_graph=True)[0]
+            for term in (trace.bound, trace.log_pixels, trace.entropy)
+        ]
+
+    bound, pixels, entropy = gradients(0.0)
+    torch.testing.assert_close(bound, pixels)
+    assert entropy.abs().max() == 0
+    assert pixels.abs().max() > 0
+    full, _, entropy = gradients(1.0)
+    half, pixels, half_entropy = gradients(0.5)
+    assert entropy.min() > 0
+    torch.testing.assert_close(half_entropy, entropy / 2)
+    torch.testing.assert_close(half - pixels, (full - pixels) / 2)
+
+
 @pytest.mark.parametrize(("epoch", "coupling"), [(0.0, 0.25), (2.0, 0.25), (3.0, 0.625), (4.0, 1.0), (9.0, 1.0)])
 def test_coupling_rises_after_the_early_epochs(small_model, epoch, coupling):
     assert small_model.coupling(torch.tensor(epoch)).item() == pytest.approx(coupling)

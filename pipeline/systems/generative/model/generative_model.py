@@ -74,13 +74,15 @@ class PartPosterior(dist.TorchDistribution):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian ones.
+        coupling: factor on the gradient of the poses' density. It must be that of the prior's: with no gradient from
+            the prior, the entropy of the poses of absent parts, which no pixel depends on, would grow without bound.
     """
 
     arg_constraints: ClassVar[dict[str, object]] = {}
     has_rsample = True
 
-    def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses) -> None:
-        self.presence, self.A = presence, A
+    def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
+        self.presence, self.A, self.coupling = presence, A, coupling
         shape = presence.batch_shape
         super().__init__(shape[:-1], torch.Size([shape[-1], 1 + POSE_SIZE]), validate_args=False)
 
@@ -88,7 +90,7 @@ class PartPosterior(dist.TorchDistribution):
         shape = torch.Size([*batch_shape, self.event_shape[0]])
         with_poses = torch.Size([*shape, POSE_SIZE])
         A = self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.expand(shape)
-        return PartPosterior(self.presence.expand(shape), A)
+        return PartPosterior(self.presence.expand(shape), A, self.coupling)
 
     def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
         y = self.presence.rsample(sample_shape)
@@ -98,7 +100,9 @@ class PartPosterior(dist.TorchDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of presences and Gaussian poses; of the presences alone if poses are deltas."""
         presences = self.presence.log_prob(value[..., 0]).sum(-1)
-        return presences if isinstance(self.A, Tensor) else presences + self.A.log_prob(value[..., 1:]).sum(-1)
+        if isinstance(self.A, Tensor):
+            return presences
+        return presences + scale_gradient(self.A.log_prob(value[..., 1:]).sum(-1), self.coupling)
 
 
 class GenerativeModel(Model):
@@ -310,7 +314,7 @@ class GenerativeModel(Model):
             y1, A1 = self._read_parts(features)
             if self.gaussian:
                 A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), A1_noise)
-            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, y1_noise), A1))
+            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, y1_noise), A1, coupling))
             seen = scale_gradient(parts, coupling)
             codes = self._object_codes(seen[..., 0], seen[..., 1:])
             y0, A0 = self._read_objects(codes)
