@@ -55,7 +55,7 @@ def measure(budget: Budget, quick: bool = False) -> tuple[list[Row], list[str]]:
             make_repository(Path(folder), needs, pauses)
             taken, whole = _run(Path(folder), workers)
         (forecast,) = forecasts(needs, pauses, [workers])
-        least = Mark(remaining(needs, pauses, {}, workers), "stages without any cost of their own, longest chain first")
+        least = Mark(remaining(needs, pauses, {}, workers), "the same stages with no cost of their own, longest chain first; stages that need no worker run beside them")
         reference = Mark(forecast.seconds, "what `python -m pipeline forecast` says")
         note = (
             f"the quick profile's {len(needs)} stages as pauses of {sum(pauses.values()):.0f} s in all, as recorded"
