@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 WORKERS = (2, 4)
 TOTAL_SECONDS = 240.0
 """Pauses of all stages together: a minute on four workers."""
+LEAST = "the same stages with no cost of their own, longest chain first; stages that need no worker run beside them"
 
 PAUSE = """import sys, time
 from pathlib import Path
@@ -55,7 +56,7 @@ def measure(budget: Budget, quick: bool = False) -> tuple[list[Row], list[str]]:
             make_repository(Path(folder), needs, pauses)
             taken, whole = _run(Path(folder), workers)
         (forecast,) = forecasts(needs, pauses, [workers])
-        least = Mark(remaining(needs, pauses, {}, workers), "the same stages with no cost of their own, longest chain first; stages that need no worker run beside them")
+        least = Mark(remaining(needs, pauses, {}, workers), LEAST)
         reference = Mark(forecast.seconds, "what `python -m pipeline forecast` says")
         note = (
             f"the quick profile's {len(needs)} stages as pauses of {sum(pauses.values()):.0f} s in all, as recorded"
