@@ -178,7 +178,7 @@ def test_a_worker_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path,
         status="running", scheduler_info=scheduler_info, run=lambda *_, **__: {"tcp://worker:1": answer}
     )
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    refusing = workers.Workers(client, tmp_path, tmp_path / "fan-out", ledger, shared=True, note=print)
+    refusing = workers.Workers(client, tmp_path, tmp_path / "fan-out", ledger, shared=True, attempts=1, note=print)
     with pytest.raises(workers.WorkerError, match=message):
         refusing.slots()
     refusing.stop()
