@@ -171,11 +171,11 @@ def test_local_workers_listen_on_the_loopback_interface_only(client: Client) -> 
     ],
 )
 def test_a_worker_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path, answer: Any, message: str) -> None:
-    def scheduler_info(n_workers: int) -> dict[str, Any]:
-        return {"workers": {"tcp://worker:1": {}}}
-
     client: Any = SimpleNamespace(
-        status="running", scheduler_info=scheduler_info, run=lambda *_, **__: {"tcp://worker:1": answer}
+        status="running",
+        scheduler=SimpleNamespace(identity=lambda n_workers: {"workers": {"tcp://worker:1": {}}}),
+        sync=lambda function, **arguments: function(**arguments),
+        run=lambda *_, **__: {"tcp://worker:1": answer},
     )
     ledger = Ledger(tmp_path / "ledger.jsonl")
     refusing = workers.Workers(client, tmp_path, tmp_path / "fan-out", ledger, shared=True, attempts=1, note=print)
