@@ -91,7 +91,7 @@ def test_a_failed_installation_is_explained_and_tried_again(clone: Path) -> None
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("test", ["-m pytest --cov -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder"]),
+        ("test", ["-m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder"]),
         ("lint", ["-m ruff check .", "-m ruff format --check .", "-m mypy"]),
         ("bench", ["-m benchmarks"]),
         ("paper", ["-m dvc repro"]),
