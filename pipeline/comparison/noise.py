@@ -35,10 +35,23 @@ class Spread:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of one difference: its standard deviation, and where it is known from."""
+    """The noise of one difference.
+
+    Attributes:
+        sd: its standard deviation, in the number's unit; above 0.
+        degrees: degrees of freedom of that estimate.
+        source: where it is known from.
+    """
 
     sd: float
+    degrees: int
     source: str
+
+    def chance(self, difference: float) -> float:
+        """The probability of a difference as large as this if nothing had changed: two-sided, Student's t."""
+        from scipy import stats
+
+        return float(2 * stats.t.sf(abs(difference) / self.sd, self.degrees))
 
 
 def path_of(root: Path, profile: str) -> Path:
@@ -109,24 +122,29 @@ def write(root: Path, sides: Sequence[Side], measured: Measurement) -> Path:
     return path
 
 
-def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> Noise | None:
-    """The noise of the difference of two numbers; None if nothing is known of it.
+def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
+    """The noise of the difference of two numbers, from each source that knows it; empty if none does.
 
-    From seeds, where at least one side has several; the other is taken to vary as much. From machines otherwise, and
-    where they are found to differ more than seeds do: two seeds may be close by chance.
+    One is the seeds, where at least one side has several; the other side is taken to vary as much. One is the spread
+    between machines. A standard deviation of 0 is no measure: two or three equal numbers do not show that the next one
+    would be equal, too.
 
     Args:
         spreads: each side's spread between machines.
     """
-    several = [answer.sd for answer in (before, after) if answer.n > 1]
-    known = []
-    if several:
-        sd = math.sqrt(sum(each**2 for each in several) / len(several))
-        known.append(Noise(sd * math.sqrt(1 / before.n + 1 / after.n), "seeds"))
-    machines = [each.sd for each in spreads if each is not None and each.sd is not None]
+    found = []
+    several = [answer for answer in (before, after) if answer.n > 1]
+    degrees = sum(answer.n - 1 for answer in several)
+    if degrees:
+        variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
+        sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
+        found.append(Noise(sd, degrees, f"{before.n} and {after.n} seeds"))
+    machines = [each for each in spreads if each is not None and each.sd is not None]
     if len(machines) == len(spreads):
-        known.append(Noise(math.hypot(*machines), "machines"))
-    return max(known, key=lambda noise: noise.sd, default=None)
+        count = min(each.n for each in machines)
+        sd = math.hypot(*(each.sd for each in machines if each.sd is not None))
+        found.append(Noise(sd, count - 1, f"{count} machines"))
+    return [noise for noise in found if noise.sd > 0]
 
 
 def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[str, Any]]) -> str:

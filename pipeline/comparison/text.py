@@ -59,7 +59,7 @@ def _columns(change: Change, unit: str) -> tuple[str, str, str, str]:
     numbers = f"{_number(old)} -> {_number(new)}"
     difference = "" if change.difference is None else f"{change.difference:+.3g}"
     if change.noise is not None:
-        difference += f", noise {change.noise.sd:.2g} ({change.noise.source})"
+        difference += f", noise {change.noise.sd:.2g} ({change.noise.source}), p = {change.chance:.2g}"
     verdicts = [answer.verdict if answer else NOT_RUN for answer in (old, new)]
     claim = next(answer.claim for answer in (new, old) if answer)
     if numbers == "- -> -":

@@ -7,7 +7,9 @@ import math
 import shutil
 import sys
 from pathlib import Path
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 import yaml
 from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
@@ -48,8 +50,13 @@ def test_two_machines_with_the_same_commit_differ_within_noise_throughout(reposi
 
 
 def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Repository) -> None:
-    measure(repository, "first", "second")
-    repository.reproduce("second", -0.5, latent=4, moved={SINGLE: 3.5, "001.acc.r0": 0.3, SEVERAL_SEEDS: 5.0})
+    names = ["a", "b", "c", "d"]
+    for name, shift in zip(names, (-0.1, -0.1, 0.1, 0.1), strict=True):
+        repository.reproduce(name, shift * math.sqrt(3 / 4))  # a standard deviation of 0.1
+        repository.commit(name)
+        repository.git("tag", name)
+    measure(repository, *names)
+    repository.reproduce("second", -0.5, latent=4, moved={SINGLE: 3.5, "001.acc.r0": 0.3, SEVERAL_SEEDS: 25.0})
     found = compared(repository, "second", ".")
     assert {name: change.word for name, change in found.items()} == {
         SINGLE: "moved",
@@ -61,7 +68,7 @@ def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Reposito
     text = "\n".join(describe(before, after, list(found.values()), {SINGLE: "%"}))
     assert "parameters: 1 differs\n  runs.vae.latent  8 -> 4\n" in text
     line = next(line for line in text.splitlines() if SINGLE in line)
-    words = f"moved {SINGLE} 49.5 -> 53 +3.5, noise 1 (machines) worse what {SINGLE} says [%]"
+    words = f"moved {SINGLE} 49.5 -> 53 +3.5, noise 0.14 (4 machines), p = 0.00014 worse what {SINGLE} says [%]"
     assert line.split() == words.split()
 
 
@@ -69,30 +76,67 @@ def answer(value: float | None, sd: float = 0.0, n: int = 1, verdict: str = "wit
     return Answer("a claim", value, sd, n, verdict)
 
 
-def spread(sd: float | None, *verdicts: str) -> noise.Spread:
-    return noise.Spread(sd, 2, list(verdicts))
+def spread(sd: float | None, *verdicts: str, n: int = 2) -> noise.Spread:
+    return noise.Spread(sd, n, list(verdicts))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "spreads", "expected"),
     [
-        (answer(1, 2, 4), answer(2, 2, 4), (None, None), (math.sqrt(2), "seeds")),
-        (answer(1, 2, 4), answer(2), (None, None), (2 * math.sqrt(1.25), "seeds")),
-        (answer(1), answer(2), (spread(3), spread(4)), (5, "machines")),
-        (answer(1, 0, 2), answer(2, 0, 2), (spread(3), spread(4)), (5, "machines")),
-        (answer(1), answer(2), (spread(0), spread(0)), (0, "machines")),
-        (answer(1), answer(2), (spread(3), None), None),
-        (answer(1), answer(2), (None, None), None),
+        (answer(1, 2, 4), answer(2, 2, 4), (None, None), [(math.sqrt(2), 6, "4 and 4 seeds")]),
+        (answer(1, 2, 4), answer(2), (None, None), [(2 * math.sqrt(1.25), 3, "4 and 1 seeds")]),
+        (answer(1, 2, 4), answer(2, 1, 2), (None, None), [(math.sqrt(13 / 4 * 3 / 4), 4, "4 and 2 seeds")]),
+        (answer(1), answer(2), (spread(3), spread(4, n=5)), [(5, 1, "2 machines")]),
+        (answer(1, 0, 2), answer(2, 0, 2), (spread(3), spread(4)), [(5, 1, "2 machines")]),
+        (answer(1), answer(2), (spread(0), spread(0)), []),
+        (answer(1), answer(2), (spread(3), None), []),
+        (answer(1), answer(2), (None, None), []),
     ],
 )
 def test_the_noise_of_a_difference(
     before: Answer,
     after: Answer,
     spreads: tuple[noise.Spread | None, noise.Spread | None],
-    expected: tuple[float, str] | None,
+    expected: list[tuple[float, int, str]],
 ) -> None:
     found = noise.of_difference(before, after, spreads)
-    assert (found and (found.sd, found.source)) == (expected and (pytest.approx(expected[0]), expected[1]))
+    assert [(each.degrees, each.source) for each in found] == [each[1:] for each in expected]
+    assert [each.sd for each in found] == pytest.approx([each[0] for each in expected])
+
+
+@pytest.mark.parametrize("difference", [0.0, 0.3, -2.0, 40.0])
+def test_the_chance_of_a_difference_by_closed_forms(difference: float) -> None:
+    """Student's t with one degree of freedom is a Cauchy distribution; that with two has an algebraic form, too."""
+    x = abs(difference) / 0.5
+    assert noise.Noise(0.5, 1, "").chance(difference) == pytest.approx(1 - 2 / math.pi * math.atan(x))
+    assert noise.Noise(0.5, 2, "").chance(difference) == pytest.approx(1 - x / math.sqrt(2 + x * x))
+
+
+def test_of_comparisons_without_a_change_one_in_twenty_says_that_something_moved(repository: Repository) -> None:
+    """Twenty claims of different scales; four machines measure the noise, two others are compared."""
+    generator, claims, machines = np.random.default_rng(0), 20, 4
+    tree, scales = load_sides(repository.root, ["first"])[0].tree, np.logspace(-3, 3, claims)
+    false_alarms = 0
+    for _ in range(400):
+        values = generator.normal(size=(machines + 2, claims)) * scales
+        sds = values[:machines].std(axis=0, ddof=1)
+        spreads = {str(i): spread(sd, n=machines) for i, sd in enumerate(sds)}
+        sides = (Side("", "", {}, {str(i): answer(x) for i, x in enumerate(row)}, tree) for row in values[machines:])
+        false_alarms += any(change.word == "moved" for change in changes(*sides, (spreads, spreads)))
+    assert 6 <= false_alarms <= 34  # 20 are expected; the standard deviation is 4.4
+
+
+def test_what_moved_is_decided_step_by_step_among_all_numbers(repository: Repository) -> None:
+    """With five numbers, the least chance may be 1 %, the next 1.25 %, then 1.67 %; after one too large, none moved."""
+    chances = {"a": 0.009, "b": 0.012, "c": 0.02, "d": 0.02, "e": None}
+    wide = 10**9  # degrees of freedom: the normal distribution
+    tree = load_sides(repository.root, ["first"])[0].tree
+    values = {name: 0.0 if chance is None else NormalDist().inv_cdf(1 - chance / 2) for name, chance in chances.items()}
+    spreads = {name: spread(math.sqrt(0.5), n=wide) for name in chances}
+    sides = [Side("", "", {}, {name: answer(value * side) for name, value in values.items()}, tree) for side in (0, 1)]
+    found = changes(*sides, (spreads, spreads))
+    assert {change.id: change.chance for change in found} == pytest.approx({k: v for k, v in chances.items() if v})
+    assert [change.id for change in found if change.word == "moved"] == ["a", "b"]
 
 
 HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
@@ -112,13 +156,15 @@ def one_claim(repository: Repository, before: Answer, after: Answer, spreads: di
         (answer(None, verdict="not run"), answer(None, verdict="not run"), {}, None),
         (answer(None, verdict="not run"), answer(50), {}, "only one side has it"),
         (answer(50), answer(None, verdict="not run"), {}, "only one side has it"),
-        (answer(50), answer(50.1), {"c": spread(0.0)}, "moved"),
-        (answer(50), answer(52.8), {"c": spread(1.0)}, "within noise"),
-        (answer(50), answer(52.9), {"c": spread(1.0)}, "moved"),
-        (answer(50), answer(47.1), {"c": spread(1.0)}, "moved"),
+        (answer(50), answer(50.1), {"c": spread(0.0)}, "noise unknown"),
+        # With two machines a difference has to be 12.7 times its standard deviation, with 101 twice.
+        (answer(50), answer(67.9), {"c": spread(1.0)}, "within noise"),
+        (answer(50), answer(68.0), {"c": spread(1.0)}, "moved"),
+        (answer(50), answer(52.8), {"c": spread(1.0, n=101)}, "within noise"),
+        (answer(50), answer(47.1), {"c": spread(1.0, n=101)}, "moved"),
         (answer(50), answer(50, verdict="worse"), {"c": spread(1.0)}, "within noise"),
         (HOLDS, FAILS, {}, "noise unknown"),
-        (HOLDS, FAILS, {"c": spread(None, "holds")}, "moved"),
+        (HOLDS, FAILS, {"c": spread(None, "holds")}, "noise unknown"),
         (HOLDS, FAILS, {"c": spread(None, "fails", "holds")}, "within noise"),
     ],
 )
