@@ -18,7 +18,7 @@ from pipeline.params import parse_params
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.report.attack_claims import crossings
-from pipeline.systems.matrix_capsules.report.claims import MEASURES, TABLE_1
+from pipeline.systems.matrix_capsules.report.claims import MEASURES, TABLE_1, conditions_by_run
 from pipeline.systems.matrix_capsules.report.runs import ablations, stands_for, trials
 
 ROWS = dict(zip(TABLE_1, CONDITIONS, strict=False))
@@ -187,6 +187,22 @@ def test_a_condition_that_changes_anything_else_stands_for_no_row(studied: Write
     assert rows["colder"] is None
     assert rows["mixing"] == "004.mixing"
     assert [trial.name for trial in trials(results, {})] == ["iterations-3", "matrix-toys"]
+
+
+def test_conditions_of_several_ablations_are_told_apart_where_they_have_one_name(
+    studied: Writer, values: dict[str, Any]
+) -> None:
+    def names(values: dict[str, Any]) -> set[str]:
+        return {
+            trial.name for trial in conditions_by_run(recorded(studied.results, parse_params(values)))["matrix-toys"]
+        }
+
+    separate = made_up_matrix.apart(studied, values, "vector")
+    assert names(separate) == set(ERRORS)
+    both = copy.deepcopy(separate)
+    both["ablation"]["vector"]["conditions"]["mixing"] = values["ablation"]["toys"]["conditions"]["mixing"]
+    made_up_matrix.ablated(studied, "vector", {name: ERRORS[name] for name in ("vector", "mixing")})
+    assert names(both) == {*ERRORS, "toys: mixing", "vector: mixing"} - {"mixing"}
 
 
 def test_copies_of_the_papers_data_come_before_stand_ins(studied: Writer, values: dict[str, Any]) -> None:

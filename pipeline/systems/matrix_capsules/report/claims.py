@@ -7,6 +7,7 @@ attacks are in `attack_claims`.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pipeline.results.claims import load_claims
@@ -70,7 +71,7 @@ def in_percent(error: Measured) -> str:
 
 def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
-    have last. Where several ablations change a run, theirs stands before the name of a condition.
+    have last. Where several ablations have a condition of one name, theirs stands before it.
     """
     rows = list(TABLE_1)
 
@@ -82,8 +83,10 @@ def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     for trial in sorted(ablations(results), key=place):
         found.setdefault(trial.base, []).append(trial)
     for base, of_run in found.items():
-        if len({trial.item for trial in of_run}) > 1:
-            found[base] = [trial._replace(name=f"{trial.item}: {trial.name}") for trial in of_run]
+        names = Counter(trial.name for trial in of_run)
+        found[base] = [
+            trial._replace(name=f"{trial.item}: {trial.name}") if names[trial.name] > 1 else trial for trial in of_run
+        ]
     return found
 
 
