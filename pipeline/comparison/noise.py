@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from pipeline.comparison.sides import Answer, ComparisonError, Side
@@ -100,7 +101,8 @@ def measure(sides: Sequence[Side]) -> Measurement:
             skipped.setdefault(reason, []).append(claim)
             continue
         values = [answer.value for answer in answers if answer.value is not None]
-        sd = _sample_sd(values) if len(values) == len(answers) else None
+        # Exact: of equal numbers it is 0, not their mean's rounding.
+        sd = stdev(values) if len(values) == len(answers) else None
         claims[claim] = Spread(sd, len(answers), sorted({answer.verdict for answer in answers}))
     if not claims:
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in skipped.items())
@@ -180,7 +182,3 @@ def _made_by(answer: Answer, lock: Mapping[str, Any]) -> str | None:
                 todo.append(makers[dep["path"]])
     return json_sha256([answer.params_hash, code]) if done else None
 
-
-def _sample_sd(values: Sequence[float]) -> float:
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))

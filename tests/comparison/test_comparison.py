@@ -190,6 +190,16 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
     assert not noise.path_of(repository.root, "quick").exists()
 
 
+def test_of_machines_that_agree_to_the_bit_the_spread_is_zero(repository: Repository) -> None:
+    """The mean of three equal numbers may be another one: 50.1 here."""
+    for name in ("a", "b", "c"):
+        repository.reproduce(name, 0.3)
+        repository.commit(name)
+        repository.git("tag", name)
+    assert sum([50.3] * 3) / 3 != 50.3
+    assert measure(repository, "a", "b", "c").claims[SINGLE].sd == 0.0
+
+
 def test_every_way_to_name_a_side(repository: Repository) -> None:
     commit = repository.git("rev-parse", "HEAD")
     repository.git("branch", "other", "first")
