@@ -181,4 +181,3 @@ def _made_by(answer: Answer, lock: Mapping[str, Any]) -> str | None:
             elif dep["path"] in makers:
                 todo.append(makers[dep["path"]])
     return json_sha256([answer.params_hash, code]) if done else None
-
