@@ -14,7 +14,9 @@ WORDS: tuple[Word, ...] = ("moved", "noise unknown", "only one side has it", "wi
 """What is said of a claim that differs, the most interesting first."""
 
 LEVEL = 0.05
-"""The probability, at most, that any claim of a comparison is said to have moved although nothing changed."""
+"""The share of the claims said to have moved that is expected to be chance, at most. If nothing changed, this is the
+probability that any is said to have.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,20 @@ def changes(
     Args:
         spreads: each side's spread between machines, by the claim's id.
     """
-    found = []
-    compared = 0  # numbers whose noise is known, differ they or not
+    compared = []
     for claim in dict.fromkeys([*before.answers, *after.answers]):
         answers = [side.answers.get(claim) for side in (before, after)]
         old, new = (answer if answer and answer.was_run else None for answer in answers)
-        if old is None and new is None:
-            continue
-        change = _change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim)))
-        compared += change.noise is not None
-        if old is None or new is None or (old.value, old.verdict) != (new.value, new.verdict):
-            found.append(change)
-    return sorted(_judged(found, compared), key=lambda change: WORDS.index(change.word))
+        if old is not None or new is not None:
+            compared.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
+    moved = _beyond_chance(compared)
+    found = [replace(change, word="moved") if change.id in moved else change for change in compared if _differs(change)]
+    return sorted(found, key=lambda change: WORDS.index(change.word))
+
+
+def _differs(change: Change) -> bool:
+    old, new = change.before, change.after
+    return old is None or new is None or (old.value, old.verdict) != (new.value, new.verdict)
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
@@ -78,12 +82,12 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
     return Change(claim, old, new, "within noise", noise, chance)
 
 
-def _judged(found: Sequence[Change], compared: int) -> list[Change]:
-    """The changes, those moved that are beyond chance among so many numbers (Holm's step-down procedure)."""
-    moved = set()
-    numbers = [(change.chance, change.id) for change in found if change.chance is not None]
-    for rank, (chance, claim) in enumerate(sorted(numbers)):
-        if chance > LEVEL / (compared - rank):
-            break
-        moved.add(claim)
-    return [replace(change, word="moved") if change.id in moved else change for change in found]
+def _beyond_chance(compared: Sequence[Change]) -> set[str]:
+    """The claims that moved, of all whose noise is known, differ they or not (Benjamini and Hochberg 1995)."""
+    from scipy import stats
+
+    numbers = {change.id: change.chance for change in compared if change.chance is not None}
+    if not numbers:
+        return set()
+    adjusted = stats.false_discovery_control(list(numbers.values()))
+    return {claim for claim, chance in zip(numbers, adjusted, strict=True) if chance <= LEVEL}

@@ -24,8 +24,10 @@ class Spread:
     """A claim on several machines.
 
     Attributes:
-        sd: sample standard deviation of our number, in its unit; None for a statement, which has no number.
-        n: the number of machines.
+        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1; None for a statement, which has
+            no number.
+        n: how many machines gave different numbers: those that round alike are no independent measurements. Of a
+            statement, all machines.
         verdicts: those that it got.
     """
 
@@ -101,9 +103,10 @@ def measure(sides: Sequence[Side]) -> Measurement:
             skipped.setdefault(reason, []).append(claim)
             continue
         values = [answer.value for answer in answers if answer.value is not None]
-        # Exact: of equal numbers it is 0, not their mean's rounding.
-        sd = stdev(values) if len(values) == len(answers) else None
-        claims[claim] = Spread(sd, len(answers), sorted({answer.verdict for answer in answers}))
+        verdicts = sorted({answer.verdict for answer in answers})
+        claims[claim] = (
+            _spread(values, verdicts) if len(values) == len(answers) else Spread(None, len(answers), verdicts)
+        )
     if not claims:
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in skipped.items())
         raise ComparisonError(f"there is no claim to measure the spread between machines of: {reasons}")
@@ -147,6 +150,11 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
         sd = math.hypot(*(each.sd for each in machines if each.sd is not None))
         found.append(Noise(sd, count - 1, f"{count} machines"))
     return [noise for noise in found if noise.sd > 0]
+
+
+def _spread(values: Sequence[float], verdicts: list[str]) -> Spread:
+    different = set(values)
+    return Spread(stdev(different) if len(different) > 1 else 0.0, len(different), verdicts)
 
 
 def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[str, Any]]) -> str:
