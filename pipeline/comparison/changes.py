@@ -14,8 +14,8 @@ WORDS: tuple[Word, ...] = ("moved", "noise unknown", "only one side has it", "wi
 """What is said of a claim that differs, the most interesting first."""
 
 LEVEL = 0.05
-"""The share of the claims said to have moved that is expected to be chance, at most. If nothing changed, this is the
-probability that any is said to have.
+"""About the share of the claims said to have moved that is expected to be chance, at most. If nothing changed, this is
+the probability that any is said to have.
 """
 
 
@@ -51,20 +51,18 @@ def changes(
     Args:
         spreads: each side's spread between machines, by the claim's id.
     """
-    compared = []
+    found = []
     for claim in dict.fromkeys([*before.answers, *after.answers]):
         answers = [side.answers.get(claim) for side in (before, after)]
         old, new = (answer if answer and answer.was_run else None for answer in answers)
-        if old is not None or new is not None:
-            compared.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    moved = _beyond_chance(compared)
-    found = [replace(change, word="moved") if change.id in moved else change for change in compared if _differs(change)]
+        if (old is None and new is None) or (
+            old is not None and new is not None and (old.value, old.verdict) == (new.value, new.verdict)
+        ):
+            continue
+        found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
+    moved = _beyond_chance(found)
+    found = [replace(change, word="moved") if change.id in moved else change for change in found]
     return sorted(found, key=lambda change: WORDS.index(change.word))
-
-
-def _differs(change: Change) -> bool:
-    old, new = change.before, change.after
-    return old is None or new is None or (old.value, old.verdict) != (new.value, new.verdict)
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
@@ -82,11 +80,14 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
     return Change(claim, old, new, "within noise", noise, chance)
 
 
-def _beyond_chance(compared: Sequence[Change]) -> set[str]:
-    """The claims that moved, of all whose noise is known, differ they or not (Benjamini and Hochberg 1995)."""
+def _beyond_chance(found: Sequence[Change]) -> set[str]:
+    """The claims that moved (Benjamini and Hochberg 1995), of all that differ and whose noise is known.
+
+    Equal numbers do not count: most of them rest on nothing that was changed.
+    """
     from scipy import stats
 
-    numbers = {change.id: change.chance for change in compared if change.chance is not None}
+    numbers = {change.id: change.chance for change in found if change.chance is not None}
     if not numbers:
         return set()
     adjusted = stats.false_discovery_control(list(numbers.values()))
