@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pipeline.dependencies import Graph
 from pipeline.params import Params, parse_params, read_params
+from pipeline.profiles import LOCK
+from pipeline.publishing.selection import outputs
 from pipeline.results.freshness import current_settings
 from pipeline.results.reading import Results
 from pipeline.results.status import ItemStatus, statuses
@@ -35,9 +37,12 @@ def profile_state(root: Path, path: Path, running: Callable[[str], bool] = lambd
     Raises:
         ParamsError: the parameters are invalid.
         ResultError: a result file is corrupt; it is named.
+        PublishingError: so is `dvc.lock`.
     """
     values = read_params(path)
     params = parse_params(values, path.name)
     results = Results(root / "reports" / params.profile / "results", root / "results" / params.profile)
     expected = current_settings(Graph.load(root, values), params)
-    return ProfileState(params, results, statuses(results, expected, publish=params.publish, running=running))
+    locked = {output.label for output in outputs(path.parent / LOCK)}
+    found = statuses(results, expected, publish=params.publish, locked=locked, running=running)
+    return ProfileState(params, results, found)

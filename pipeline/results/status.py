@@ -1,12 +1,13 @@
 """How far a profile is: which results are recorded, stale, running or missing, and about how long they take.
 
-Stale means made with other settings; `dvc status` finds changes of code. Times of missing and stale items are estimates
-from recorded ones: the time per image and epoch of trainings of the same variant, or the median time of the same stage.
+Stale means made with other settings; `dvc status` finds changes of code. Unlocked: the result is there, but DVC does not
+know it. Times of missing and stale items are estimates from recorded ones: the time per image and epoch of trainings of
+the same variant, or the median time of the same stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
@@ -14,9 +15,10 @@ from typing import Any, Literal
 from pipeline.results.freshness import CHANGED, DRAFT, GONE, Expected, compare
 from pipeline.results.reading import Numbers, Results
 
-State = Literal["recorded", "draft", "stale", "running", "missing", "gone"]
+State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
+    "unlocked": "recorded but not in dvc.lock, so that `dvc repro` makes them again",
     "draft": DRAFT,
     "stale": CHANGED,
     "running": "running now",
@@ -52,6 +54,7 @@ def statuses(
     expected: Mapping[str, Expected],
     *,
     publish: bool = False,
+    locked: Collection[str] | None = None,
     running: Callable[[str], bool] = lambda label: False,
 ) -> list[ItemStatus]:
     """The state of every item of a profile, in its order, then of results that are not in it.
@@ -59,6 +62,7 @@ def statuses(
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
         publish: whether results made from uncommitted changes are drafts.
+        locked: the items in the profile's `dvc.lock`; None: all.
         running: whether an item's stage runs at the moment.
 
     Raises:
@@ -71,6 +75,8 @@ def statuses(
     found = []
     for label in dict.fromkeys([*expected, *others]):
         state: State = "missing" if label in missing else reasons[others[label]] if label in others else "recorded"
+        if state == "recorded" and locked is not None and label not in locked:
+            state = "unlocked"
         numbers = recorded.get(label)
         # What another execution of a stale one would take: the recorded time may be of quite other settings.
         estimated = state in ("missing", "stale")

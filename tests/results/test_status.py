@@ -53,6 +53,8 @@ def test_each_item_has_its_state(files: ResultFiles) -> None:
         "train/old": "gone",
     }
     assert found(files)["evaluate/a"].state == "recorded"
+    assert found(files, locked={"train/a"})["train/a"].state == "recorded"
+    assert found(files, locked={"train/b"})["train/a"].state == "unlocked"
     running = found(files, running={"train/b", "train/a"}.__contains__)
     assert [label for label, each in running.items() if each.state == "running"] == ["train/a", "train/b"]
 
