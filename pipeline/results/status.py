@@ -1,8 +1,8 @@
 """How far a profile is: which results are recorded, stale, running or missing, and about how long they take.
 
-Stale means made with other settings; `dvc status` finds changes of code. Unlocked: the result is there, but DVC does not
-know it. Times of missing and stale items are estimates from recorded ones: the time per image and epoch of trainings of
-the same variant, or the median time of the same stage.
+Stale means made with other settings; `dvc status` finds changes of code. Unlocked: the result is there, but DVC does
+not know it. Times of missing and stale items are estimates from recorded ones: the time per image and epoch of
+trainings of the same variant, or the median time of the same stage.
 """
 
 from __future__ import annotations
