@@ -138,7 +138,7 @@ def sync_mlflow(
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List what is recorded, stale, running or missing of a profile, with hours (~: estimated from recorded ones)."""
+    """List what is recorded, unlocked, draft, stale, running or missing of a profile, with hours (~: estimated)."""
     from pipeline.publishing.state import profile_state
     from pipeline.results.status import table
     from stages.guards import is_running
@@ -164,7 +164,7 @@ def compare(
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
     ] = False,
 ) -> None:
-    """Show the parameters that differ between A and B, and the claims that moved by more than their noise."""
+    """Show the parameters and the claims that differ between A and B, and which moved by more than chance."""
     from pipeline.comparison import noise as spread
     from pipeline.comparison.changes import changes
     from pipeline.comparison.sides import WORKING_TREE, load_sides
@@ -183,6 +183,8 @@ def compare(
         measured = spread.measure(loaded)
         path = spread.write(root, loaded, measured)
         print(f"{path.relative_to(root)}: spread of {len(measured.claims)} claims over {len(loaded)} machines")
+        if equal := sum(each.sd == 0 for each in measured.claims.values()):
+            print(f"unknown, because all machines have the same number: {equal} claims")
         for reason, claims in measured.skipped.items():
             print(f"skipped, {reason}: {len(claims)} claims")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -293,6 +294,32 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
     assert set(of_paper.values()) == {"missing"}
     assert of_paper.keys() == found.keys() | {f"train/{run}"}
     assert pipeline(monkeypatch, "status", "big") == 1
+
+
+def test_status_names_results_that_are_not_as_the_lock_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a lock that has the result, after an edit of the result, and without the lock."""
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    shutil.copy(Profiles(ROOT).params_path("quick"), tmp_path / "params.yaml")
+    result = tmp_path / "reports/quick/results/train/vae-digits.json"
+    result.parent.mkdir(parents=True)
+    shutil.copy(ROOT / result.relative_to(tmp_path), result)
+    md5 = hashlib.md5(result.read_bytes(), usedforsecurity=False).hexdigest()
+    out = {"path": "reports/quick/results/train/vae-digits.json", "md5": md5}
+    lock = tmp_path / "dvc.lock"
+    lock.write_text(yaml.safe_dump({"stages": {"train@vae-digits": {"cmd": "t", "outs": [out]}}}))
+    monkeypatch.chdir(tmp_path)
+
+    def state() -> str:
+        assert pipeline(monkeypatch, "status") == 0
+        return next(line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("train/vae-d"))
+
+    assert state() == "recorded"
+    result.write_text(result.read_text() + "\n")
+    assert state() == "unlocked"
+    lock.unlink()
+    assert state() == "unlocked"
 
 
 def test_help_answers_in_under_a_second() -> None:

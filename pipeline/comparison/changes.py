@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.comparison.noise import Noise, Spread, of_difference
+from pipeline.comparison.noise import Noise, Spread, of_difference, same
 from pipeline.comparison.sides import Answer, Side
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
@@ -14,8 +14,8 @@ WORDS: tuple[Word, ...] = ("moved", "noise unknown", "only one side has it", "wi
 """What is said of a claim that differs, the most interesting first."""
 
 LEVEL = 0.05
-"""About the share of the claims said to have moved that is expected to be chance, at most. If nothing changed, this is
-the probability that any is said to have.
+"""The expected share of chance among the claims said to have moved is at most about this. If nothing changed, it is
+about the probability that any is said to have moved.
 """
 
 
@@ -25,7 +25,7 @@ class Change:
 
     Attributes:
         noise: of the difference of the numbers; None if it is unknown, or there are no two numbers.
-        chance: the probability of such a difference if nothing had changed; None where the noise is.
+        chance: the probability of such a difference if nothing had changed; None if the noise is unknown.
     """
 
     id: str
@@ -56,7 +56,7 @@ def changes(
         answers = [side.answers.get(claim) for side in (before, after)]
         old, new = (answer if answer and answer.was_run else None for answer in answers)
         if (old is None and new is None) or (
-            old is not None and new is not None and (old.value, old.verdict) == (new.value, new.verdict)
+            old is not None and new is not None and same(old.value, new.value) and old.verdict == new.verdict
         ):
             continue
         found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
@@ -66,12 +66,12 @@ def changes(
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """A claim before it is judged beside the others: what has a noise is within it."""
+    """The change of one claim; a number whose noise is known is within it until all are judged together."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:
-        seen = set().union(*(each.verdicts for each in spreads if each))
-        return Change(claim, old, new, "within noise" if {old.verdict, new.verdict} <= seen else "noise unknown")
+        by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
+        return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
     difference = new.value - old.value
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     if not known:

@@ -24,16 +24,23 @@ class Spread:
     """A claim on several machines.
 
     Attributes:
-        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1; None for a statement, which has
-            no number.
-        n: how many machines gave different numbers: those that round alike are no independent measurements. Of a
-            statement, all machines.
+        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1; None for a statement, which has no
+            number.
+        n: how many machines differed in what the claim rests on: those that round alike are no independent
+            measurements. Of a statement, all machines.
         verdicts: those that it got.
+        repetitions: the seeds, or other repetitions, that each number is a mean of.
     """
 
     sd: float | None
     n: int
     verdicts: list[str]
+    repetitions: int = 1
+
+    def of(self, repetitions: int) -> float:
+        """The standard deviation of a mean of so many repetitions, which round independently of each other."""
+        assert self.sd is not None
+        return self.sd * math.sqrt(self.repetitions / repetitions)
 
 
 @dataclass(frozen=True)
@@ -102,11 +109,14 @@ def measure(sides: Sequence[Side]) -> Measurement:
         if reason:
             skipped.setdefault(reason, []).append(claim)
             continue
-        values = [answer.value for answer in answers if answer.value is not None]
         verdicts = sorted({answer.verdict for answer in answers})
-        claims[claim] = (
-            _spread(values, verdicts) if len(values) == len(answers) else Spread(None, len(answers), verdicts)
-        )
+        different = _different(sides, answers[0].items)
+        values = [value for side in different if (value := side.answers[claim].value) is not None]
+        if any(answer.value is None for answer in answers):
+            claims[claim] = Spread(None, len(answers), verdicts)
+        else:
+            sd = stdev(values) if len(values) > 1 else 0.0
+            claims[claim] = Spread(sd, len(values), verdicts, answers[0].n)
     if not claims:
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in skipped.items())
         raise ComparisonError(f"there is no claim to measure the spread between machines of: {reasons}")
@@ -130,9 +140,9 @@ def write(root: Path, sides: Sequence[Side], measured: Measurement) -> Path:
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
     """The noise of the difference of two numbers, from each source that knows it; empty if none does.
 
-    One is the seeds, where at least one side has several; the other side is taken to vary as much. One is the spread
-    between machines. A standard deviation of 0 is no measure: two or three equal numbers do not show that the next one
-    would be equal, too.
+    One is the repetitions (seeds, mostly), where at least one side has several; the other side is taken to vary as
+    much. One is the spread between machines. A standard deviation of 0 is no measure: two or three equal numbers do not
+    show that the next one would be equal, too.
 
     Args:
         spreads: each side's spread between machines.
@@ -143,18 +153,27 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     if degrees:
         variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
         sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
-        found.append(Noise(sd, degrees, f"{before.n} and {after.n} seeds"))
-    machines = [each for each in spreads if each is not None and each.sd is not None]
+        found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
+    machines = [each for each in spreads if each is not None and each.sd is not None and each.n > 1]
     if len(machines) == len(spreads):
         count = min(each.n for each in machines)
-        sd = math.hypot(*(each.sd for each in machines if each.sd is not None))
+        sd = math.hypot(*(each.of(answer.n) for each, answer in zip(machines, (before, after), strict=True)))
         found.append(Noise(sd, count - 1, f"{count} machines"))
     return [noise for noise in found if noise.sd > 0]
 
 
-def _spread(values: Sequence[float], verdicts: list[str]) -> Spread:
-    different = set(values)
-    return Spread(stdev(different) if len(different) > 1 else 0.0, len(different), verdicts)
+def same(first: float | None, second: float | None) -> bool:
+    """Whether two numbers are equal but for their last digits."""
+    return first == second or (first is not None and second is not None and math.isclose(first, second, rel_tol=1e-9))
+
+
+def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
+    """One side of each group that agrees in all numbers that rest on the same items."""
+    found: dict[tuple[str, ...], Side] = {}
+    for side in sides:
+        numbers = [answer.value for answer in side.answers.values() if answer.items == items]
+        found.setdefault(tuple(f"{number:.9g}" for number in numbers if number is not None), side)
+    return list(found.values())
 
 
 def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[str, Any]]) -> str:
@@ -164,6 +183,8 @@ def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[st
     runs = [run for answer in answers for run in answer.runs]
     if len(set(runs)) < len(runs):
         return "with a result that two sides share"
+    if len({answer.n for answer in answers}) > 1:
+        return "of other numbers of repetitions"
     made = {_made_by(answer, lock) for answer, lock in zip(answers, locks, strict=True)}
     if len(made) > 1:
         return "made by other code or settings"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.dependencies import Graph
+from pipeline.files import read_yaml
 from pipeline.params import Params, parse_params, read_params
 from pipeline.profiles import LOCK
-from pipeline.publishing.selection import outputs
 from pipeline.results.freshness import current_settings
 from pipeline.results.reading import Results
 from pipeline.results.status import ItemStatus, statuses
@@ -37,12 +38,32 @@ def profile_state(root: Path, path: Path, running: Callable[[str], bool] = lambd
     Raises:
         ParamsError: the parameters are invalid.
         ResultError: a result file is corrupt; it is named.
-        PublishingError: so is `dvc.lock`.
+        FileReadError: `dvc.lock` cannot be read.
     """
     values = read_params(path)
     params = parse_params(values, path.name)
     results = Results(root / "reports" / params.profile / "results", root / "results" / params.profile)
     expected = current_settings(Graph.load(root, values), params)
-    locked = {output.label for output in outputs(path.parent / LOCK)}
+    locked = _locked(root, path.parent / LOCK)
     found = statuses(results, expected, publish=params.publish, locked=locked, running=running)
     return ProfileState(params, results, found)
+
+
+def _locked(root: Path, lock: Path) -> set[str]:
+    """The items, `<stage>/<item>`, whose results are those that DVC recorded."""
+    if not lock.exists():
+        return set()
+    stages = read_yaml(lock).get("stages") or {}
+    return {
+        stage.replace("@", "/", 1)
+        for stage, entry in stages.items()
+        for out in entry.get("outs", [])
+        if out["path"].startswith("reports/")
+        and out["path"].endswith(".json")
+        and _md5(root / out["path"]) == out["md5"]
+    }
+
+
+def _md5(path: Path) -> str | None:
+    """The hash that DVC knows a file by; None if there is no such file."""
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None

@@ -1,7 +1,7 @@
 """How far a profile is: which results are recorded, stale, running or missing, and about how long they take.
 
-Stale means made with other settings; `dvc status` finds changes of code. Unlocked: the result is there, but DVC does
-not know it. Times of missing and stale items are estimates from recorded ones: the time per image and epoch of
+Stale means made with other settings; `dvc status` finds changes of code. Unlocked: the result is there, but not as
+`dvc.lock` has it. Times of missing and stale items are estimates from recorded ones: the time per image and epoch of
 trainings of the same variant, or the median time of the same stage.
 """
 
@@ -18,7 +18,7 @@ from pipeline.results.reading import Numbers, Results
 State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
-    "unlocked": "recorded but not in dvc.lock, so that `dvc repro` makes them again",
+    "unlocked": "in the repository, but not in dvc.lock",
     "draft": DRAFT,
     "stale": CHANGED,
     "running": "running now",
@@ -62,7 +62,7 @@ def statuses(
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
         publish: whether results made from uncommitted changes are drafts.
-        locked: the items in the profile's `dvc.lock`; None: all.
+        locked: the items whose results are as in the profile's `dvc.lock`; None: all.
         running: whether an item's stage runs at the moment.
 
     Raises:

@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 from pathlib import Path
-from statistics import NormalDist
+from statistics import NormalDist, stdev
 
 import numpy as np
 import pytest
@@ -83,12 +83,14 @@ def spread(sd: float | None, *verdicts: str, n: int = 2) -> noise.Spread:
 @pytest.mark.parametrize(
     ("before", "after", "spreads", "expected"),
     [
-        (answer(1, 2, 4), answer(2, 2, 4), (None, None), [(math.sqrt(2), 6, "4 and 4 seeds")]),
-        (answer(1, 2, 4), answer(2), (None, None), [(2 * math.sqrt(1.25), 3, "4 and 1 seeds")]),
-        (answer(1, 2, 4), answer(2, 1, 2), (None, None), [(math.sqrt(13 / 4 * 3 / 4), 4, "4 and 2 seeds")]),
+        (answer(1, 2, 4), answer(2, 2, 4), (None, None), [(math.sqrt(2), 6, "4 and 4 repetitions")]),
+        (answer(1, 2, 4), answer(2), (None, None), [(2 * math.sqrt(1.25), 3, "4 and 1 repetitions")]),
+        (answer(1, 2, 4), answer(2, 1, 2), (None, None), [(math.sqrt(13 / 4 * 3 / 4), 4, "4 and 2 repetitions")]),
         (answer(1), answer(2), (spread(3), spread(4, n=5)), [(5, 1, "2 machines")]),
-        (answer(1, 0, 2), answer(2, 0, 2), (spread(3), spread(4)), [(5, 1, "2 machines")]),
+        (answer(1, 0, 2), answer(2, 0, 2), (spread(3), spread(4)), [(5 / math.sqrt(2), 1, "2 machines")]),
+        (answer(1, 0, 9), answer(2), (spread(3), spread(4)), [(math.hypot(1, 4), 1, "2 machines")]),
         (answer(1), answer(2), (spread(0), spread(0)), []),
+        (answer(1), answer(2), (spread(0, n=1), spread(3, n=4)), []),
         (answer(1), answer(2), (spread(3), None), []),
         (answer(1), answer(2), (None, None), []),
     ],
@@ -139,6 +141,14 @@ def test_what_moved_is_decided_among_all_numbers(repository: Repository) -> None
     assert [change.id for change in found if change.word == "moved"] == ["a", "b", "c"], "b too: c is small enough"
 
 
+def test_two_profiles_with_one_verdict_each_do_not_show_that_either_would_have_both(repository: Repository) -> None:
+    tree = load_sides(repository.root, ["first"])[0].tree
+    sides = [Side("", "", {}, {"c": answer(None, verdict=verdict)}, tree) for verdict in ("holds", "fails")]
+    assert [
+        change.word for change in changes(*sides, ({"c": spread(None, "holds")}, {"c": spread(None, "fails")}))
+    ] == ["noise unknown"]
+
+
 HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
 
 
@@ -166,6 +176,9 @@ def one_claim(repository: Repository, before: Answer, after: Answer, spreads: di
         (HOLDS, FAILS, {}, "noise unknown"),
         (HOLDS, FAILS, {"c": spread(None, "holds")}, "noise unknown"),
         (HOLDS, FAILS, {"c": spread(None, "fails", "holds")}, "within noise"),
+        # Many seeds tell more than few, also where the machines differ.
+        (answer(50, 0.5, 2), answer(60, 0.5, 2), {"c": spread(4.0, n=4)}, "within noise"),
+        (answer(50, 0.5, 20), answer(60, 0.5, 20), {"c": spread(4.0, n=4)}, "moved"),
     ],
 )
 def test_the_word_of_a_claim(
@@ -191,17 +204,28 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
 
 
 def test_machines_that_round_alike_count_once(repository: Repository) -> None:
-    """Two numbers on four machines are two measurements; one number says nothing about the next machine."""
-    for name, shift in zip("abcd", (0.3, 0.3, 0.3, 0.7), strict=True):
-        repository.reproduce(name, shift)
+    """Four machines of which two agree in all that a claim rests on; two others agree in one claim by chance."""
+    other = "001.acc.r0"
+    for name, shift, further in (("a", 0.3, 0.0), ("b", 0.3, 0.0), ("c", 0.7, 0.5), ("d", 0.7, 0.6)):
+        repository.reproduce(name, shift, moved={other: further})
         repository.commit(name)
         repository.git("tag", name)
     spread = measure(repository, *"abcd").claims
-    assert spread[SINGLE] == noise.Spread(pytest.approx(math.sqrt(0.08)), 2, ["worse"])
+    assert spread[SINGLE] == noise.Spread(pytest.approx(stdev([0.3, 0.7, 0.7])), 3, ["worse"])
+    assert spread[other] == noise.Spread(pytest.approx(stdev([0.3, 1.2, 1.3])), 3, ["worse"])
+    assert spread[SEVERAL_SEEDS].repetitions == 2
     assert spread[STATEMENT] == noise.Spread(None, 4, ["holds"])
-    alike = measure(repository, *"abc").claims
-    assert alike[SINGLE] == noise.Spread(0.0, 1, ["worse"])
-    assert compared(repository, "a", "d")[SINGLE].word == "noise unknown"
+
+
+def test_of_one_number_on_all_machines_nothing_is_known(repository: Repository) -> None:
+    """They may differ in the last digit."""
+    for name, shift in (("a", 0.3), ("b", 0.3 + 1e-12), ("c", 0.3)):
+        repository.reproduce(name, shift)
+        repository.commit(name)
+        repository.git("tag", name)
+    assert measure(repository, *"abc").claims[SINGLE] == noise.Spread(0.0, 1, ["worse"])
+    assert SINGLE not in compared(repository, "a", "b")
+    assert compared(repository, "a", "first")[SINGLE].word == "noise unknown"
 
 
 def test_every_way_to_name_a_side(repository: Repository) -> None:

@@ -71,7 +71,7 @@ def in_percent(error: Measured) -> str:
 
 def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
-    have last. Where several ablations have a condition of one name, theirs stands before it.
+    have last. A name that several ablations have is preceded by the ablation's.
     """
     rows = list(TABLE_1)
 

@@ -105,7 +105,7 @@ def _unchanged(results: Results, trial: Trial) -> Row:
 
 
 def recipes(results: Results) -> list[Table]:
-    """What single changes of a training come to on objects that it does not see."""
+    """What changes of a training come to on objects that it does not see."""
     rows: list[Row] = []
     for study, numbers in results.executed("recipe"):
         settings = numbers.settings.recipe[study]
@@ -134,9 +134,7 @@ def recipes(results: Results) -> list[Table]:
         "seconds are the mean of these trainings. No test image is used."
     )
     head = ["run", "condition", "changed", "held out", "epochs", "seconds"]
-    return measured_table(
-        "matrix-recipe", "Single changes of training, on objects held out", caption, head, heads, rows
-    )
+    return measured_table("matrix-recipe", "Changes of training, on objects held out", caption, head, heads, rows)
 
 
 def viewpoints(results: Results) -> list[Table]:
