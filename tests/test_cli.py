@@ -320,6 +320,9 @@ def test_status_names_results_that_are_not_as_the_lock_has_them(
     assert state() == "unlocked"
     lock.unlink()
     assert state() == "unlocked"
+    lock.write_text("stages: [1]")
+    assert pipeline(monkeypatch, "status") == 1
+    assert "dvc.lock is not what DVC writes" in capsys.readouterr().err
 
 
 def test_help_answers_in_under_a_second() -> None:

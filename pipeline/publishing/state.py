@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.dependencies import Graph
-from pipeline.files import read_yaml
+from pipeline.files import FileReadError, read_yaml
 from pipeline.params import Params, parse_params, read_params
 from pipeline.profiles import LOCK
 from pipeline.results.freshness import current_settings
@@ -53,15 +53,17 @@ def _locked(root: Path, lock: Path) -> set[str]:
     """The items, `<stage>/<item>`, whose results are those that DVC recorded."""
     if not lock.exists():
         return set()
-    stages = read_yaml(lock).get("stages") or {}
-    return {
-        stage.replace("@", "/", 1)
-        for stage, entry in stages.items()
-        for out in entry.get("outs", [])
-        if out["path"].startswith("reports/")
-        and out["path"].endswith(".json")
-        and _md5(root / out["path"]) == out["md5"]
-    }
+    try:
+        return {
+            stage.replace("@", "/", 1)
+            for stage, entry in read_yaml(lock)["stages"].items()
+            for out in entry.get("outs", [])
+            if out["path"].startswith("reports/")
+            and out["path"].endswith(".json")
+            and _md5(root / out["path"]) == out["md5"]
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise FileReadError(f"{lock} is not what DVC writes: {error!r}") from None
 
 
 def _md5(path: Path) -> str | None:
