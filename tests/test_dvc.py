@@ -222,6 +222,7 @@ def published(clone: Clone) -> tuple[Clone, str]:
     printed = clone.run(sys.executable, "-m", "pipeline", "publish")
     fresh = Clone(clone.folder.parent / "fresh")
     clone.run("git", "clone", "-q", ".", "../fresh")
+    shutil.rmtree(fresh.folder / "published", ignore_errors=True)  # what the repository has of another profile
     shutil.move(clone.folder / "published", fresh.folder / "published")
     fresh.run("dvc", "pull", "-q", "--allow-missing", "-r", "published")
     return fresh, printed
