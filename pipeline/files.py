@@ -96,11 +96,25 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write named arrays to `path` as a compressed npz without pickles, atomically. Raises `FileWriteError`."""
+    """Write named arrays to `path` as a compressed npz without pickles, atomically; equal arrays give equal bytes.
+
+    The zip headers that `numpy.savez` writes differ between versions of Python. Here, the bytes depend only on zlib
+    (zlib-ng compresses differently).
+
+    Raises:
+        FileWriteError: the file could not be written, for example because the disk is full.
+        ValueError: an array contains Python objects, which only a pickle could store.
+    """
     import numpy as np
 
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, as numpy's
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3  # of Unix on every system
+            entry.file_size = array.nbytes  # about: decides whether 64-bit sizes are needed
+            with archive.open(entry, "w") as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read_arrays(path: Path, most: int) -> dict[str, NDArray[Any]]:

@@ -17,8 +17,12 @@ import yaml
 from pipeline import memory
 from pipeline.cli import main
 from pipeline.data.sources import SOURCES
+from pipeline.dependencies import Graph
 from pipeline.errors import UserError
+from pipeline.params import parse_params, read_params
 from pipeline.profiles import ProfileError, Profiles
+from pipeline.results.freshness import current_settings
+from pipeline.results.outcome import RECORD
 from pipeline.tracking import TrackedRun
 from stages.guards import lock_path, single_instance
 
@@ -302,11 +306,14 @@ def test_status_names_results_that_are_not_as_the_lock_has_them(
     """With a lock that has the result, after an edit of the result, and without the lock."""
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     shutil.copy(Profiles(ROOT).params_path("quick"), tmp_path / "params.yaml")
+    values = read_params(tmp_path / "params.yaml")
+    settings = current_settings(Graph.load(tmp_path, values), parse_params(values))["train/vae-digits"].settings
     result = tmp_path / "reports/quick/results/train/vae-digits.json"
     result.parent.mkdir(parents=True)
-    shutil.copy(ROOT / result.relative_to(tmp_path), result)
+    record = {"provenance": [{"stage": "train", "item": "vae-digits", "settings": settings}]}
+    result.write_text(json.dumps({RECORD: [record]}))
     md5 = hashlib.md5(result.read_bytes(), usedforsecurity=False).hexdigest()
-    out = {"path": "reports/quick/results/train/vae-digits.json", "md5": md5}
+    out = {"path": "reports/quick/results/train/vae-digits.json", "md5": md5, "size": 1}
     lock = tmp_path / "dvc.lock"
     lock.write_text(yaml.safe_dump({"stages": {"train@vae-digits": {"cmd": "t", "outs": [out]}}}))
     monkeypatch.chdir(tmp_path)

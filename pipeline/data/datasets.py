@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.files import atomic_path, read_arrays
+from pipeline.files import read_arrays, write_arrays
 from pipeline.memory import available_bytes
 
 PARTS = ("train", "validation", "test")
@@ -74,8 +74,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
     }
     arrays |= {f"split/{part}": dataset.split[part] for part in PARTS}
     arrays |= {f"factors/{name}": dataset.factors[name] for name in sorted(dataset.factors)}
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    write_arrays(path, arrays)
 
 
 def load_dataset(path: Path) -> Dataset:

@@ -45,8 +45,11 @@ class Output:
     size: int
 
 
-def outputs(lock: Path) -> list[Output]:
-    """The outputs in `dvc.lock` that could be published, in its order; none if there is no lock.
+def outputs(lock: Path, kinds: tuple[str, ...] = _KINDS) -> list[Output]:
+    """The outputs in `dvc.lock`, in its order; none if there is no lock.
+
+    Args:
+        kinds: folders; by default those of outputs that could be published.
 
     Raises:
         PublishingError: the lock cannot be read.
@@ -59,10 +62,12 @@ def outputs(lock: Path) -> list[Output]:
             Output(stage.replace("@", "/", 1), out["path"], out["md5"], out["size"])
             for stage, entry in stages.items()
             for out in entry.get("outs", [])
-            if out["path"].startswith(_KINDS)
+            if out["path"].startswith(kinds)
         ]
-    except (FileReadError, KeyError, TypeError) as error:
+    except FileReadError as error:
         raise PublishingError(f"cannot read {lock}: {error}") from None
+    except (AttributeError, KeyError, TypeError) as error:
+        raise PublishingError(f"cannot read {lock}: {lock.name} is not what DVC writes: {error!r}") from None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.dependencies import Graph
-from pipeline.files import FileReadError, read_yaml
 from pipeline.params import Params, parse_params, read_params
 from pipeline.profiles import LOCK
+from pipeline.publishing.selection import outputs
 from pipeline.results.freshness import current_settings
 from pipeline.results.reading import Results
 from pipeline.results.status import ItemStatus, statuses
@@ -38,7 +38,7 @@ def profile_state(root: Path, path: Path, running: Callable[[str], bool] = lambd
     Raises:
         ParamsError: the parameters are invalid.
         ResultError: a result file is corrupt; it is named.
-        FileReadError: `dvc.lock` cannot be read.
+        PublishingError: `dvc.lock` cannot be read.
     """
     values = read_params(path)
     params = parse_params(values, path.name)
@@ -51,19 +51,8 @@ def profile_state(root: Path, path: Path, running: Callable[[str], bool] = lambd
 
 def _locked(root: Path, lock: Path) -> set[str]:
     """The items, `<stage>/<item>`, whose results are those that DVC recorded."""
-    if not lock.exists():
-        return set()
-    try:
-        return {
-            stage.replace("@", "/", 1)
-            for stage, entry in read_yaml(lock)["stages"].items()
-            for out in entry.get("outs", [])
-            if out["path"].startswith("reports/")
-            and out["path"].endswith(".json")
-            and _md5(root / out["path"]) == out["md5"]
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise FileReadError(f"{lock} is not what DVC writes: {error!r}") from None
+    records = [output for output in outputs(lock, ("reports/",)) if output.path.endswith(".json")]
+    return {output.label for output in records if _md5(root / output.path) == output.md5}
 
 
 def _md5(path: Path) -> str | None:
