@@ -2,7 +2,8 @@
 
     python scripts/shorten.py params.yaml
 
-Every stage and every run stays; only how long and on how much they work is cut. Comments are lost.
+Every stage stays, and of the runs of each system the first, with what is made from it; how long and on how much they
+work is cut. Comments are lost.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ LONGEST = {
     "penalties": 2,
     "conditions": 2,
     "strengths": 1,
+    "hyperparameters": 1,
     "sigmas": 2,
     "shown": 1,
 }
@@ -62,7 +64,8 @@ LONGEST = {
 def shorten(value: Any, name: str = "") -> Any:
     """`value` with every number and list named above cut down."""
     if isinstance(value, dict):
-        return {key: shorten(each, key) for key, each in value.items()}
+        kept = list(value.items())[: LONGEST.get(name, len(value))]
+        return {key: shorten(each, key) for key, each in kept}
     if isinstance(value, list):
         return value[: LONGEST.get(name, len(value))]
     if isinstance(value, int) and name in MOST:
@@ -70,11 +73,27 @@ def shorten(value: Any, name: str = "") -> Any:
     return value
 
 
+def leave_out_similar_runs(params: dict[str, Any]) -> None:
+    """Leave the first run of each system in `params`, and the items that name no other."""
+    first: dict[str, str] = {}
+    for run, settings in params["runs"].items():
+        first.setdefault(settings["variant"], run)
+    left_out = set(params["runs"]) - set(first.values())
+    for section in params.values():
+        for key, item in list(section.items()) if isinstance(section, dict) else ():
+            names = [key, *item.values()] if isinstance(item, dict) else [key]
+            if any(name in left_out for name in names if isinstance(name, str)):
+                del section[key]
+    params["sweep"]["runs"] = [run for run in params["sweep"]["runs"] if run not in left_out]
+
+
 def main() -> None:
     """Rewrite the files named on the command line."""
     for name in sys.argv[1:]:
         path = Path(name)
-        path.write_text(yaml.safe_dump(shorten(yaml.safe_load(path.read_text(encoding="utf-8"))), sort_keys=False))
+        params = yaml.safe_load(path.read_text(encoding="utf-8"))
+        leave_out_similar_runs(params)
+        path.write_text(yaml.safe_dump(shorten(params), sort_keys=False))
 
 
 if __name__ == "__main__":
