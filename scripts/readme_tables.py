@@ -1,0 +1,115 @@
+"""Bring the tables of README.md and reports/paper/README.md that are made from results up to date.
+
+    python scripts/readme_tables.py
+
+They stand between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.publishing.state import ProfileState
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+PROFILE = "paper"
+FILES = (Path("README.md"), Path(f"reports/{PROFILE}/README.md"))
+
+_BLOCK = re.compile(r"(<!-- made by scripts/readme_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def tables(root: Path) -> dict[str, list[str]]:
+    """The lines of each table, by its name."""
+    from pipeline.profiles import Profiles
+    from pipeline.publishing.state import profile_state
+
+    scorecard = json.loads((root / f"reports/{PROFILE}/scorecard.json").read_text(encoding="utf-8"))
+    return {"claims": claims(scorecard), "hours": hours(profile_state(root, Profiles(root).params_path(PROFILE)))}
+
+
+def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
+    """A row for each document, and one for all: how many of its claims were run, and how they came out.
+
+    Args:
+        scorecard: the rows of `scorecard.json`.
+    """
+    from pipeline.page.scorecard import dataset_and_remarks
+    from pipeline.results.claims import DOCUMENTS
+
+    def cells(rows: Sequence[dict[str, Any]]) -> list[str]:
+        counts = [sum(row["verdict"] in each for row in rows) for each in (("within", "holds"), ("better",))]
+        run = sum(row["verdict"] != "not run" for row in rows)
+        return [f"{run} of {len(rows)}", *map(str, counts), str(run - sum(counts))]
+
+    lines = _head("document", "claims run", "confirmed", "better", "not confirmed", "data")
+    for document, title in DOCUMENTS.items():
+        rows = [row for row in scorecard if row["document"] == document]
+        labels = [dataset_and_remarks(row)[0] for row in rows if row["dataset"]]
+        data = dict.fromkeys(part for label in labels for part in label.split(", "))
+        lines.append(_row(f"{title} (`{document}`)", *cells(rows), ", ".join(data)))
+    return [*lines, _row("all", *cells(scorecard), "")]
+
+
+def hours(profile: ProfileState) -> list[str]:
+    """A row for each stage, commit and state of what was run, with the hours that it took, and one for all."""
+    groups: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
+    for each in profile.items:
+        stage, _, item = each.label.partition("/")
+        numbers = profile.results.numbers(stage, item)
+        if numbers is None:
+            continue
+        record = numbers.records[-1]
+        named = item + _length(record["settings"]["runs"][item]) if stage == "train" else item
+        groups.setdefault((stage, each.commit, each.state), []).append((named, record["seconds"] / 3600))
+    lines = _head("stage", "items", "hours", "commit", "state")
+    for (stage, commit, state), found in groups.items():
+        spent = sum(time for _, time in found)
+        lines.append(_row(stage, ", ".join(item for item, _ in found), f"{spent:.1f}", commit, state))
+    total = sum(time for found in groups.values() for _, time in found)
+    return [*lines, _row("all", "", f"{total:.1f}", "", "")]
+
+
+def _length(run: dict[str, Any]) -> str:
+    seeds = f"{run['replicas']} seeds of " if run["replicas"] > 1 else ""
+    return f" ({seeds}{run['training']['epochs']} epochs)"
+
+
+def _head(*names: str) -> list[str]:
+    numbers = ("claims run", "confirmed", "better", "not confirmed", "hours")
+    return [_row(*names), _row(*("---:" if name in numbers else "---" for name in names))]
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def updated(text: str, made: dict[str, list[str]]) -> str:
+    """`text` with the tables in `made`.
+
+    Raises:
+        KeyError: a name in the text is not the name of a table.
+    """
+    return _BLOCK.sub(lambda found: found[1] + "\n".join(made[found[2]]) + "\n" + found[3], text)
+
+
+def main() -> None:
+    """Rewrite the files that are not up to date, and name them."""
+    made = tables(ROOT)
+    for path in FILES:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        new = updated(text, made)
+        if new != text:
+            (ROOT / path).write_text(new, encoding="utf-8")
+            print(f"{path} updated")
+
+
+if __name__ == "__main__":
+    main()
