@@ -25,9 +25,10 @@ def main(study: str) -> None:
             part = Part(workspace.run, network)
             history = train_run(setup, run, views.dataset, data, part, title, watched=views.watched).history
             curves[network], trained[network] = errors(history), run.model_dump(mode="json")
+        images = {name: len(labels) for name, (_, labels) in views.watched.items()}
         seed = params.runs[settings.capsules].seed
         workspace.write(
-            outcome(curves["capsules"], curves["cnn"], trained),
+            outcome(curves["capsules"], curves["cnn"], images, trained),
             dataset_label=dataset.label,
             data_sha256=digest,
             seeds=range(seed, seed + settings.replicas),

@@ -4,9 +4,9 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon in the directi
 lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
 [0, 1]; epsilons are in these units.
 
-Every model is attacked through its own loss and through the cross-entropy of its logits, because the spread loss is
-exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it withstands both. A
-targeted attack succeeds if either does.
+Every model is attacked through its own loss and, where that is another, through the cross-entropy of its logits:
+the spread loss is exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it
+withstands both. A targeted attack succeeds if either does.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _EVALUATED = torch.tensor(torch.inf)
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
 SIZES = ("zeros", "median", "without")
+GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
+"""By the name of its sizes among the numbers, the loss whose gradient it is."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,21 @@ def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through
     return torch.cat(found)
 
 
-def attacked(model: Classifier, images: Tensor, classes: Tensor, epsilon: float, attack: Attack) -> Tensor:
+def attacked(
+    model: Classifier, images: Tensor, classes: Tensor, epsilon: float, attack: Attack, start: Tensor | None = None
+) -> Tensor:
     """Images after an attack through `model`.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
         classes: right ones, or those aimed at.
+        start: `gradient` at the images, if it is known.
     """
     changed, sign = images, -1 if attack.targeted else 1
-    for _ in range(attack.steps if epsilon else 0):
-        step = sign * epsilon / attack.steps * gradient(model, changed, classes, attack.through).sign()
-        changed = (changed + step).clamp(0, 1)
+    for number in range(attack.steps if epsilon else 0):
+        known = start if number == 0 else None
+        slope = gradient(model, changed, classes, attack.through) if known is None else known
+        changed = (changed + sign * epsilon / attack.steps * slope.sign()).clamp(0, 1)
     return changed
 
 
@@ -103,33 +109,43 @@ def white_box(
     Args:
         progress: called after each of the four kinds of attack at each epsilon.
     """
-    count = scores(model, images[:1]).shape[-1]
+    through = THROUGH if _losses_differ(model, images[:BATCH], labels[:BATCH]) else THROUGH[:1]
     rows = []
-    for number, targeted in ((1, False), (steps, False), (1, True), (steps, True)):
-        for epsilon in epsilons:
-            hits: dict[Through, Tensor] = {}
-            for through in THROUGH:
-                attack = Attack(number, targeted, through)
-                if targeted:
-                    hits[through] = _aimed(model, images, labels, count, epsilon, attack)
-                else:
-                    hits[through] = _hits(model, attacked(model, images, labels, epsilon, attack), labels)
-            both = torch.stack(list(hits.values()))
-            value = (both.amax(0) if targeted else both.amin(0)).mean()
-            kind = "targeted" if targeted else "general"
-            rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
-            progress(1)
+    for targeted in (False, True):
+        goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
+        starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
+        for number in (1, steps):
+            for epsilon in epsilons:
+                hits: dict[Through, Tensor] = {}
+                for loss in through:
+                    attack, found = Attack(number, targeted, loss), []
+                    for (pixels, classes), start in zip(goals, starts[loss], strict=True):
+                        changed = attacked(model, pixels, classes, epsilon, attack, start)
+                        found.append(_hits(model, changed, classes))
+                    hits[loss] = torch.cat(found)
+                both = torch.stack(list(hits.values()))
+                value = (both.amax(0) if targeted else both.amin(0)).mean()
+                kind = "targeted" if targeted else "general"
+                rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+                progress(1)
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 
 
-def _aimed(model: Classifier, images: Tensor, labels: Tensor, classes: int, epsilon: float, attack: Attack) -> Tensor:
-    """Whether images of other classes end in the one aimed at, one class after the other."""
-    hits = []
-    for target in range(classes):
+def _losses_differ(model: Classifier, images: Tensor, labels: Tensor) -> bool:
+    """Whether a model's own loss is another than the cross-entropy of its logits."""
+    with torch.no_grad():
+        outputs = model.scores(images)
+        own = model.losses(outputs, labels, _EVALUATED.to(images.device))
+        return not torch.equal(own, torch.nn.functional.cross_entropy(model.logits(outputs), labels, reduction="none"))
+
+
+def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """For each class, the images of all others, and that class as often."""
+    goals = []
+    for target in range(scores(model, images[:1]).shape[-1]):
         others = labels != target
-        aimed = torch.full_like(labels[others], target)
-        hits.append(_hits(model, attacked(model, images[others], aimed, epsilon, attack), aimed))
-    return torch.cat(hits)
+        goals.append((images[others], torch.full_like(labels[others], target)))
+    return goals
 
 
 def black_box(
@@ -152,13 +168,13 @@ def black_box(
     return pd.DataFrame(rows, columns=["method", "victim", "epsilon", "value"])
 
 
-def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor) -> dict[str, float]:
-    """Of the own loss's derivatives by pixels: the share that is exactly 0, the median size of the others (1 / pixel
-    unit), and the share of images that have none but zeros.
+def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
+    """Of a loss's derivatives by pixels: the share that is exactly 0, the median size of the others (1 / pixel unit),
+    and the share of images that have none but zeros.
 
     Hard to attack for want of a gradient is not robust: exact zeros would be a sign of it.
     """
-    sizes = gradient(model, images, labels).abs().flatten(1)
+    sizes = gradient(model, images, labels, through).abs().flatten(1)
     others = sizes[sizes > 0]
     return {
         "zeros": float((sizes == 0).double().mean()),
@@ -195,7 +211,7 @@ def outcome(
         for network, replica, model in networks:
             found = white_box(model, pixels, classes, attack.epsilons, attack.steps, bar.update)
             white.append(found.assign(network=network, replica=replica))
-            sizes.append((network, gradient_sizes(model, pixels, classes)))
+            sizes += [(loss, network, gradient_sizes(model, pixels, classes, loss)) for loss in THROUGH]
     victims = {f"capsules-{i}": model for i, model in enumerate(capsules)}
     victims |= {f"cnn-{i}": model for i, model in enumerate(cnns) if i}
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
@@ -205,9 +221,15 @@ def outcome(
     numbers = {
         "value": nest(table, ["method", "kind", "network", "at"], "value"),
         "own_loss": nest(table.dropna(), ["method", "kind", "network", "at"], "own_loss"),
-        "gradient": {
-            network: {key: spread(size[key] for name, size in sizes if name == network) for key in SIZES}
-            for network in NETWORKS
+        **{
+            name: {
+                network: {
+                    key: spread(size[key] for loss, which, size in sizes if (loss, which) == (through, network))
+                    for key in SIZES
+                }
+                for network in NETWORKS
+            }
+            for name, through in GRADIENTS.items()
         },
     }
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]

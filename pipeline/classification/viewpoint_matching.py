@@ -1,8 +1,9 @@
 """Generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
 Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
-to generalise better. So each is evaluated at the first epoch at which its error on familiar test images is as low as
-the lowest error of the worse network. In the document that is the convolutional network, so the capsules stop early.
+to generalise better. So each is evaluated where its error on familiar test images first falls to the lowest error of
+the worse network, between epochs by linear interpolation. In the document that is the convolutional network, so the
+capsules stop early.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pipeline.classification.settings import ViewpointParams
 from pipeline.data.datasets import PARTS, Dataset
@@ -77,7 +79,8 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 def match(capsules: pd.DataFrame, cnn: pd.DataFrame) -> pd.DataFrame:
     """Columns replica, network, epoch, familiar, novel: both networks where they first reach the error, on familiar
-    viewpoints, that the worse of the two has at its best.
+    viewpoints, that the worse of the two has at its best. A network whose error is lower from its first epoch on is not
+    matched: its row is of that epoch.
 
     Args:
         capsules, cnn: `errors` of as many replicas; those of one number are matched.
@@ -85,26 +88,42 @@ def match(capsules: pd.DataFrame, cnn: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for replica in np.intersect1d(capsules["replica"], cnn["replica"]):
         own = {
-            name: table[table["replica"] == replica].sort_values("epoch")
+            name: table[table["replica"] == replica].sort_values("epoch")[["epoch", "familiar", "novel"]].to_numpy()
             for name, table in (("capsules", capsules), ("cnn", cnn))
         }
-        level = max(table["familiar"].min() for table in own.values())
-        for name, table in own.items():
-            first = table[table["familiar"] <= level].iloc[0]
-            rows.append((int(replica), name, int(first["epoch"]), first["familiar"], first["novel"]))
+        level = max(table[:, 1].min() for table in own.values())
+        rows += [(int(replica), name, *_first_at(table, level)) for name, table in own.items()]
     return pd.DataFrame(rows, columns=["replica", "network", "epoch", "familiar", "novel"])
 
 
-def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, trained: Mapping[str, Any]) -> Outcome:
-    """Both networks' errors after every epoch, where they match, and at the best they reach on familiar viewpoints.
+def _first_at(table: NDArray[np.float64], level: float) -> tuple[float, float, float]:
+    """The row `epoch, familiar, novel` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
+    first = int(np.flatnonzero(table[:, 1] <= level)[0])
+    if first == 0:
+        found = table[0]
+    else:
+        before, after = table[first - 1], table[first]
+        found = before + (before[1] - level) / (before[1] - after[1]) * (after - before)
+    epoch, familiar, novel = map(float, found)
+    return epoch, familiar, novel
+
+
+def outcome(
+    capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int], trained: Mapping[str, Any]
+) -> Outcome:
+    """Both networks' errors after every epoch, where they match, and at the best they reach on familiar viewpoints; and
+    the capsules' error on novel viewpoints, in parts of the convolutional network's of the same replica, where they
+    match.
 
     Args:
+        images: number of test images, `familiar` and `novel`.
         trained: settings of both networks, `capsules` and `cnn`.
     """
     matched = match(capsules, cnn)
     curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
     best = curves.loc[curves.groupby(["replica", "network"])["familiar"].idxmin()]
-    numbers = {
+    novel = matched.pivot_table(index="replica", columns="network", values="novel")
+    numbers: dict[str, Any] = {
         kind: {
             network: {
                 column: spread(table[table["network"] == network][column]) for column in ("familiar", "novel", "epoch")
@@ -113,5 +132,6 @@ def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, trained: Mapping[str, Any
         }
         for kind, table in (("matched", matched), ("best", best))
     }
+    numbers |= {"novel_ratio": spread(novel["capsules"] / novel["cnn"]), "images": dict(images)}
     headline = tuple(f"matched.{network}.{views}" for network in trained for views in ("familiar", "novel"))
     return Outcome("viewpoint", curves, numbers, headline, trained=trained)

@@ -44,7 +44,25 @@ def test_a_loss_that_ends_protects_nobody() -> None:
         assert table.loc[(method, "general", 0.2), ["value", "own_loss"]].tolist() == [0.0, 1.0]
         assert table.loc[(method, "general", 0.0), ["value", "own_loss"]].tolist() == [1.0, 1.0]
     assert gradient_sizes(model, images, labels)["without"] == 1.0
+    assert gradient_sizes(model, images, labels, "cross-entropy")["without"] == 0.0
     assert gradient_sizes(Brightness(), images, labels)["without"] == 0.0
+
+
+def test_one_loss_is_attacked_once() -> None:
+    """A network that is trained by cross-entropy needs no second attack: as many gradients as for one loss."""
+    counted: list[int] = []
+
+    class Counted(Brightness):
+        def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
+            counted.append(torch.is_grad_enabled() and images.requires_grad)
+            return super().scores(images)
+
+    images, labels = torch.rand(4, 1, 4, 4), torch.tensor([0, 1, 0, 1])
+    found = white_box(Counted(), images, labels, [0.0, 0.1, 0.2], 3)
+    # Where the loss starts: once for the right classes and for each of two targets. Then two more steps of BIM at both
+    # epsilons above 0.
+    assert sum(counted) == 3 + 3 * 2 * 2
+    assert (found["value"] == found["own_loss"]).all()
 
 
 def test_gradients_are_those_of_each_image_alone() -> None:

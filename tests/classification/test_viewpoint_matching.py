@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from small import small_run, squares, training
 
 from pipeline.classification.settings import ViewpointParams
-from pipeline.classification.viewpoint_matching import errors, familiar_views, match, viewed
+from pipeline.classification.viewpoint_matching import errors, familiar_views, match, outcome, viewed
 
 
 @pytest.mark.parametrize("variant", ["matrix_capsules", "cnn"])
@@ -39,8 +40,23 @@ def test_networks_match_where_the_worse_is_at_its_best() -> None:
     cnn = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.6, 0.35, 0.4], "novel": [0.8, 0.7, 0.9]})
     found = match(capsules, cnn).set_index("network")
     assert found.loc["cnn", ["epoch", "familiar", "novel"]].tolist() == [2, 0.35, 0.7]
-    assert found.loc["capsules", ["epoch", "familiar", "novel"]].tolist() == [2, 0.3, 0.4]
+    # Three quarters of the way from the first epoch to the second.
+    np.testing.assert_allclose(found.loc["capsules", ["epoch", "familiar", "novel"]].astype(float), [1.75, 0.35, 0.45])
+    better = capsules.assign(familiar=[0.2, 0.3, 0.1])
+    found = match(better, cnn).set_index("network")
+    assert found.loc["capsules", ["epoch", "familiar", "novel"]].tolist() == [1, 0.2, 0.6]
     history = pd.DataFrame(
         {"replica": [0], "epoch": [1], "familiar_accuracy": [0.75], "novel_accuracy": [0.5], "train_loss": [1.0]}
     )
     assert errors(history).to_dict("records") == [{"replica": 0, "epoch": 1, "familiar": 0.25, "novel": 0.5}]
+
+
+def test_errors_on_novel_viewpoints_are_compared_within_a_replica() -> None:
+    def table(novel: float, replica: int) -> pd.DataFrame:
+        return pd.DataFrame({"replica": replica, "epoch": [1, 2], "familiar": [0.4, 0.2], "novel": [0.9, novel]})
+
+    capsules = pd.concat([table(0.1, 0), table(0.6, 1)])
+    cnn = pd.concat([table(0.4, 0), table(0.6, 1)])
+    numbers = outcome(capsules, cnn, {"familiar": 30, "novel": 70}, {"capsules": {}, "cnn": {}}).numbers
+    assert numbers["novel_ratio"] == {"mean": 0.625, "sd": pytest.approx(0.75 / 2**0.5), "n": 2}
+    assert numbers["images"] == {"familiar": 30, "novel": 70}

@@ -185,8 +185,10 @@ def ablated(writer: Writer, name: str, errors: dict[str, float]) -> None:
     writer.numbers("ablation", name, {"study": "ablation", "condition": values}, dataset=DATASET)
 
 
-def viewed(writer: Writer, name: str, novel: dict[str, float]) -> None:
-    """What a study of viewpoints writes; `novel` are the errors of both networks at a familiar error of 0.1."""
+def viewed(writer: Writer, name: str, novel: dict[str, float], lead: float = 0.0) -> None:
+    """What a study of viewpoints writes; `novel` are the errors of both networks at a familiar error of 0.1, which the
+    capsules miss by `lead`.
+    """
     rows = []
     noise = np.random.default_rng(0)
     for network, at in novel.items():
@@ -215,6 +217,8 @@ def viewed(writer: Writer, name: str, novel: dict[str, float]) -> None:
         }
         for kind, error in (("matched", 0.1), ("best", 0.08))
     }
+    read["matched"]["capsules"]["familiar"] = spread(0.1 - lead)
+    read |= {"novel_ratio": spread(0.9, 0.1), "images": {"familiar": 100, "novel": 200}}
     writer.numbers("viewpoint", name, {"study": "viewpoint", **read}, dataset=DATASET)
 
 
@@ -223,14 +227,14 @@ def attacks(
 ) -> None:
     """What a study of attacks writes; two replicas each, a point above and below what `kinds` tell."""
     rows = [
-        (network, replica, method, kind, epsilon, value + (0.01 if replica else -0.01))
+        (network, replica, method, kind, epsilon, value + (0.01 if replica else -0.01), value + 0.1)
         for kind, methods in kinds.items()
         for method, networks in methods.items()
         for network, curve in networks.items()
         for epsilon, value in zip(EPSILONS, curve, strict=True)
         for replica in range(2)
     ]
-    columns = ["network", "replica", "method", "kind", "epsilon", "value"]
+    columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     writer.table("attack", name, pd.DataFrame(rows, columns=columns))
     value = {
         method: {

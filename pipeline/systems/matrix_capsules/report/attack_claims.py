@@ -14,10 +14,15 @@ import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Measured, Results, dataset_label, with_training
-from pipeline.systems.matrix_capsules.report.paper import remarks_on_capsules, remarks_on_cnn, remarks_on_data
+from pipeline.systems.matrix_capsules.report.paper import (
+    remarks_on_capsules,
+    remarks_on_cnn,
+    remarks_on_condition,
+    remarks_on_data,
+)
 from pipeline.systems.matrix_capsules.report.runs import Compared, attack_studies, attacked_images
 
-COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value")
+COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
 METHODS = ("FGSM", "BIM")
 CERTAIN = 2.0
 """Standard errors up to which a difference is noise."""
@@ -36,11 +41,15 @@ class Attacked:
     study: Compared
     table: pd.DataFrame
 
-    def curves(self, network: str, kind: str, method: str) -> pd.DataFrame:
-        """Percent, `[epsilons, replicas]`, epsilons rising; empty where there are none."""
+    def curves(self, network: str, kind: str, method: str, column: str = "value") -> pd.DataFrame:
+        """Percent, `[epsilons, replicas]`, epsilons rising; empty where there are none.
+
+        Args:
+            column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
+        """
         chosen = self.table[(self.table["network"] == network) & (self.table["kind"] == kind)]
         chosen = chosen[chosen["method"] == method]
-        return 100 * chosen.pivot_table(index="epsilon", columns="replica", values="value").sort_index()
+        return 100 * chosen.pivot_table(index="epsilon", columns="replica", values=column).sort_index()
 
     @property
     def images(self) -> int:
@@ -80,6 +89,7 @@ def first_attacked(results: Results) -> Attacked | None:
 def remarks_on_attack(study: Compared) -> list[str]:
     """In what a study of attacks falls short of the paper's."""
     remarks = remarks_on_data(study.dataset) + remarks_on_capsules(study.capsules, study.dataset)
+    remarks += remarks_on_condition(study.capsules)
     remarks += [f"CNN: {words}" for words in remarks_on_cnn(study.cnn)]
     attacked, tested = attacked_images(study), study.dataset.test
     if attacked < tested:
@@ -158,15 +168,23 @@ def loses_less(method: str) -> _Check:
         )
         less = lost[0].mean < lost[1].mean - CERTAIN * error
         more = left[0].mean > left[1].mean + CERTAIN * error
-        return lost[0].minus(lost[1]), less and more, [*notes, *_masked(found)]
+        return lost[0].minus(lost[1]), less and more, [*notes, *_through_own_loss(found, method)]
 
     return check
 
 
-def _masked(found: Attacked) -> list[str]:
-    """What part of the images has no gradient of the network's own loss, where some have none."""
+def _through_own_loss(found: Attacked, method: str) -> list[str]:
+    """What the document's attacks, through a network's own loss alone, leave, and why they may leave more."""
+    left = [attacked_part(found.curves(network, "general", method, "own_loss")) for network in ("capsules", "cnn")]
+    kept = [over_replicas(each.mean()) for each in left]
+    least = [each.mean(axis=1).min() for each in left]
+    notes = [
+        "attacked through their own losses alone, as in the document: "
+        f"capsules {kept[0].mean:.1f} %, at the worst epsilon {least[0]:.1f} %; "
+        f"CNN {kept[1].mean:.1f} and {least[1]:.1f} %"
+    ]
     none = found.study.numbers.number("gradient", "capsules", "without", "mean")
-    return [f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images"] if none else []
+    return [*notes, *([f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images"] if none else [])]
 
 
 def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
@@ -213,7 +231,7 @@ def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | No
             words.append(f"{name} {accuracy.mean:.1f} % at epsilon {least:g}")
             if name == "capsules":
                 lowest.append(accuracy)
-        notes.append(f"lowest under {method}: {', '.join(words)}")
+        notes += [f"lowest under {method}: {', '.join(words)}", *_through_own_loss(found, method)[:1]]
     allowed = CERTAIN * found.noise(found.chance)
     notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
     ours = min(lowest, key=lambda accuracy: accuracy.mean)
@@ -252,7 +270,10 @@ def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | N
 
 
 def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
-    """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent)."""
+    """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent).
+
+    The loss is the network's own: the spread loss is exactly 0 where its margin is met.
+    """
     numbers = found.study.numbers
     zeros = [numbers.measured("gradient", network, "zeros") for network in ("capsules", "cnn")]
     sizes = [numbers.number("gradient", network, "median", "mean") for network in ("capsules", "cnn")]
@@ -263,6 +284,10 @@ def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | N
     if sizes[0] is not None and sizes[1] is not None:
         ratio = f", {sizes[1] / sizes[0]:.3g} times as large" if sizes[0] > 0 else ""
         notes.append(f"median size of the others: {sizes[0]:.2g} in capsules, {sizes[1]:.2g} in the CNN{ratio}")
+    logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in ("capsules", "cnn")]
+    if logits[0] is not None and logits[1] is not None:
+        shares = f"{100 * logits[0].mean:.2f} % in capsules, {100 * logits[1].mean:.2f} % in the CNN"
+        notes.append(f"of the cross-entropy of the logits: {shares}")
     return capsules.scaled(100), capsules.mean <= cnn.mean, notes
 
 

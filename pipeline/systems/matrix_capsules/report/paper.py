@@ -132,6 +132,11 @@ def remarks_on_capsules(
     return remarks
 
 
+def remarks_on_condition(run: Recorded) -> list[str]:
+    """In what matrix capsules differ from the paper's best model by what Table 1 changes, such as iterations."""
+    return _listed(_differing(run.model, PAPER_CONDITION), "the paper's")
+
+
 def remarks_on_cnn(run: Recorded) -> list[str]:
     """In what the convolutional network falls short of the paper's, which does not say how long that was trained."""
     return _listed(_of_cnn(run), "the paper's") + _of_training(run)
