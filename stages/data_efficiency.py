@@ -26,7 +26,7 @@ def main(study: str) -> None:
         for share in settings.shares:
             part, name = share_of(dataset, share), f"share={share:g}"
             images[share] = len(part.split["train"])
-            run = with_share(unchanged, settings, share, images[share])
+            run = with_share(unchanged, settings, images[share], len(dataset.split["train"]))
             part_digest = digest if share == 1 else json_sha256({"data": digest, "share": share})
             trained = train_run(setup, run, part, part_digest, Part(workspace.run, name), f"{workspace.label}, {name}")
             models = trained_models(setup, run, dataset.images.shape[-1], trained)

@@ -58,13 +58,18 @@ def _first_of_each_class(
     return indices[place < max(share, min(1.0, fewest / len(indices)))]
 
 
-def with_share(run: AnyRun, settings: DataEfficiencyParams, share: float, images: int) -> AnyRun:
-    """The run for a share of the training images, which are so many: as many steps as the study's epochs have with all.
+def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
+    """The run for a share of the training images: as many steps as the study's epochs have with all, or, so that epochs
+    are whole, a few more.
 
-    Batches have no more images than there are.
+    Args:
+        images: training images of the share; a batch has no more.
+        whole: all training images. An epoch takes as many whole batches as there are.
     """
-    longer = run.with_epochs(math.ceil(settings.epochs / share))
-    changes = {"patience": longer.training.epochs, "batch_size": min(run.training.batch_size, images)}
+    batch = min(run.training.batch_size, images)
+    steps = settings.epochs * (whole // min(run.training.batch_size, whole))
+    longer = run.with_epochs(math.ceil(steps / (images // batch)))
+    changes = {"patience": longer.training.epochs, "batch_size": batch}
     training = longer.training.model_copy(update=changes)
     return longer.model_copy(update={"replicas": settings.replicas, "training": training})
 

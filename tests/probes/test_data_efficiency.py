@@ -51,13 +51,14 @@ def test_validation_shrinks_too_but_not_below_ten_images() -> None:
 
 def test_smaller_shares_take_as_many_steps() -> None:
     run = small_run("generative")
+    batch = run.training.batch_size
     settings = DataEfficiencyParams(run="a", shares=[0.25, 1.0], epochs=3, replicas=1)
-    small, whole = with_share(run, settings, 0.25, 9), with_share(run, settings, 1.0, 36)
-    assert (small.training.epochs, whole.training.epochs) == (12, 3)
-    assert small.training.patience == 12
-    assert small.training.batch_size == min(9, run.training.batch_size)
-    assert whole.training.batch_size == run.training.batch_size
-    assert whole.replicas == 1
+    # Of all images, an epoch has four batches and leaves one image out.
+    whole = with_share(run, settings, 4 * batch + 1, 4 * batch + 1)
+    assert (whole.training.epochs, whole.training.batch_size, whole.replicas) == (3, batch, 1)
+    for images, size, epochs in ((batch, batch, 12), (batch - 1, batch - 1, 12), (3 * batch - 1, batch, 6)):
+        share = with_share(run, settings, images, 4 * batch + 1)
+        assert (share.training.batch_size, share.training.epochs, share.training.patience) == (size, epochs, epochs)
 
 
 def test_shares_must_increase_and_trainings_must_end() -> None:
