@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pipeline.params import Params
     from pipeline.profiles import Profiles
 
-_HELP = "Manage parameter profiles, deliver tracked runs, check this machine. Stages: python -m stages.<name> --help."
+_HELP = (
+    "Tools around the pipeline: profiles, comparison, publishing, execution on other machines, tracking, checks. "
+    "Stages: python -m stages.<name> --help."
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=_HELP)
 profile_app = typer.Typer(
@@ -230,7 +233,7 @@ def load(
     images: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="pictures (for pairs of stereo images two files each), or one .npy file, uint8 [N, C, S, S]"
+            help="pictures (two for each pair of stereo images, one in colour), or one .npy file, uint8 [N, C, S, S]"
         ),
     ] = None,
 ) -> None:

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter
 
 from pipeline.page.scorecard import Row
+from pipeline.publishing.trained import pictures_of_an_image
 from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Numbers
 from pipeline.results.spread import flat
+from pipeline.systems import Run
 
 SYSTEMS = {
     "generative": "Capsules as a probabilistic generative model (Smith, Schut, Gal and van der Wilk 2020)",
@@ -44,6 +47,7 @@ def _lines(
     summary: Mapping[str, Any], trained: Numbers, evaluated: Numbers | None, rows: Sequence[Row], size: int
 ) -> Iterator[str]:
     run, record = summary["run"], trained.records[-1]
+    settings: Run = TypeAdapter(Run).validate_python(summary["settings"])
     yield f"# {run}"
     yield ""
     yield f"{SYSTEMS[summary['variant']]}."
@@ -59,7 +63,8 @@ def _lines(
     yield "## Use"
     yield ""
     yield f"    dvc pull --allow-missing -r published models/{run}"
-    yield f"    python -m pipeline load {run} picture.png"
+    pictures = "left.png right.png" if pictures_of_an_image(settings.channels) == 2 else "picture.png"
+    yield f"    python -m pipeline load {run} {pictures}"
     yield ""
     yield "## Figures"
     yield ""

@@ -111,7 +111,7 @@ def select(
         if output.label not in recorded:
             left_out[output.path] = "its result is a draft or was made with other settings"
         elif sizes is None:
-            left_out[output.path] = "not on this machine"
+            left_out[output.path] = "its files were not kept"
         elif max(sizes, default=0) > largest_file:
             left_out[output.path] = f"a file of {max(sizes) / 1e6:.1f} MB, at most {largest_file / 1e6:.0f} are allowed"
         else:

@@ -21,6 +21,8 @@ from pipeline.learning.settings import CropParams
 from pipeline.systems import CLASSIFIERS, Run, build_model
 from pipeline.systems.capsnet.settings import CapsNetRun
 
+COLOURS = 3
+
 
 class LoadingError(UserError):
     """Trained weights or images cannot be loaded."""
@@ -44,7 +46,7 @@ class TrainedRun:
 
     @property
     def channels(self) -> int:
-        """Channels of its images: two for pairs of stereo images, else one."""
+        """Channels of its images: one for grey images, two for pairs of stereo images, three for colours."""
         return self.settings.channels
 
     @property
@@ -108,8 +110,8 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     """Images `[N, channels, size, size]` in [0, 1].
 
     Args:
-        paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are turned into grey
-            ones and resized, `channels` files for each image, in order.
+        paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
+            three channels one in colour for each image, else `channels` grey ones, in order.
 
     Raises:
         LoadingError: a file cannot be read, or does not fit.
@@ -124,18 +126,25 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
                 f"{paths[0]} has {images.dtype} {list(images.shape)}: give uint8 [N, {channels}, {size}, {size}]"
             )
         return torch.from_numpy(images).float() / 255
-    if len(paths) % channels:
-        raise LoadingError(f"{len(paths)} pictures: give {channels} for each image")
-    pictures = torch.stack([_picture(path, size) for path in paths])
-    return pictures.view(-1, channels, size, size)
+    in_colour = channels == COLOURS
+    if len(paths) % (files := pictures_of_an_image(channels)):
+        raise LoadingError(f"{len(paths)} pictures: give {files} for each image")
+    return torch.cat([_picture(path, size, in_colour) for path in paths]).view(-1, channels, size, size)
 
 
-def _picture(path: Path, size: int) -> Tensor:
+def pictures_of_an_image(channels: int) -> int:
+    """How many picture files an image has: one, in colour, or one for each channel."""
+    return 1 if channels == COLOURS else channels
+
+
+def _picture(path: Path, size: int, in_colour: bool) -> Tensor:
+    """`[3, size, size]` in colour, else `[1, size, size]`."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as picture:
-            grey = picture.convert("L").resize((size, size), Image.Resampling.BILINEAR)
+            resized = picture.convert("RGB" if in_colour else "L").resize((size, size), Image.Resampling.BILINEAR)
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise LoadingError(f"cannot read {path}: {error}") from None
-    return torch.from_numpy(np.asarray(grey, dtype=np.float32) / 255)
+    pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, -1)
+    return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

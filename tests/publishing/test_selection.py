@@ -63,7 +63,7 @@ def test_only_what_is_recorded_and_small_is_chosen(tmp_path: Path) -> None:
     assert [output.path for output in selection.chosen] == ["models/a", "results/x/e"]
     assert selection.size == 1300
     assert selection.left_out.keys() == {"models/large", "models/draft", "models/elsewhere"}
-    assert "not on this machine" in selection.left_out["models/elsewhere"]
+    assert "its files were not kept" in selection.left_out["models/elsewhere"]
     assert "draft" in selection.left_out["models/draft"]
 
 

@@ -87,6 +87,9 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     assert (images[1, 0] == images[1, 0, 0, 0]).all()
     with pytest.raises(LoadingError, match="give 2 for each image"):
         read_images(paths[:3], 2, 8)
+    colours = read_images(paths, 3, 8)
+    assert colours.shape == (4, 3, 8, 8)
+    assert colours[:, :, 4, 4].tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0]]
     broken = tmp_path / "broken.png"
     broken.write_bytes(paths[0].read_bytes()[:30])
     with pytest.raises(LoadingError, match=r"cannot read .*broken\.png"):
