@@ -19,6 +19,7 @@ from pipeline.drawing.style import to_bytes
 from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, Results
+from pipeline.systems.matrix_capsules.report.curves import attacks as drawn_attacks
 from pipeline.systems.matrix_capsules.report.curves import by_factor, factors
 from pipeline.systems.matrix_capsules.report.figures import draw
 from pipeline.systems.matrix_capsules.report.paper import CLASSES, class_names
@@ -174,6 +175,25 @@ def test_table_2(results: Results) -> None:
     ]  # fmt: skip
     best = table.shown[table.shown["read where"] == "best"]
     assert set(best["the paper's, novel (%)"]) == {""}
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "scale", "ticks"),
+    [([0.0, 0.05, 0.4], "linear", None), ([0.0, 0.0025, 0.02, 0.2], "symlog", ["0", "0.01", "0.1"])],
+)
+def test_epsilons_of_several_orders_are_spread_out(epsilons: list[float], scale: str, ticks: list[str] | None) -> None:
+    rows = [
+        (network, 0, method, kind, epsilon, 0.5)
+        for network in ("capsules", "cnn")
+        for method in ("FGSM", "BIM")
+        for kind in ("general", "targeted", "black-box")
+        for epsilon in epsilons
+    ]
+    columns = ["network", "replica", "method", "kind", "epsilon", "value"]
+    figure = drawn_attacks(pd.DataFrame(rows, columns=columns), 20.0)
+    for axis in figure.axes:
+        assert axis.get_xscale() == scale
+        assert ticks is None or [label.get_text() for label in axis.get_xticklabels()] == ticks
 
 
 def test_tables_of_attacks(results: Results) -> None:

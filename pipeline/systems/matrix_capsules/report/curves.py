@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -62,6 +64,9 @@ KINDS = {
 """Title and axis of a kind of attack."""
 _VIEW = 5.0
 """Errors on familiar viewpoints up to so many times those matched at are drawn: beyond, networks know nothing yet."""
+
+_MANY_TIMES = 20
+"""Where the largest epsilon is so many times the smallest, their axis is logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +257,19 @@ def attacks(table: pd.DataFrame, chance: float) -> Figure:
             axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
         axis.set_title(title)
         axis.set_xlabel("epsilon")
+        _spread_out(axis, table["epsilon"])
         axis.set_ylabel(words)
         axis.set_ylim(-2, 102)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=2.8)
     return figure
+
+
+def _spread_out(axis: Axes, epsilons: pd.Series[float]) -> None:
+    """A logarithmic axis, linear up to the smallest epsilon above 0, where the largest is many times as large."""
+    smallest, largest = epsilons[epsilons > 0].min(), epsilons.max()
+    if not largest > _MANY_TIMES * smallest:
+        return
+    axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
+    decades = 10.0 ** np.arange(math.ceil(math.log10(smallest)), math.floor(math.log10(largest)) + 1)
+    axis.set_xticks([0.0, *decades], ["0", *(f"{each:g}" for each in decades)])
+    axis.minorticks_off()
