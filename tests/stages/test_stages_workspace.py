@@ -162,7 +162,7 @@ def test_an_unknown_item_is_answered_with_what_there_is(
     with pytest.raises(SystemExit) as caught, stage("train", item, root):
         pytest.fail("no work may be done")
     assert caught.value.code == 2
-    assert "capsules-digits, cnn-toys" in capsys.readouterr().err
+    assert "capsules-digits, cnn-digits" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
