@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import yaml
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "prune_lock.py"
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("prune_lock", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from script_modules import load
 
 
 def test_items_that_are_gone_leave_the_lock_and_the_others_stay(tmp_path: Path) -> None:
@@ -27,8 +15,8 @@ def test_items_that_are_gone_leave_the_lock_and_the_others_stay(tmp_path: Path) 
     kept = {"schema": "2.0", "stages": {"train@a": {"cmd": "true a"}}}
     lock = {**kept, "stages": {**kept["stages"], "train@c": {"cmd": "true c"}, "sweep@a-45": {"cmd": "true"}}}
     (tmp_path / "dvc.lock").write_text(yaml.safe_dump(lock))
-    assert script().prune(tmp_path) == ["sweep@a-45", "train@c"]
+    assert load("prune_lock").prune(tmp_path) == ["sweep@a-45", "train@c"]
     content = (tmp_path / "dvc.lock").read_text()
     assert yaml.safe_load(content) == kept
-    assert script().prune(tmp_path) == []
+    assert load("prune_lock").prune(tmp_path) == []
     assert (tmp_path / "dvc.lock").read_text() == content
