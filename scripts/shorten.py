@@ -55,7 +55,6 @@ LONGEST = {
     "penalties": 2,
     "conditions": 2,
     "strengths": 1,
-    "hyperparameters": 1,
     "sigmas": 2,
     "shown": 1,
 }
@@ -64,8 +63,7 @@ LONGEST = {
 def shorten(value: Any, name: str = "") -> Any:
     """`value` with every number and list named above cut down."""
     if isinstance(value, dict):
-        kept = list(value.items())[: LONGEST.get(name, len(value))]
-        return {key: shorten(each, key) for key, each in kept}
+        return {key: shorten(each, key) for key, each in value.items()}
     if isinstance(value, list):
         return value[: LONGEST.get(name, len(value))]
     if isinstance(value, int) and name in MOST:
