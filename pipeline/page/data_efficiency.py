@@ -195,7 +195,7 @@ def _on_all_images(curve: Curve) -> float:
 
 def _lower(ours: Measured, theirs: Measured, tested: int) -> bool:
     """Whether an error, of so many test images, is clearly below another."""
-    variance = sum(each.mean * (1 - each.mean) / tested + each.sd**2 / each.n for each in (ours, theirs))
+    variance = ours.variance_of_share(tested) + theirs.variance_of_share(tested)
     return theirs.mean - ours.mean > 2 * math.sqrt(variance)
 
 

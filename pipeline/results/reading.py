@@ -66,6 +66,10 @@ class Measured:
         """
         return Measured(self.mean - other.mean, math.hypot(self.sd, other.sd), min(self.n, other.n))
 
+    def variance_of_share(self, images: float) -> float:
+        """The squared standard error of a share of so many test images: binomial, and over replicas."""
+        return self.mean * (1 - self.mean) / images + self.sd**2 / self.n
+
 
 @dataclass(frozen=True)
 class Numbers:

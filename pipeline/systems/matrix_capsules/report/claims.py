@@ -209,11 +209,11 @@ def _alike(numbers: Numbers) -> bool:
     the test images, and over replicas).
     """
     images = numbers.number("images", "familiar")
-    both = [numbers.measured("matched", each, "familiar") for each in NETWORKS]
-    if images is None or both[0] is None or both[1] is None:
+    capsules, cnn = (numbers.measured("matched", each, "familiar") for each in NETWORKS)
+    if images is None or capsules is None or cnn is None:
         return False
-    variance = sum(each.mean * (1 - each.mean) / images + each.sd**2 / each.n for each in both if each)
-    return abs(both[0].mean - both[1].mean) <= CERTAIN * math.sqrt(variance)
+    variance = capsules.variance_of_share(images) + cnn.variance_of_share(images)
+    return abs(capsules.mean - cnn.mean) <= CERTAIN * math.sqrt(variance)
 
 
 def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[str]:
