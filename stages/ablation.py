@@ -26,7 +26,8 @@ def main(study: str) -> None:
         measured, epochs = {}, []
         for condition in settings.conditions:
             run = ablated(unchanged, settings, condition)
-            trained = train_run(setup, run, dataset, digest, Part(workspace.run, condition), condition)
+            title = f"{workspace.label}, {condition}"
+            trained = train_run(setup, run, dataset, digest, Part(workspace.run, condition), title)
             models = of_kind(MatrixCapsules, trained_models(setup, run, dataset.images.shape[-1], trained))
             measured[condition] = measure(models, trained, dataset, run)
             epochs.append(trained.epochs)

@@ -28,7 +28,7 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()
-        tables = [*build_tables(results, written), *faults.build(workspace.faults_path)]
+        tables = [*build_tables(results), *faults.build(workspace.faults_path)]
         publish, profile = workspace.params.publish, workspace.profile
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))

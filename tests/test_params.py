@@ -432,12 +432,12 @@ def test_a_hyperparameters_value_must_make_a_model(values: dict[str, Any]) -> No
     ]
 
 
-def test_a_floor_moves_the_start_along_and_nothing_else(values: dict[str, Any]) -> None:
+def test_a_floor_moves_the_start_and_the_sd_of_absent_parts_along_and_nothing_else(values: dict[str, Any]) -> None:
     model = parse_params(values).runs["capsules-digits"].model
     assert isinstance(model, GenerativeModelParams)
     changed = model.varied("pose_sd_floor", 2 * model.pose_sd_floor)
     assert changed == model.model_copy(
-        update={"pose_sd_floor": 2 * model.pose_sd_floor, "pose_sd_start": 2 * model.pose_sd_start}
+        update={name: 2 * getattr(model, name) for name in ("pose_sd_floor", "pose_sd_start", "inactive_pose_sd")}
     )
 
 

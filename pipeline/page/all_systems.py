@@ -90,10 +90,6 @@ def studies_of(results: Results) -> Studies:
 # ---- the questions
 
 
-def _error(accuracy: Measured) -> Measured:
-    return Measured(100 * (1 - accuracy.mean), 100 * accuracy.sd, accuracy.n)
-
-
 def _share(share: str, studies: Studies, entry: Entry) -> Found | None:
     curve = studies.efficiency.get(entry.run)
     error = curve.numbers.measured("share", share, curve.how) if curve else None
@@ -105,19 +101,21 @@ def _probe(protocol: str, test: str, studies: Studies, entry: Entry) -> Found | 
     numbers = studies.results.numbers("evaluate", entry.run)
     accuracy = numbers.measured("probe", entry.features, protocol, test) if numbers else None
     remark = "probe" if entry.how == "itself" else ""
-    return Found(_error(accuracy), numbers, remark) if numbers and accuracy else None
+    return Found(accuracy.as_error(), numbers, remark) if numbers and accuracy else None
 
 
 def _swept(studies: Studies, entry: Entry) -> Found | None:
     numbers = studies.results.numbers("sweep", f"{entry.run}-{WIDEST}")
     accuracy = numbers.measured("probe", entry.features) if numbers else None
-    return Found(_error(accuracy), numbers, "probe" if entry.how == "itself" else "") if numbers and accuracy else None
+    return (
+        Found(accuracy.as_error(), numbers, "probe" if entry.how == "itself" else "") if numbers and accuracy else None
+    )
 
 
 def _optimised(studies: Studies, entry: Entry) -> Found | None:
     engine, numbers = studies.optimise.get(entry.run, ("", None))
     accuracy = numbers.measured("engine", engine, str(WIDEST), "refit_accuracy_after") if numbers else None
-    return Found(_error(accuracy), numbers, _images(numbers, entry)) if numbers and accuracy else None
+    return Found(accuracy.as_error(), numbers, _images(numbers, entry)) if numbers and accuracy else None
 
 
 def _images(numbers: Numbers, entry: Entry) -> str:
@@ -136,7 +134,7 @@ def _viewed(axis: str, studies: Studies, entry: Entry) -> Found | None:
 def _attacked(method: str, studies: Studies, entry: Entry) -> Found | None:
     network, numbers = studies.attack.get(entry.run, ("", None))
     accuracy = numbers.measured("value", method, "general", network, EPSILON) if numbers else None
-    return Found(_error(accuracy), numbers, _images(numbers, entry)) if numbers and accuracy else None
+    return Found(accuracy.as_error(), numbers, _images(numbers, entry)) if numbers and accuracy else None
 
 
 def _moves(invariance: bool, studies: Studies, entry: Entry) -> Found | None:

@@ -15,8 +15,9 @@ from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import in_house_style, look, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page.systems import LOOKS
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label, with_training
+from pipeline.systems.matrix_capsules.report.paper import remarks_on_data
 
 NAME = "data-efficiency"
 DOCUMENT = "003"
@@ -172,7 +173,7 @@ def capsules_need_less(results: Results) -> Finding | None:
     ratios = {images: _ratio(ours.errors[images], theirs.errors[images]) for images in shared}
     records = [record for curve in (ours, theirs) for record in with_training(results, curve.numbers, curve.run)]
     data = ours.numbers.dataset_of(ours.run)
-    source, tested = data.source, int(data.test)
+    tested = int(data.test)
     by_images = ", ".join(f"{images:,} images {ratios[images].mean:.2f}" for images in shared)
     worst = max(ratios.values(), key=lambda ratio: ratio.mean)
     return Finding(
@@ -181,7 +182,7 @@ def capsules_need_less(results: Results) -> Finding | None:
         records,
         holds=ours.parameters < theirs.parameters
         and all(_lower(ours.errors[images], theirs.errors[images], tested) for images in shared),
-        remarks=[f"{NOT_THE_PAPERS_DATA} (smallNORB in document 004)"] if source in ("digits", "toys") else [],
+        remarks=remarks_on_data(data),
         notes=[
             f"{ours.run} has {ours.parameters:,.0f} parameters, {theirs.run} {theirs.parameters:,.0f}",
             f"error of {ours.run} / that of {theirs.run}: {by_images}",
@@ -196,7 +197,7 @@ def _on_all_images(curve: Curve) -> float:
 def _lower(ours: Measured, theirs: Measured, tested: int) -> bool:
     """Whether an error, of so many test images, is clearly below another."""
     variance = ours.variance_of_share(tested) + theirs.variance_of_share(tested)
-    return theirs.mean - ours.mean > 2 * math.sqrt(variance)
+    return theirs.mean - ours.mean > SIGNIFICANT_SES * math.sqrt(variance)
 
 
 def _ratio(ours: Measured, theirs: Measured) -> Measured:

@@ -23,7 +23,17 @@ from pipeline.drawing.style import (
 from pipeline.drawing.table import Table, tracked
 from pipeline.page.systems import LOOKS
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label, unique, with_training
+from pipeline.results.reading import (
+    SIGNIFICANT_SES,
+    Measured,
+    Numbers,
+    Record,
+    Results,
+    dataset_label,
+    unique,
+    with_training,
+)
+from pipeline.systems.matrix_capsules.report.paper import COPIES
 
 NAME = "equivariance-systems"
 DOCUMENT = "003"
@@ -55,8 +65,8 @@ FEATURES = {"maps": OWN, "hidden": FITTED}
 """Features of a convolutional network, each with the better action that it can be given."""
 LAYERS = {**POSES, "cnn": FEATURES, "vae": {"code": FITTED}}
 """By variant, the layers that are meant to move with the image, and how they are judged."""
-NAMED = ("digits", "toys")
-"""Sources of data sets that no document uses."""
+DOCUMENTS_DATA = ("mnist", "smallnorb", *COPIES)
+"""Sources of the data that document 003 and those that it explains use, and of copies of them."""
 
 
 @dataclass(frozen=True)
@@ -385,7 +395,7 @@ class _Judged:
         """
         if self.error is None or self.stays is None:
             return False
-        clear = other.mean - self.error.mean > 2 * math.hypot(self.error.se, other.se)
+        clear = other.mean - self.error.mean > SIGNIFICANT_SES * math.hypot(self.error.se, other.se)
         return clear and self.error.mean < self.stays.mean
 
     def __str__(self) -> str:
@@ -461,8 +471,9 @@ def _ratio(ours: Error, theirs: Error) -> Measured:
 
 def _remarks(judged: list[_Judged]) -> list[str]:
     sources = unique(each.numbers.dataset_of(each.run).source for each in judged)
-    small = [source for source in sources if source in NAMED]
-    return [f"{NOT_THE_PAPERS_DATA} (MNIST and smallNORB in the documents that it explains)"] if small else []
+    if any(source not in DOCUMENTS_DATA for source in sources):
+        return [f"{NOT_THE_PAPERS_DATA} (MNIST and smallNORB in the documents that it explains)"]
+    return [COPIES[source] for source in sources if source in COPIES]
 
 
 MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}

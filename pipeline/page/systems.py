@@ -90,11 +90,11 @@ def _error(numbers: Numbers, variant: str) -> tuple[Measured, str] | None:
     """The error on clean test images (percent), and what classifies: of several probes, the best."""
     if variant in CLASSIFIERS:
         accuracy, error = numbers.measured("test", "accuracy"), numbers.measured("test", "centre")
-        own = _as_error(accuracy) if accuracy else error.scaled(100) if error else None
+        own = accuracy.as_error() if accuracy else error.scaled(100) if error else None
         return (own, "itself") if own else None
     best = _best_features(numbers)
     accuracy = numbers.measured("probe", best, "refit", "rotated_0")
-    return (_as_error(accuracy), f"linear probe on {look(best).name}") if accuracy else None
+    return (accuracy.as_error(), f"linear probe on {look(best).name}") if accuracy else None
 
 
 def _best_features(numbers: Numbers) -> str:
@@ -106,10 +106,6 @@ def _best_features(numbers: Numbers) -> str:
         and (measured := numbers.measured("probe", features, "refit", "rotated_0")) is not None
     }
     return max(probes, key=lambda features: probes[features].mean, default="")
-
-
-def _as_error(accuracy: Measured) -> Measured:
-    return Measured(100 * (1 - accuracy.mean), 100 * accuracy.sd, accuracy.n)
 
 
 def _regressions(results: Results) -> Iterator[Entry]:

@@ -15,18 +15,15 @@ from pipeline.results.reading import Results
 from pipeline.systems import REPORTS
 
 
-def build_tables(results: Results, written: Written) -> list[Table]:
+def build_tables(results: Results) -> list[Table]:
     """Every table that the results of a profile give: those of every system, then those of all systems.
-
-    Args:
-        written: collects the names of items whose arrays or tables are missing.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
     tables: list[Table] = []
     for system, document in REPORTS.items():
-        built: list[Table] = import_module(f"pipeline.systems.{system}.report.tables").build(results, written)
+        built: list[Table] = import_module(f"pipeline.systems.{system}.report.tables").build(results)
         tables += [replace(table, document=document) for table in built]
     tables += routing.build(results)
     for measured in (equivariance, data_efficiency):

@@ -53,10 +53,13 @@ def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
 
 
 def sweep(inputs: SweepInputs) -> Outcome:
-    """Accuracies of probes fit and tested on images rotated within the same angle."""
+    """Accuracies of probes fit and tested on images rotated within the same angle, also of probes on samples."""
     probe = inputs.probe
     table = stack_replicas(
-        [rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device) for model in inputs.models]
+        [
+            rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device, sampled=True)
+            for model in inputs.models
+        ]
     )
     accuracies = nest(table, ["features"], "accuracy")
     validation = best_validation(inputs.trained.history)

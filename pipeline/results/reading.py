@@ -47,6 +47,10 @@ class ResultError(UserError):
     """A result file is corrupt or has another form. The message names it and says what is wrong."""
 
 
+SIGNIFICANT_SES = 2.0
+"""Standard errors by which two numbers must differ for a claim to count the difference."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1)."""
@@ -59,12 +63,25 @@ class Measured:
         """The same measurement in another unit: 100 turns fractions into percent."""
         return Measured(self.mean * factor, self.sd * abs(factor), self.n)
 
+    def as_error(self) -> Measured:
+        """Of an accuracy as a fraction, the error in percent."""
+        return Measured(100 * (1 - self.mean), 100 * self.sd, self.n)
+
     def minus(self, other: Measured) -> Measured:
         """The difference of two means, with the sd of independent measurements.
 
         If both were measured on the same replicas, this sd is too large.
         """
         return Measured(self.mean - other.mean, math.hypot(self.sd, other.sd), min(self.n, other.n))
+
+    @property
+    def se(self) -> float:
+        """The standard error of the mean over replicas; 0 for one replica, whose noise is unknown."""
+        return self.sd / math.sqrt(self.n)
+
+    def clearly_above(self, other: Measured) -> bool:
+        """Whether its mean is above the other's by more than `SIGNIFICANT_SES` standard errors of the difference."""
+        return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
 
     def variance_of_share(self, images: float) -> float:
         """The squared standard error of a share of so many test images: binomial, and over replicas."""

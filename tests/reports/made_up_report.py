@@ -10,7 +10,6 @@ from made_up import Writer
 from recorded import STAGES, recorded
 
 from pipeline.dependencies import Graph
-from pipeline.drawing.drawings import Written
 from pipeline.page.figures import on_disk, write_figures
 from pipeline.page.images import load_figures
 from pipeline.page.page import build_page
@@ -50,7 +49,7 @@ def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None
     results = recorded(writer.results, params)
     missing, others = compare(results, expected(now or params))
     written = write_figures(folder, results)
-    tables = build_tables(results, Written())
+    tables = build_tables(results)
     rows = build_scorecard(claims, results, profile="quick", others=others)
     figures = load_figures(folder, on_disk(folder, results))
     return build_page(rows, claims, "quick", figures, tables, missing, others, without_arrays=written.missing)

@@ -118,7 +118,7 @@ def test_more_scales_than_colours_are_told_apart() -> None:
 
 def test_without_results_there_is_nothing(writer: Writer) -> None:
     written = Written()
-    assert list(draw(writer.results, written)) == build(writer.results, written) == written.missing == []
+    assert list(draw(writer.results, written)) == build(writer.results) == written.missing == []
     assert {measure(writer.results) for measure in MEASURES.values()} == {None}
 
 

@@ -163,14 +163,14 @@ def test_rows_and_columns_are_those_of_the_settings_that_made_a_result(studied: 
     results = recorded(studied.results, params)
     model = params.runs["unrouted"].model.model_dump() | {"iterations": 1}
     record_again(studied.results.records / "evaluate" / "unrouted.json", "runs", "unrouted", model=model)
-    accuracies, _ = build(results, Written())
+    accuracies, _ = build(results)
     assert accuracies.shown.set_index("run").loc["unrouted", "iterations"] == "1 updates"
 
 
 def test_other_systems_and_nothing_at_all_leave_no_trace(full: Writer, params: Params, tmp_path: Path) -> None:
     for results in (recorded(full.results, params), Results(tmp_path / "none", tmp_path / "none")):
         written = Written()
-        assert list(draw(results, written)) == build(results, written) == written.missing == []
+        assert list(draw(results, written)) == build(results) == written.missing == []
         assert set(found(results).values()) == {None}
 
 

@@ -25,12 +25,16 @@ ERRORS = {
 """Variant, parameters and errors of each run, so that the claim holds."""
 
 
-def results(writer: Writer, values: dict[str, Any], **changes: tuple[int, dict[str, float]]) -> Results:
-    """Made-up results; `changes` replace parameters and errors of a run, its name with underscores."""
-    toys = values["datasets"]["digits"] | {"source": "toys", "canvas": 48}
+def results(
+    writer: Writer, values: dict[str, Any], source: str = "toys", **changes: tuple[int, dict[str, float]]
+) -> Results:
+    """Made-up results on toys from `source`; `changes` replace parameters and errors of a run, its name with
+    underscores.
+    """
+    toys = values["datasets"]["digits"] | {"source": source, "canvas": 48}
     runs = {name: run_on(variant, dataset := name.split("-")[-1], dataset) for name, (variant, _, _) in ERRORS.items()}
     params = values | {
-        "sources": ["digits", "toys"],
+        "sources": ["digits", source],
         "datasets": values["datasets"] | {"toys": toys},
         "runs": values["runs"] | runs,
         "data_efficiency": {name: {"run": name, "shares": [0.1, 1.0], "epochs": 4, "replicas": 2} for name in ERRORS},
@@ -59,6 +63,12 @@ def test_the_claim_holds_where_fewer_parameters_have_lower_errors_on_every_share
     assert row["ours"]["value"] == pytest.approx(0.75), "where capsules are worst"
     assert "not the paper's data" in row["dataset"]
     assert "matrix-toys has 60,000 parameters, cnn-toys 400,000" in row["notes"]
+
+
+def test_copies_of_the_papers_data_are_named(writer: Writer, values: dict[str, Any]) -> None:
+    _, row = verdict(results(writer, values, source="smallnorb48"))
+    assert "not the paper's data" not in row["dataset"]
+    assert "decoded from JPEG copies" in row["dataset"]
 
 
 @pytest.mark.parametrize(

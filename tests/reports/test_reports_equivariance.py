@@ -79,14 +79,23 @@ def numbers(layers: dict[str, dict[str, float]], se: float = 0.02, n: int = 2) -
 
 
 def results(
-    writer: Writer, values: dict[str, Any], runs: dict[str, str] | None = None, **changes: dict[str, dict[str, float]]
+    writer: Writer,
+    values: dict[str, Any],
+    runs: dict[str, str] | None = None,
+    sources: tuple[str, str] = ("digits", "toys"),
+    **changes: dict[str, dict[str, float]],
 ) -> Results:
-    """Made-up results of runs by their variants; `changes` replace layers of a variant."""
+    """Made-up results of runs by their variants; `changes` replace layers of a variant.
+
+    Args:
+        sources: of the data sets called `digits` and `toys`.
+    """
     runs = RUNS if runs is None else runs
-    toys = values["datasets"]["digits"] | {"source": "toys", "canvas": 48}
+    digits = values["datasets"]["digits"] | {"source": sources[0]}
+    toys = digits | {"source": sources[1], "canvas": 48}
     params = values | {
-        "sources": ["digits", "toys"],
-        "datasets": values["datasets"] | {"toys": toys},
+        "sources": list(sources),
+        "datasets": values["datasets"] | {"digits": digits, "toys": toys},
         "runs": values["runs"]
         | {name: run_on(variant, dataset := name.split("-")[-1], dataset) for name, variant in runs.items()},
         "equivariance": {name: {"run": name, **EQUIVARIANCE} for name in runs},
@@ -117,6 +126,17 @@ def test_the_claim_holds_where_all_poses_follow_better_than_the_networks_feature
     assert "cnn-toys, hidden: 0.70 ± 0.02 by a fitted map" in note
     assert "cnn-digits, hidden: 0.70 ± 0.02 by a fitted map" in note
     assert "vae" not in note
+
+
+def test_the_documents_data_their_copies_and_other_data_are_told_apart(writer: Writer, values: dict[str, Any]) -> None:
+    for sources, remark in (
+        (("mnist", "smallnorb"), None),
+        (("mnist", "smallnorb48"), "decoded from JPEG copies"),
+        (("fashion-mnist", "smallnorb48"), "not the paper's data"),
+    ):
+        row = verdict(results(writer, values, COMPARED, sources))[1]
+        marks = [mark for mark in ("decoded from JPEG copies", "not the paper's data") if mark in row["dataset"]]
+        assert marks == ([remark] if remark else [])
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_every_study_has_its_figure(studied: tuple[Writer, Params]) -> None:
 
 def test_without_results_there_is_nothing(writer: Writer) -> None:
     written = Written()
-    assert list(draw(writer.results, written)) == build(writer.results, written) == written.missing == []
+    assert list(draw(writer.results, written)) == build(writer.results) == written.missing == []
     assert {measure(writer.results) for measure in MEASURES.values()} == {None}
 
 

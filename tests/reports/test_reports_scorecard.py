@@ -265,6 +265,38 @@ def test_falling_allows_a_rise_within_the_noise_of_a_step() -> None:
     assert not falls([flat, Measured(79, 1, 5), risen])  # ends above where it began
 
 
+def test_falling_is_by_more_than_the_noise_of_the_whole_fall() -> None:
+    start = Measured(80, 1, 4)  # se 0.5, so that the difference has one of 0.5 * sqrt 2
+    assert falls([start, Measured(80 - 1.42, 1, 4)])
+    assert not falls([start, Measured(80 - 1.41, 1, 4)])
+
+
+def test_a_lead_of_the_refined_guide_within_its_noise_does_not_count(full: Writer, params: Params) -> None:
+    numbers = guides()
+    for sd, verdict in ((9.9, "holds"), (10.1, "fails")):  # a lead of 20 nats; of two seeds each, its se is one sd
+        for guide in ("refined", "scratch"):
+            numbers["guide"][guide]["elbo"] |= {"sd": sd, "n": 2}
+        full.numbers("posterior", "capsules-digits", numbers)
+        row = scorecard(full, params)["000.full.elbo"]
+        assert row["verdict"] == verdict
+        assert "1 seed: the noise of the lead is unknown" not in dataset_and_remarks(row)[1]
+    for guide in ("refined", "scratch"):
+        numbers["guide"][guide]["elbo"] |= {"sd": 0.0, "n": 1}
+    full.numbers("posterior", "capsules-digits", numbers)
+    row = scorecard(full, params)["000.full.elbo"]
+    assert (row["verdict"], dataset_and_remarks(row)[1][-1]) == ("holds", "1 seed: the noise of the lead is unknown")
+
+
+def test_figure_4_notes_what_probes_on_samples_read(full: Writer, params: Params) -> None:
+    accuracies = {0: 0.93, 45: 0.90, 180: 0.5}
+    full.sweep(
+        "capsules-digits", {"t0": accuracies, "t0_sampled": {angle: of - 0.3 for angle, of in accuracies.items()}}
+    )
+    assert scorecard(full, params)["000.fig4.caps"]["notes"] == [
+        "probe on samples: 63.0 % within ±0°, 60.0 % within ±45°, 20.0 % within ±180°"
+    ]
+
+
 def test_figure_4_follows_the_sweep(full: Writer, params: Params) -> None:
     rows = scorecard(full, params)
     assert (rows["000.fig4.caps"]["verdict"], rows["000.fig4.vae"]["verdict"]) == ("holds", "holds")
@@ -293,7 +325,7 @@ def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, An
     steps = 40 * (1200 // 10)  # epochs as the made-up records have them, in batches of the small run
     assert dataset_and_remarks(rows["000.fig4.scae"])[1] == [
         "not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "objects 3 (paper: 24)",
-        "parts 4 (paper: 24)", "1 seed (paper: 5)",
+        "parts 4 (paper: 24)", "1 seed (paper: 5)", "25 % of the epochs of scae-digits",
         f"SCAE: {steps:,} steps (paper: 300,000)",
     ]  # fmt: skip
     remarks = dataset_and_remarks(rows["000.fig4.vae"])[1]
@@ -366,6 +398,11 @@ def test_figure_7_compares_the_narrowest_range_with_the_widest(
     row = scorecard(full, params)["000.fig7"]
     assert (row["verdict"], row["ours"]["value"]) == (verdict, pytest.approx(0.8 - wide))  # type: ignore[index]
     assert row["provenance"]["items"] == ["sweep/capsules-digits-0", "sweep/capsules-digits-180"]
+
+
+def test_figure_7_waits_for_every_range_that_any_run_was_swept_at(full: Writer, params: Params) -> None:
+    (full.metrics / "sweep" / "capsules-digits-180.json").unlink()
+    assert scorecard(full, params)["000.fig7"]["verdict"] == "not run"
 
 
 def test_results_from_before_the_failure_analysis_answer_the_other_claims(full: Writer, params: Params) -> None:

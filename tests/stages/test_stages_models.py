@@ -189,7 +189,7 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
     for numbers in (plain, vector):
         assert all(numbers[part]["accuracy"]["n"] == 2 for part in ("train", "validation"))
         assert numbers["test"]["centre"]["n"] == 2
-        assert numbers["test"]["crops"]["n"] == 2
+        assert "crops" not in numbers["test"], "which takes 13 times as long"
     # Transformations of 4 numbers by a matrix of 2x2 each, or by one of 4x4: 32 of the former for 2 x 2 types in 2x2
     # positions and for 3 classes from 2.
     more = vector["parameters"] - plain["parameters"]
@@ -488,6 +488,7 @@ def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
 
 def test_the_sweep_measures_part_use_of_models_with_parts(done: Path) -> None:
     numbers = read(done / "reports/small/results/sweep/capsules-45.json")
+    assert {"t0", "t0_sampled"} < numbers["probe"].keys(), "log odds and samples"
     assert numbers["consistency"]["n"] == numbers["overlap"]["n"] == 1
     assert numbers["duplicates"].keys() == {"pairs", "copied"}
     with np.load(done / "results/small/sweep/capsules-45/examples.npz", allow_pickle=False) as arrays:

@@ -107,7 +107,8 @@ class GenerativeModelParams(Section):
         """The model with one hyperparameter set to `value`, and others scaled with it.
 
         `pose_sd_start` is scaled by the same factor as `pose_sd_floor`: a floor above the start is not valid, and one
-        close to it leaves no room for the sds to shrink. `final_temperature` is scaled with `temperature`: a change of
+        close to it leaves no room for the sds to shrink. So is `inactive_pose_sd`: what a present part gains over an
+        absent one depends on the ratio of their sds. `final_temperature` is scaled with `temperature`: a change of
         the initial temperature alone would have little effect.
 
         Raises:
@@ -116,6 +117,7 @@ class GenerativeModelParams(Section):
         changes = {name: value}
         if name == "pose_sd_floor":
             changes["pose_sd_start"] = self.pose_sd_start * (value / self.pose_sd_floor)
+            changes["inactive_pose_sd"] = self.inactive_pose_sd * (value / self.pose_sd_floor)
         if name == "temperature":
             changes["final_temperature"] = self.final_temperature * value / self.temperature
         return self.changed(changes)

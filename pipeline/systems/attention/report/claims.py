@@ -11,7 +11,7 @@ from fractions import Fraction
 from scipy.stats import norm
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label
+from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
 from pipeline.systems.attention.report.studies import candidates
 
 AS_WRITTEN = "1"
@@ -20,8 +20,6 @@ SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 NEAR_ZERO = 0.1
 """Largest entropy that counts as near 0, as a share of uniform attention's."""
-CERTAIN = 2.0
-"""A lead of more than so many standard errors is not due to chance."""
 FAILURE_RATE = 1e-3
 """Probability that the goodness-of-fit tests together fail although density and samples agree."""
 
@@ -131,7 +129,7 @@ def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[
         f"{settings:.0f} settings; the spread is a standard error over the same scenes",
         f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].sd:.1f} points",
     ]
-    return lead, lead.mean > CERTAIN * lead.sd, notes
+    return lead, lead.mean > SIGNIFICANT_SES * lead.sd, notes
 
 
 def _points(numbers: Numbers, method: str) -> Measured | None:

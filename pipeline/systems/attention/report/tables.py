@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.reading import Results, dataset_label
 from pipeline.systems.attention.report.studies import executed
@@ -67,7 +66,7 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
 """By study: title, caption, and the columns with their headings and number formats."""
 
 
-def build(results: Results, written: Written) -> list[Table]:
+def build(results: Results) -> list[Table]:
     """A table for each study that was executed, sorted by kind."""
     tables = []
     for study in executed(results):

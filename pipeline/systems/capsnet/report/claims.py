@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Results, dataset_label, distinct
+from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, distinct
 from pipeline.systems.capsnet.report.runs import (
     ALMOST_ALL,
     FORWARD,
@@ -203,7 +203,9 @@ class _Middle:
     def stays(self) -> bool:
         """Whether accuracy is at most two binomial standard errors of the test images below that without the layer."""
         share = self.without.mean
-        return self.accuracy.mean >= share - 2 * math.sqrt(2 * share * (1 - share) / self.study.dataset.test)
+        return self.accuracy.mean >= share - SIGNIFICANT_SES * math.sqrt(
+            2 * share * (1 - share) / self.study.dataset.test
+        )
 
     @property
     def notes(self) -> list[str]:

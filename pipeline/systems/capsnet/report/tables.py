@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.capsnet.report.runs import networks, studies
@@ -36,7 +35,7 @@ _SPARSITY = {
 _IN_PERCENT = ("silent", "saturated", "right", "falls", "last_drop")
 
 
-def build(results: Results, written: Written) -> list[Table]:
+def build(results: Results) -> list[Table]:
     """For each data set a table of the evaluated networks and one of iterative inference in them."""
     return [*_accuracies(results), *_sparsity(results)]
 

@@ -14,6 +14,7 @@ from pipeline.systems.generative.report.runs import (
     candidates,
     setting_of,
     shortcomings,
+    sweeps,
     swept,
     swept_setting,
     tested_on,
@@ -90,12 +91,13 @@ def templates_are_copies(results: Results) -> Finding | None:
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
 
-    The first sweep with part use at two or more angles is used. The difference must exceed the noise, which is the
-    larger of the two sds over seeds.
+    The first sweep with part use at all angles that any run was swept at is used. The difference must exceed the noise,
+    which is the larger of the two sds over seeds.
     """
+    angles = {angle for sweep in sweeps(results) for angle in sweep.items}
     for sweep in swept(results, "generative"):
         consistency = sweep.measured("consistency")
-        if len(consistency) < 2:
+        if len(consistency) < 2 or consistency.keys() != angles:
             continue
         narrow, wide = min(consistency), max(consistency)
         remarks = []

@@ -236,8 +236,13 @@ def shortcomings(setting: Setting, *, seeds: int | None = None, images: int | No
 
 def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) -> list[str]:
     """How the runs that a sweep trained fall short of the paper's; they are tested on all test images."""
-    settings = [swept_setting(numbers) for numbers in items]
-    return unique(remark for each in settings for remark in shortcomings(each, seeds=seeds, images=each.dataset.test))
+    remarks = []
+    for numbers in items:
+        setting, share = swept_setting(numbers), numbers.settings.sweep.training_share
+        remarks += shortcomings(setting, seeds=seeds, images=setting.dataset.test)
+        if share < 1:
+            remarks.append(f"{100 * share:g} % of the epochs of {numbers.settings.item.run}")
+    return unique(remarks)
 
 
 def tested_on(numbers: Numbers, run: str, images: int) -> str:

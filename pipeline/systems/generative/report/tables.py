@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import look
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
@@ -26,7 +25,7 @@ PAPER = f"the paper ({PAPER_DATASET})"
 PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 
-def build(results: Results, written: Written) -> list[Table]:
+def build(results: Results) -> list[Table]:
     """Every table of this system that the results allow. Raises `ResultError` if a result file is corrupt."""
     builders = (table_1, presences.table, presences.ablation, optimised, posterior, sweep, *failure_tables.BUILDERS)
     return [table for builder in builders for table in builder(results)]

@@ -32,10 +32,12 @@ def log_weights(model: GenerativeModel, images: Tensor, samples: int, generator:
     """
     if not model.gaussian:
         raise ValueError("importance weights need a guide with a density: Gaussian poses")
-    traces = [
-        trace_bound(model, images, model.draw_noise((len(images),), generator, images.device)) for _ in range(samples)
-    ]
-    return torch.stack([trace.bound for trace in traces]), torch.stack([trace.error for trace in traces])
+    weights, errors = torch.empty(2, samples, len(images), device=images.device)
+    for k in range(samples):
+        # A trace holds every feature map of the images: it is not kept.
+        trace = trace_bound(model, images, model.draw_noise((len(images),), generator, images.device))
+        weights[k], errors[k] = trace.bound, trace.error
+    return weights, errors
 
 
 @torch.no_grad()

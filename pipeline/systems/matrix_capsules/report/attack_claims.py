@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Results, dataset_label, with_training
+from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, with_training
 from pipeline.systems.matrix_capsules.report.paper import (
     remarks_on_capsules,
     remarks_on_cnn,
@@ -24,10 +24,9 @@ from pipeline.systems.matrix_capsules.report.runs import Compared, attack_studie
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
 METHODS = ("FGSM", "BIM")
-CERTAIN = 2.0
-"""Standard errors up to which a difference is noise."""
-TELLING = 5.0
-"""Points: where that many standard errors are more, there are too few images to say that there is no difference."""
+LARGEST_UNDETECTED = 5.0
+"""Points: where a difference of so many would not be significant, there are too few images to say that there is none.
+"""
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,8 @@ def loses_less(method: str) -> _Check:
             f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
             f"difference {error:.1f} points"
         )
-        less = lost[0].mean < lost[1].mean - CERTAIN * error
-        more = left[0].mean > left[1].mean + CERTAIN * error
+        less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error
+        more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
         return lost[0].minus(lost[1]), less and more, [*notes, *_through_own_loss(found, method)]
 
     return check
@@ -200,7 +199,7 @@ def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | No
             return None
         ours, theirs = (over_replicas(attacked_part(each).mean()) for each in both)
         rates.append([ours, theirs])
-        lower.append(ours.mean < theirs.mean - CERTAIN * found.error(ours, theirs))
+        lower.append(ours.mean < theirs.mean - SIGNIFICANT_SES * found.error(ours, theirs))
         notes.append(f"{method}: {ours.mean:.1f} % on capsules, {theirs.mean:.1f} % on the CNN")
     mean = [_halfway(first, second) for first, second in zip(*rates, strict=True)]
     return mean[0].minus(mean[1]), all(lower), notes
@@ -232,14 +231,18 @@ def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | No
             if name == "capsules":
                 lowest.append(accuracy)
         notes += [f"lowest under {method}: {', '.join(words)}", *_through_own_loss(found, method)[:1]]
-    allowed = CERTAIN * found.noise(found.chance)
+    allowed = SIGNIFICANT_SES * found.noise(found.chance)
     notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
     ours = min(lowest, key=lambda accuracy: accuracy.mean)
-    return ours, ours.mean >= found.chance - allowed and allowed <= TELLING, [*notes, *_too_few(allowed)]
+    return ours, ours.mean >= found.chance - allowed and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
 
 
 def _too_few(allowed: float) -> list[str]:
-    return [f"too few images to tell: that may be {TELLING:g} points at most"] if allowed > TELLING else []
+    return (
+        [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
+        if allowed > LARGEST_UNDETECTED
+        else []
+    )
 
 
 def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
@@ -265,8 +268,8 @@ def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | N
         notes.append(f"on the images as they are: {before[0]:.1f} % and {before[1]:.1f} %")
     notes.append(f"standard error of the difference {error:.1f} points ({found.images:,} images)")
     difference = ours.minus(theirs)
-    allowed = CERTAIN * error
-    return difference, abs(difference.mean) <= allowed <= TELLING, [*notes, *_too_few(allowed)]
+    allowed = SIGNIFICANT_SES * error
+    return difference, abs(difference.mean) <= allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
 
 
 def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | None:

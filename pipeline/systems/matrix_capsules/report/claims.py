@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.results.claims import load_claims
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label
-from pipeline.systems.matrix_capsules.report.attack_claims import CERTAIN
+from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
 from pipeline.systems.matrix_capsules.report.attack_claims import MEASURES as OF_ATTACKS
 from pipeline.systems.matrix_capsules.report.paper import (
     PAPER_SIZES,
@@ -213,7 +212,7 @@ def _alike(numbers: Numbers) -> bool:
     if images is None or capsules is None or cnn is None:
         return False
     variance = capsules.variance_of_share(images) + cnn.variance_of_share(images)
-    return abs(capsules.mean - cnn.mean) <= CERTAIN * math.sqrt(variance)
+    return abs(capsules.mean - cnn.mean) <= SIGNIFICANT_SES * math.sqrt(variance)
 
 
 def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[str]:
@@ -265,7 +264,7 @@ def votes_concentrate(results: Results) -> Finding | None:
         notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
         errors = [math.sqrt(found[-1].mean * (1 - found[-1].mean) / images) for found in (near, whole)]
         gains = [found[-1].mean - found[0].mean for found in (near, whole)]
-        holds = all(gain > CERTAIN * error for gain, error in zip(gains, errors, strict=True))
+        holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
         remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(run, trial.dataset) + remarks_on_condition(run)
         records, gain = records_of(results, trial), near[-1].minus(near[0]).scaled(100)
         return Finding(gain, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.reading import Measured, Numbers, Results
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
@@ -37,8 +36,8 @@ def _plain(numbers: Numbers | None, *keys: str) -> object:
     return "" if value is None else round(value)
 
 
-def build(results: Results, written: Written) -> list[Table]:
-    """Every table of matrix capsules; all that they need is in the records, so `written` has nothing to note."""
+def build(results: Results) -> list[Table]:
+    """Every table of matrix capsules."""
     builders = (errors, conditions, recipes, viewpoints, attacks, gradients)
     return [table for builder in builders for table in builder(results)]
 

@@ -1,4 +1,4 @@
-"""What the conditions of document 004, Table 1, come to."""
+"""The results of the conditions of document 004, Table 1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Measured(NamedTuple):
     Attributes:
         run: settings of the networks trained.
         table: test errors; columns replica, metric, value.
-        numbers: test errors by the middle crop and by many, accuracies at the best epoch, sizes, and the seconds of
+        numbers: test errors on the middle crop, accuracies at the best epoch, sizes, and the seconds of
             training.
     """
 
@@ -36,14 +36,13 @@ class Measured(NamedTuple):
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
     """A run with the replicas and epochs of an ablation, and the settings of one of its conditions."""
-    shorter = run.with_epochs(study.epochs)
-    model = shorter.model.changed(study.conditions[condition])
-    return shorter.model_copy(update={"replicas": study.replicas, "model": model})
+    changed = run.model_copy(update={"model": run.model.changed(study.conditions[condition])})
+    return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})
 
 
 def measure(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
     """Test errors of all replicas of a condition, their best validation accuracies, and how long it took."""
-    errors = [classification_errors(model, dataset, run.augmentation) for model in models]
+    errors = [classification_errors(model, dataset, run.augmentation, many_crops=False) for model in models]
     table = stack_replicas(errors)
     best = best_rows(trained)
     numbers = {

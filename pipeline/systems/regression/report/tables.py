@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.reading import Results, dataset_label
 from pipeline.systems.regression.report.studies import executed
@@ -68,7 +67,7 @@ def _cell(column: str, value: object) -> str:
     return f"{value:,.0f}" if isinstance(value, float) and float(value).is_integer() else str(value)
 
 
-def build(results: Results, written: Written) -> list[Table]:
+def build(results: Results) -> list[Table]:
     """A table for each study that was executed, sorted by kind."""
     tables = []
     for study in executed(results):
