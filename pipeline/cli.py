@@ -62,7 +62,7 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
 def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make current")]) -> None:
     """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
     switched = _profiles().switch(name)
-    print(f"switched to profile {name}; run it with `dvc repro`" if switched else f"{name} is the current profile")
+    print(f"switched to profile {name}; run it with `make repro`" if switched else f"{name} is the current profile")
 
 
 _Folder = Annotated[Path, typer.Argument(help="where the server keeps everything")]

@@ -110,17 +110,7 @@ class Params(Section):
             self._run_of(f"equivariance.{name}.run", measured.run, *MODELS)
         for name, efficiency in self.data_efficiency.items():
             self._run_of(f"data_efficiency.{name}.run", efficiency.run, *MODELS)
-        for section in ("regression", "regression_sets"):
-            for name, regression in getattr(self, section).items():
-                if regression.dataset not in self.datasets:
-                    known = sorted(self.datasets)
-                    raise ValueError(f"{section}.{name}.dataset: '{regression.dataset}' is not one of {known}")
-                channels = self._images_of(regression.dataset).channels
-                if channels != 1:
-                    raise ValueError(
-                        f"{section}.{name}.dataset: images of {regression.dataset} have {channels} channels: capsule "
-                        "regression takes 1"
-                    )
+        self._check_regressions()
         self._check_study_names()
         self._check_ablations()
         self._check_recipes()
@@ -229,6 +219,35 @@ class Params(Section):
             if study.iterations < own:
                 raise ValueError(f"routing.{name}.iterations: must be at least {own}, those of '{study.run}'")
 
+    def _check_regressions(self) -> None:
+        """Check that capsule regression is given grey images and no more inputs than these have singular vectors."""
+        for section in ("regression", "regression_sets"):
+            for name, given in getattr(self, section).items():
+                where = f"{section}.{name}"
+                if given.dataset not in self.datasets:
+                    raise ValueError(f"{where}.dataset: '{given.dataset}' is not one of {sorted(self.datasets)}")
+                channels = self._images_of(given.dataset).channels
+                if channels != 1:
+                    raise ValueError(
+                        f"{where}.dataset: images of {given.dataset} have {channels} channels: capsule "
+                        "regression takes 1"
+                    )
+                of_set = isinstance(given, RegressionSet)
+                studies = (
+                    {f".studies.{each}": study for each, study in given.studies.items()} if of_set else {"": given}
+                )
+                for place, study in studies.items():
+                    self._check_features(f"{where}{place}.features", study)
+
+    def _check_features(self, where: str, study: RegressionStudy) -> None:
+        dataset = self.datasets[study.dataset]
+        most = min(dataset.canvas**2, dataset.train)
+        if study.features > most:
+            raise ValueError(
+                f"{where}: must be at most {most}, the smaller one of pixels and training images of {study.dataset} "
+                f"(found {study.features})"
+            )
+
     def _check_ablations(self) -> None:
         """Check that ablations name runs of the right kind, and changes that give a valid model."""
         for section, variant in (("ablation", "matrix_capsules"), ("presence_ablation", "generative")):
@@ -268,6 +287,13 @@ class Params(Section):
             known(f"attack.{name}.capsules", attack.capsules, "matrix_capsules")
             if known(f"attack.{name}.cnn", attack.cnn, "cnn").replicas < 2:
                 raise ValueError(f"attack.{name}.cnn: '{attack.cnn}' must have 2 replicas: one attacks the other")
+            for setting in ("dataset", "augmentation"):
+                ours, theirs = (getattr(self.runs[each], setting) for each in (attack.capsules, attack.cnn))
+                if ours != theirs:
+                    raise ValueError(
+                        f"attack.{name}: '{attack.capsules}' and '{attack.cnn}' must see the same images: their "
+                        f"{setting} differs"
+                    )
 
 
 @contextmanager

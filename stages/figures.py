@@ -25,7 +25,7 @@ def main() -> None:
         for line in summary(missing, others):
             print(line)
         if written.missing:
-            print(f"not drawn, as their arrays are missing: {', '.join(written.missing)}")
+            print(f"not drawn, as their arrays or tables are missing: {', '.join(written.missing)}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ def main(study: str) -> None:
         tables, trained_settings = {}, {}
         for condition in settings.conditions:
             run = changed(unchanged, settings, condition)
-            trained = train_run(setup, run, dataset, digest, Part(workspace.run, condition), condition)
+            trained = train_run(
+                setup, run, dataset, digest, Part(workspace.run, condition), f"{workspace.label}, {condition}"
+            )
             models = of_kind(GenerativeModel, trained_models(setup, run, dataset.images.shape[-1], trained))
             tables[condition] = stack_replicas([measure(model, dataset, params.evaluate, device) for model in models])
             trained_settings[condition] = run.model_dump(mode="json")

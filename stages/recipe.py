@@ -32,7 +32,7 @@ def main(study: str) -> None:
                 name = f"{condition}, {settings.factor} {value} held out"
                 part = Part(workspace.run, f"{condition}-{value}")
                 measured[condition][value] = errors(
-                    train_run(setup, settings.without(run, value), dataset, digest, part, name)
+                    train_run(setup, settings.without(run, value), dataset, digest, part, f"{workspace.label}, {name}")
                 )
         workspace.write(
             outcome(measured, trained_settings),

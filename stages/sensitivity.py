@@ -27,7 +27,9 @@ def main(hyperparameter: str) -> None:
         for value in ordered_values(getattr(study.hyperparameters, hyperparameter), own):
             settings = varied(run, hyperparameter, value, study)
             name = f"{hyperparameter}={value:g}"
-            trained = train_run(setup, settings, dataset, digest, Part(workspace.run, name), name)
+            trained = train_run(
+                setup, settings, dataset, digest, Part(workspace.run, name), f"{workspace.label}, {name}"
+            )
             models = trained_models(setup, settings, dataset.images.shape[-1], trained)
             tables[value] = stack_replicas([measure(model, dataset, params.evaluate, device) for model in models])
             trained_settings[f"{value:g}"] = settings.model_dump(mode="json")

@@ -14,7 +14,7 @@ def main() -> None:
         from pipeline.files import write_json, write_text
         from pipeline.page import faults
         from pipeline.page.cards import other_scorecards
-        from pipeline.page.figures import on_disk, without_arrays
+        from pipeline.page.figures import incomplete, on_disk
         from pipeline.page.images import load_figures
         from pipeline.page.origin import repository_url
         from pipeline.page.page import build_page
@@ -32,7 +32,6 @@ def main() -> None:
         publish, profile = workspace.params.publish, workspace.profile
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))
-        incomplete = without_arrays(workspace.figures_folder)
         page = build_page(
             rows,
             claims,
@@ -41,7 +40,7 @@ def main() -> None:
             tables,
             missing,
             others,
-            without_arrays=incomplete,
+            incomplete=incomplete(workspace.figures_folder),
             scorecards=other_scorecards(workspace.reports_folder.parent, profile),
             repository=repository_url(workspace.root),
         )

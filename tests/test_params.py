@@ -608,6 +608,11 @@ HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
             {"classes": 4},
             "ablation.toys.conditions.vector: model.classes is 4: toys has classes up to 4",
         ),
+        (
+            "attention_sets.small.studies.parsing.kept",
+            13,
+            "attention_sets.small.studies.parsing: kept: must be at most starts (12), found 13",
+        ),
         ("sweep.runs", ["vae-digits", "vae-digits"], "sweep.runs: 'vae-digits' stands twice"),
         ("sweep.angles", [0, 45, 45], "sweep.angles: '45' stands twice"),
         ("sweep.angles", [0, 0.0], "sweep.angles: '0' stands twice"),
@@ -628,6 +633,23 @@ def test_capsule_regression_takes_one_channel(values: dict[str, Any]) -> None:
     )
     assert refused(put(values, "regression_sets.digits", together)) == [
         "regression_sets.digits.dataset: images of toys have 2 channels: capsule regression takes 1"
+    ]
+
+
+def test_capsule_regression_has_as_many_inputs_as_singular_vectors_at_most(values: dict[str, Any]) -> None:
+    name = next(iter(values["regression_sets"]["digits"]["studies"]))
+    most = min(values["datasets"]["digits"]["canvas"] ** 2, values["datasets"]["digits"]["train"])
+    place = f"regression_sets.digits.studies.{name}.features"
+    assert refused(put(values, place, most + 1)) == [
+        f"{place}: must be at most {most}, the smaller one of pixels and training images of digits (found {most + 1})"
+    ]
+    parse_params(put(values, place, most))
+
+
+def test_attacked_networks_must_see_the_same_images(values: dict[str, Any]) -> None:
+    crops = {**values["runs"]["cnn-toys"]["augmentation"], "crop": 44}
+    assert refused(put(values, "runs.cnn-toys.augmentation", crops)) == [
+        "attack.toys: 'matrix-toys' and 'cnn-toys' must see the same images: their augmentation differs"
     ]
 
 

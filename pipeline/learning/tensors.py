@@ -65,7 +65,7 @@ def load_tensors(
         CheckpointError: the file is missing or damaged, or its header differs from `expected`. The message names it.
     """
     if not path.exists():
-        raise CheckpointError(f"{path} is missing.")
+        raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     if not path.is_file():  # opening a pipe would wait for ever
         raise CheckpointError(f"{path} is not a file. Delete it and run again.")
     try:

@@ -98,7 +98,7 @@ def other_scorecards(reports: Path, profile: str) -> dict[str, list[Row]]:
             rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
             found[name] = [row for row in rows if row["id"] and row["verdict"] in VERDICTS]
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ResultError(f"{path} is corrupt: {error}") from None
+            raise ResultError(f"{path} is corrupt: {error}. Get it back with `git checkout`.") from None
     return found
 
 

@@ -65,7 +65,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
     shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
-    write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "without_arrays": written.missing})
+    write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing})
     contents = {_data(folder, each.name): each.chart.to_csv() for each in shown if each.chart}
     contents |= {_film(folder, each.name): each.film for each in shown if each.film}
     for path, content in contents.items():
@@ -136,9 +136,9 @@ def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
         raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
 
 
-def without_arrays(folder: Path) -> list[str]:
-    """Executed items whose arrays were missing when the figures were drawn. Raises `ResultError` as `on_disk`."""
-    return [str(each) for each in _read(folder).get("without_arrays", [])]
+def incomplete(folder: Path) -> list[str]:
+    """Executed items whose arrays or tables were missing when the figures were drawn. Raises `ResultError` as `on_disk`."""
+    return [str(each) for each in _read(folder).get("incomplete", [])]
 
 
 def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Picture]:

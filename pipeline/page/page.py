@@ -55,7 +55,7 @@ def build_page(
     missing: Sequence[str],
     others: Mapping[str, str],
     *,
-    without_arrays: Sequence[str] = (),
+    incomplete: Sequence[str] = (),
     scorecards: Mapping[str, Sequence[Row]] | None = None,
     repository: str | None = None,
 ) -> str:
@@ -66,7 +66,7 @@ def build_page(
         missing: `<stage>/<item>` of the profile's items that were not executed.
         others: `<stage>/<item>` of results that do not belong to the profile as it is now, with the reason in words
             (`freshness.compare`). Figures, tables and claims that use one are marked.
-        without_arrays: executed items whose arrays were missing when the figures were drawn.
+        incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         scorecards: of other profiles, to be shown beside this one's.
         repository: address of the repository, for links to commits.
     """
@@ -115,7 +115,7 @@ def build_page(
         figures=[each for each in shown_figures if not each["document"]],
         tables=[each for each in shown_tables if not each["document"]],
         models=sum(len(table.shown) for table in tables if table.name == all_systems.NAME),
-        notices=_notices(missing, others, without_arrays),
+        notices=_notices(missing, others, incomplete),
     )
 
 
@@ -221,16 +221,16 @@ def _keys(sort: pd.DataFrame) -> list[list[Any]]:
     return [["" if pd.isna(key) else key for key in row] for row in sort.astype(object).to_numpy().tolist()]
 
 
-def _notices(missing: Sequence[str], others: Mapping[str, str], without_arrays: Sequence[str]) -> list[dict[str, Any]]:
+def _notices(missing: Sequence[str], others: Mapping[str, str], incomplete: Sequence[str]) -> list[dict[str, Any]]:
     """Notices about the results as a whole: a sentence, the items it is about, and whether they are shown at once."""
     groups = [
         (list(missing), "item of this profile was", "items of this profile were", "not executed"),
         *(([label for label, reason in others.items() if reason == why], *words) for why, words in NOTICES.items()),
         (
-            list(without_arrays),
+            list(incomplete),
             "result has",
             "results have",
-            "no arrays here: such figures were drawn earlier, or are missing",
+            "no arrays or table here: their figures were drawn earlier, or are missing",
         ),
     ]
     return [

@@ -90,8 +90,12 @@ def _rows(path: Path) -> list[Row]:
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise PublishingError(f"{path} is corrupt: {error}") from None
+    except OSError as error:
+        raise PublishingError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise PublishingError(
+            f"{path} is corrupt: {error}. Get it back with `git checkout` or `dvc checkout`."
+        ) from None
 
 
 def _overview(profile: str, selection: Selection) -> Iterator[str]:

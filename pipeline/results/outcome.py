@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from pipeline.files import write_arrays, write_json, write_text
 DIGITS = 4
 """Significant digits of a headline number, few enough to hide noise between machines."""
 MOST_HEADLINES = 12
+_NAMED = 5
+"""Numbers that a message names, at most."""
 RECORD = "record"
 """Key of all numbers and their provenance in a result's file, next to the headline numbers. The record is in a list
 because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
@@ -125,6 +128,18 @@ def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, A
     return nested
 
 
+def _not_finite(numbers: object, path: str = "") -> Iterator[str]:
+    """Each number that is not finite, with its dotted name."""
+    if isinstance(numbers, Mapping):
+        for key, value in numbers.items():
+            yield from _not_finite(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(numbers, list | tuple):
+        for index, value in enumerate(numbers):
+            yield from _not_finite(value, f"{path}.{index}")
+    elif isinstance(numbers, float) and not math.isfinite(numbers):
+        yield f"{path} = {numbers}"
+
+
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
     """Write the headline numbers with the full record, the table and the arrays, each file atomically.
 
@@ -133,10 +148,13 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
         NotFiniteError: a number is not finite.
     """
     record = {"study": outcome.kind, **outcome.numbers, "provenance": [{**provenance, "trained": outcome.trained}]}
-    try:
-        write_json(places.record, {**headlines(outcome.numbers, outcome.headline), RECORD: [record]})
-    except ValueError as error:
-        raise NotFiniteError(f"{outcome.kind}: {error}") from None
+    if wrong := list(_not_finite(outcome.numbers)):
+        named = ", ".join(wrong[:_NAMED]) + ", ..." * (len(wrong) > _NAMED)
+        raise NotFiniteError(
+            f"{outcome.kind}: not finite: {named}. The training behind it may have diverged: look at its curves in "
+            "MLflow, or lower `learning_rate` in params.yaml. Nothing was written."
+        )
+    write_json(places.record, {**headlines(outcome.numbers, outcome.headline), RECORD: [record]})
     write_text(places.table, outcome.table.to_csv(index=False, float_format="%.7g"))
     if places.arrays is not None:
         places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for studies without arrays

@@ -44,7 +44,18 @@ class Recorded(dict[str, Any]):
 
 
 class ResultError(UserError):
-    """A result file is corrupt or has another form. The message names it and says what is wrong."""
+    """A result file is corrupt or has another form. The message names it and says what is wrong, and what to do."""
+
+    @classmethod
+    def at(cls, path: Path, problem: str) -> ResultError:
+        """The error of the file at `path`, a record, table or array of an item.
+
+        Args:
+            problem: what is wrong, after the file's name.
+        """
+        place = path.parent if path.suffix == ".npz" else path.with_suffix("")
+        again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
+        return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
 
 
 SIGNIFICANT_SES = 2.0
@@ -121,7 +132,9 @@ class Numbers:
         try:
             result = Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
         except (TypeError, KeyError, ValueError):
-            raise ResultError(f"{self.path}: {'.'.join(keys)} should hold mean, sd and n, found {value!r}") from None
+            raise ResultError.at(
+                self.path, f"should hold mean, sd and n in {'.'.join(keys)}, found {value!r}"
+            ) from None
         return result
 
     def number(self, *keys: str) -> float | None:
@@ -130,14 +143,14 @@ class Numbers:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ResultError(f"{self.path}: {'.'.join(keys)} should be a number, found {value!r}")
+            raise ResultError.at(self.path, f"should hold a number in {'.'.join(keys)}, found {value!r}")
         return float(value)
 
     def part(self, *keys: str) -> Numbers:
         """The dict under nested `keys`, with the provenance of the whole. Raises `ResultError` if it is not a dict."""
         value = self.at(*keys)
         if not isinstance(value, dict):
-            raise ResultError(f"{self.path}: {'.'.join(keys)} should hold numbers by name, found {value!r}")
+            raise ResultError.at(self.path, f"should hold numbers by name in {'.'.join(keys)}, found {value!r}")
         return Numbers(self.path, {**value, "provenance": self.values.get("provenance")})
 
     def about(self, label: str) -> Numbers:
@@ -154,7 +167,7 @@ class Numbers:
         """
         settings = self.records[-1].get("settings")
         if not isinstance(settings, dict):
-            raise ResultError(f"{self.path}: its provenance holds no settings")
+            raise ResultError.at(self.path, "has a provenance without settings")
         return Recorded(settings)
 
     @property
@@ -173,7 +186,7 @@ class Numbers:
     def _setting(self, section: str, name: str) -> Recorded:
         setting: Recorded | None = self.settings.get(section, {}).get(name)
         if setting is None:
-            raise ResultError(f"{self.path}: its settings lack {section}.{name}")
+            raise ResultError.at(self.path, f"has settings without {section}.{name}")
         return setting
 
     @property
@@ -186,7 +199,7 @@ class Numbers:
         """The provenance records, the stage's own last. Raises `ResultError` if there is none."""
         records = self.values.get("provenance")
         if not isinstance(records, list) or not records or not all(isinstance(each, dict) for each in records):
-            raise ResultError(f"{self.path}: it has no provenance (a list of records)")
+            raise ResultError.at(self.path, "has no provenance (a list of records)")
         return records
 
 
@@ -232,10 +245,10 @@ class Results:
             return None
         # UnicodeDecodeError and JSONDecodeError are ValueErrors; RecursionError: nested thousands of levels deep
         except (ValueError, OSError, RecursionError) as error:
-            raise ResultError(f"{path} is corrupt: {error}") from None
+            raise ResultError.at(path, f"is corrupt: {error}") from None
         records = values.get(RECORD) if isinstance(values, dict) else None
         if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
-            raise ResultError(f"{path} is corrupt: it should hold one '{RECORD}', a JSON object in a list")
+            raise ResultError.at(path, f"is corrupt: it should hold one '{RECORD}', a JSON object in a list")
         numbers = Numbers(path, records[0])
         return None if not self.drafts and numbers.draft else numbers
 
@@ -255,12 +268,12 @@ class Results:
         except FileNotFoundError:
             return None
         except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
-            raise ResultError(f"{path} is corrupt: {error}") from None
+            raise ResultError.at(path, f"is corrupt: {error}") from None
         missing = [column for column in columns if column not in table.columns]
         if missing:
-            raise ResultError(f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+            raise ResultError.at(path, f"lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
         if table.empty:
-            raise ResultError(f"{path} has no rows")
+            raise ResultError.at(path, "has no rows")
         return table
 
     def examples(
@@ -285,7 +298,7 @@ class Results:
                     return None
                 missing = [name for name in names if name not in found]
                 if missing:
-                    raise ResultError(f"{path} lacks the array{'s' * (len(missing) > 1)} {', '.join(missing)}")
+                    raise ResultError.at(path, f"lacks the array{'s' * (len(missing) > 1)} {', '.join(missing)}")
                 return {name: file[stored] for name, stored in found.items()}
         except FileNotFoundError:
             return None
@@ -293,7 +306,7 @@ class Results:
             raise
         # All exceptions: zipfile and numpy raise many kinds on damaged files.
         except Exception as error:
-            raise ResultError(f"{path} is corrupt: {error or type(error).__name__}") from None
+            raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:

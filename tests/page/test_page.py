@@ -70,12 +70,12 @@ def test_several_results_with_one_reason_share_a_mark(results: Results) -> None:
 
 def test_notices_list_what_is_missing_and_what_differs(results: Results) -> None:
     others = {"evaluate/capsules": CHANGED, "sweep/capsules": CHANGED, "train/old": GONE}
-    content = page(results, ["attack/a", "attack/b"], others, without_arrays=["evaluate/vae"])
+    content = page(results, ["attack/a", "attack/b"], others, incomplete=["evaluate/vae"])
     assert notices(parts(content)["header"]) == {
         "2 items of this profile were not executed": "attack/a, attack/b",
         "2 results were made with other settings than this profile has now": "evaluate/capsules, sweep/capsules",
         "1 result is no longer in this profile": "train/old",
-        "1 result has no arrays here: such figures were drawn earlier, or are missing": "evaluate/vae",
+        "1 result has no arrays or table here: their figures were drawn earlier, or are missing": "evaluate/vae",
     }
     assert content.index("commit <code>1f2e3d4</code>") < content.index('class="notice"') < content.index("<table")
 

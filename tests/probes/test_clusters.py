@@ -37,7 +37,12 @@ def planted(classes: int, each: int, sd: float) -> tuple[np.ndarray, np.ndarray]
 def test_planted_clusters_are_found() -> None:
     values, labels = planted(10, 30, 0.05)
     assert kmeans_accuracy(values, labels, 10, 0) == 1.0
+
+
+def test_the_same_seed_finds_the_same_clusters() -> None:
+    values, labels = planted(10, 30, 1.0)
     assert kmeans_accuracy(values, labels, 10, 0) == kmeans_accuracy(values, labels, 10, 0)
+    assert len({kmeans_accuracy(values, labels, 10, seed) for seed in range(5)}) > 1
 
 
 def test_noise_is_near_chance_and_features_are_taken_as_they_are() -> None:

@@ -52,7 +52,7 @@ def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None
     tables = build_tables(results)
     rows = build_scorecard(claims, results, profile="quick", others=others)
     figures = load_figures(folder, on_disk(folder, results))
-    return build_page(rows, claims, "quick", figures, tables, missing, others, without_arrays=written.missing)
+    return build_page(rows, claims, "quick", figures, tables, missing, others, incomplete=written.missing)
 
 
 @dataclass(frozen=True)

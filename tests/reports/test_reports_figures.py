@@ -20,7 +20,7 @@ from small import run_on
 
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.page.figures import draw_all, on_disk, without_arrays, write_figures
+from pipeline.page.figures import draw_all, incomplete, on_disk, write_figures
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, ResultError
 from pipeline.systems.generative.report.comparison import companions
@@ -167,7 +167,7 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(fu
     content = (folder / "templates-capsules-digits.png").read_bytes()
     shutil.rmtree(full.arrays)
     written = write_figures(folder, results)
-    assert "evaluate/capsules-digits (its examples)" in without_arrays(folder) == written.missing
+    assert "evaluate/capsules-digits (its examples)" in incomplete(folder) == written.missing
     assert {path.name for path in folder.iterdir()} == ALL
     assert [each.name for each in on_disk(folder, results)] == order
     assert (folder / "templates-capsules-digits.png").read_bytes() == content

@@ -43,7 +43,7 @@ def test_a_part_of_a_result_is_read_like_one_and_has_the_provenance_of_the_whole
     assert part.records == numbers.records
     assert part.settings == SETTINGS
     for name in ("second", "third"):
-        with pytest.raises(ResultError, match=rf"condition\.{name} should hold numbers by name") as error:
+        with pytest.raises(ResultError, match=rf"should hold numbers by name in condition\.{name}") as error:
             numbers.part("condition", name)
         assert str(path) in str(error.value)
 

@@ -77,6 +77,8 @@ class ParsingStudy(_SceneStudy):
     def _enough(self) -> ParsingStudy:
         if max(self.shown) > self.objects:
             raise ValueError(f"shown: must be at most objects ({self.objects}), found {max(self.shown)}")
+        if self.kept > self.starts:
+            raise ValueError(f"kept: must be at most starts ({self.starts}), found {self.kept}")
         return self
 
 

@@ -39,12 +39,13 @@ def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: D
     found = turning(capsules, dataset.images[0], CPU)
     posterior = capsules.encode(torch.from_numpy(found["images"][:1, None]).float() / 255)
     full = torch.ones(1, 2, 8, 8)
-    size = 96
+    size, checked = 96, 0
     for part in range(capsules.params.parts):
         drawn = render(full, posterior.part_poses[:, part : part + 1], torch.ones(1, 1), size)[0].detach().numpy()
         ys, xs = np.nonzero(drawn > 0.5)
         if not len(xs):
             continue
+        checked += 1
         corners = found["frames"][0, part]
         centre = corners.mean(0)
         inside = np.stack([(2 * xs + 1) / size - 1, (2 * ys + 1) / size - 1], axis=-1)
@@ -55,6 +56,7 @@ def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: D
         if (np.abs(corners) < 1).all():
             area = abs(np.linalg.det(sides)) * 4
             assert len(xs) * (2 / size) ** 2 == pytest.approx(area, rel=0.2, abs=0.05)
+    assert checked
 
 
 def test_the_outcome_has_the_first_digit_of_its_class(capsules: GenerativeModel, dataset: Dataset) -> None:

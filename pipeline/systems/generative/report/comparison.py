@@ -38,7 +38,7 @@ def probe_table(numbers: Numbers) -> pd.DataFrame:
                 if found is not None:
                     rows.append((features, protocol, test, found.mean * 100, found.sd * 100, found.n))
     if not rows:
-        raise ResultError(f"{numbers.path} holds no accuracy under 'probe'")
+        raise ResultError.at(numbers.path, "holds no accuracy under 'probe'")
     return pd.DataFrame(rows, columns=["features", "protocol", "test", "mean", "sd", "n"])
 
 

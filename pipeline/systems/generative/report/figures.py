@@ -36,7 +36,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of this system that the results allow, one at a time.
 
     Args:
-        written: collects the names of items whose arrays are missing.
+        written: collects the names of items whose arrays or tables are missing.
 
     Raises:
         ResultError: a result file is corrupt; it is named.

@@ -85,7 +85,7 @@ def swept_setting(numbers: Numbers) -> Setting:
     """The settings of the run as the sweep trained it at one angle. Raises `ResultError` where it recorded none."""
     run = numbers.trained.get("run")
     if run is None:
-        raise ResultError(f"{numbers.path}: it recorded no settings of the run that it trained")
+        raise ResultError.at(numbers.path, "has no settings of the run that was trained for it")
     return Setting(run, numbers.dataset_of(numbers.settings.item.run))
 
 
