@@ -1,4 +1,4 @@
-"""What single changes of how a network is trained come to, by the error on objects that it is not trained on.
+"""What single changes of the training result in, by the error on objects that it is not trained on.
 
 Settings are chosen by this error, never on test images: for each value of a factor in turn, the training images of that
 value validate. Each network is judged at the end of training, at which the test error of a final run is measured too,

@@ -73,7 +73,10 @@ class RecipeParams(Section):
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, where a condition has no others")
     conditions: dict[
         Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
-    ] = Field(min_length=1, description="by condition, settings of the run that are other; none for the run as it is")
+    ] = Field(
+        min_length=1,
+        description="for each condition, the settings of the run that it changes; none for the unchanged run",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> RecipeParams:

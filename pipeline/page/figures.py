@@ -137,7 +137,11 @@ def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
 
 
 def incomplete(folder: Path) -> list[str]:
-    """Executed items whose arrays or tables were missing when the figures were drawn. Raises `ResultError` as `on_disk`."""
+    """Executed items whose arrays or tables were missing when the figures were drawn.
+
+    Raises:
+        ResultError: as `on_disk`.
+    """
     return [str(each) for each in _read(folder).get("incomplete", [])]
 
 

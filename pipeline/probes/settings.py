@@ -45,7 +45,7 @@ class DataEfficiencyParams(Section):
 
     run: Name = Field(description="a key of `runs`")
     shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(
-        min_length=1, description="of the training and of the validation images, as many of every class"
+        min_length=1, description="shares of the training and of the validation images, as many of every class"
     )
     epochs: int = Field(ge=1, le=1000, description="passes over all images; smaller shares take as many steps")
     replicas: int = Field(ge=1, le=1000, description="seeds trained on each share")
@@ -70,7 +70,7 @@ class EquivarianceParams(Section):
         description="maximum number of training images (the first ones) that linear maps are fitted to",
     )
     derivative_images: int = Field(
-        ge=8, le=10_000_000, description="of both kinds of images, those that derivatives are taken at"
+        ge=8, le=10_000_000, description="training images, and as many test images, at which derivatives are taken"
     )
     rotations: list[Annotated[float, Field(gt=0, le=180)]] = Field(min_length=1, description="degrees")
     shifts: list[Annotated[float, Field(gt=0, le=14)]] = Field(min_length=1, description="pixels, to the right")

@@ -88,4 +88,4 @@ AttentionStudy = Annotated[ToyStudy | IteratedStudy | DensityStudy | ParsingStud
 class AttentionSet(Section):
     """Several studies, run together as one item: for studies that are too short to start alone."""
 
-    studies: dict[Name, AttentionStudy] = Field(min_length=1, description="by name")
+    studies: dict[Name, AttentionStudy] = Field(min_length=1, description="the studies, by name")

@@ -18,7 +18,7 @@ class SeedingParams(Section):
     """A mixture of affine arrangements of parts, by EM, from which the objects start: `model/arrangements.py`."""
 
     images: int = Field(ge=1, le=1_000_000, description="training images that it is fitted to, at most")
-    iterations: int = Field(ge=1, le=1000, description="of EM")
+    iterations: int = Field(ge=1, le=1000, description="iterations of EM")
     teaching_epochs: int = Field(
         ge=0,
         le=10_000,

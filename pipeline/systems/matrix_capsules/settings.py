@@ -14,7 +14,7 @@ from pipeline.settings import Section, neutral
 class RoutingLayerParams(Section):
     """What a layer of routed capsules starts from."""
 
-    sd: float = Field(gt=0, le=10, description="of the transformations")
+    sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
     beta_u: float = Field(ge=-1e6, le=1e6, description="nats: what each number of a vote costs if nobody explains it")
 
@@ -22,8 +22,8 @@ class RoutingLayerParams(Section):
 class BayesParams(Section):
     """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
 
-    alpha0: float = Field(gt=0, le=1e6, description="of a capsule's share (Dirichlet)")
-    kappa0: float = Field(gt=0, le=1e6, description="votes that the prior mean of a pose, 0, counts as")
+    alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of the capsules' shares")
+    kappa0: float = Field(gt=0, le=1e6, description="strength of the prior mean of a pose, 0, in votes")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
     psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
     precisions: Literal["gamma", "wishart"] = Field(
@@ -60,14 +60,15 @@ class MatrixCapsulesModelParams(Section):
     )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
-    iterations: int = Field(ge=1, le=100, description="of EM routing")
+    iterations: int = Field(ge=1, le=100, description="iterations of EM routing")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
         description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
         "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
     )
     bayes: BayesParams
     batch_norm: bool = Field(
-        description="of feature maps, poses and activations, where Ribeiro et al. 2020 have it; for activation: bayes",
+        description="batch norm of feature maps, poses and activations, where Ribeiro et al. 2020 have it; needs "
+        "activation: bayes",
         json_schema_extra=neutral(False),
     )
     competition: Literal["all", "position"] = Field(
@@ -79,33 +80,40 @@ class MatrixCapsulesModelParams(Section):
         ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays"
     )
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
-    damping: float = Field(ge=0, lt=1, description="share of the mean before in the new mean")
+    damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
     variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
     saving: float | None = Field(
         gt=0,
         le=1e4,
-        description="nats: before training, betas are set so that, on some images, a whole vote assigned to an active "
-        "capsule saves so much, and the average capsule breaks even; null: they start as told",
+        description="nats: before training, beta_a and beta_u are set so that, on some training images, a vote assigned to "
+        "one active capsule alone shortens the description by so much, and the average capsule breaks even; null: they "
+        "start at the values in convolutional and last",
     )
     beta_a_unit: float = Field(
         gt=0,
         le=1e6,
-        description="nats: beta_a is learnt in these, so that a step of the optimiser can be a noticeable change of a "
-        "logit (5,000 in the authors' code)",
+        description="nats: unit in which beta_a is learnt; a larger one makes each step of the optimiser change logits "
+        "more (5,000 in the authors' code)",
         json_schema_extra=neutral(1.0),
     )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
-    primary_pose_sd: float = Field(gt=0, le=10, description="of weights of primary poses at the start")
-    primary_activation_sd: float = Field(gt=0, le=10, description="of weights of primary activations at the start")
-    primary_bias: float = Field(ge=-100, le=100, description="of primary activations at the start, before the logistic")
+    primary_pose_sd: float = Field(
+        gt=0, le=10, description="initial standard deviation of the weights of primary poses"
+    )
+    primary_activation_sd: float = Field(
+        gt=0, le=10, description="initial standard deviation of the weights of primary activations"
+    )
+    primary_bias: float = Field(ge=-100, le=100, description="initial bias of the logits of primary activations")
 
     loss: Literal["spread", "margin", "cross-entropy", "softmax"] = Field(
-        description="of the class capsules' activations a; cross-entropy: of their shares a / sum a; softmax: of their "
-        "softmax, as in the code of Ribeiro et al. 2020"
+        description="loss of the class capsules' activations a; cross-entropy: of their shares a / sum a; softmax: "
+        "cross-entropy of their softmax, as in the code of Ribeiro et al. 2020"
     )
-    first_margin: float = Field(ge=0, le=1, description="of the spread loss at the start")
-    last_margin: float = Field(ge=0, le=1, description="of the spread loss in the end, and in validation")
+    first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
+    last_margin: float = Field(
+        ge=0, le=1, description="margin of the spread loss at the end of training, and in validation"
+    )
     margin_epochs: float = Field(
         gt=0,
         le=10_000,

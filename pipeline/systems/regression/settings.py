@@ -154,7 +154,7 @@ class RegressionSet(Section):
     """Several studies of one data set, run together as one item: for studies that are too short to start alone."""
 
     dataset: Name = Field(description="a key of `datasets`, that of all its studies")
-    studies: dict[Name, RegressionStudy] = Field(min_length=1, description="by name")
+    studies: dict[Name, RegressionStudy] = Field(min_length=1, description="the studies, by name")
 
     @model_validator(mode="after")
     def _one_dataset(self) -> RegressionSet:

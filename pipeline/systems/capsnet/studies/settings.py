@@ -16,7 +16,9 @@ class InferCondition(Section):
         description="class capsules: the last layer's predictions, or free variables"
     )
     label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
-    penalty: Literal["none", "L1", "L2"] = Field(description="on class capsules: none, lengths, half squared lengths")
+    penalty: Literal["none", "L1", "L2"] = Field(
+        description="penalty on class capsules: none, their lengths, or half their squared lengths"
+    )
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ class PresenceAblationParams(Section):
     replicas: int = Field(ge=1, le=1000, description="seeds trained")
     conditions: dict[Name, dict[str, int | float | str | dict[str, int] | None]] = Field(
         min_length=1,
-        description="by condition, settings of the run's model that are other, by name; none for the run as it is",
+        description="for each condition, the settings of the run's model that it changes; none for the unchanged run",
     )
 
 

@@ -15,5 +15,5 @@ class AblationParams(Section):
     replicas: int = Field(ge=1, le=1000, description="seeds trained")
     conditions: dict[Name, dict[str, bool | int | float | str | list[int] | dict[str, float]]] = Field(
         min_length=1,
-        description="by condition, settings of the run's model that are other, by name; none for the run as it is",
+        description="for each condition, the settings of the run's model that it changes; none for the unchanged run",
     )
