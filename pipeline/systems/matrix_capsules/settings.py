@@ -85,9 +85,9 @@ class MatrixCapsulesModelParams(Section):
     saving: float | None = Field(
         gt=0,
         le=1e4,
-        description="nats: before training, beta_a and beta_u are set so that, on some training images, a vote assigned to "
-        "one active capsule alone shortens the description by so much, and the average capsule breaks even; null: they "
-        "start at the values in convolutional and last",
+        description="nats: before training, beta_a and beta_u are set on some training images, so that a vote assigned "
+        "to an active capsule alone shortens the description by so much, and the average capsule breaks even; null: "
+        "they start at the values in convolutional and last",
     )
     beta_a_unit: float = Field(
         gt=0,
