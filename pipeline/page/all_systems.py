@@ -1,4 +1,4 @@
-"""One table of all trained models: errors on clean, turned and warped images, from few images, from novel viewpoints
+"""One table of all trained models: errors on clean, rotated and warped images, from few images, from novel viewpoints
 and under attack; sizes and times; equivariance. Every number comes from a result of some stage; none is measured here.
 """
 
@@ -19,7 +19,7 @@ from pipeline.results.reading import Measured, Numbers, Record, Results, dataset
 NAME = "systems"
 NOT_RUN, NO_SENSE = "not run", "does not apply"
 ANGLE, WIDEST = 45, 180
-"""Degrees within which images are turned."""
+"""Degrees within which images are rotated."""
 EPSILON = "0.1"
 """Largest change of a pixel by an attack, images in [0, 1]."""
 SHARES = ("0.01", "0.1", "1")
@@ -168,19 +168,19 @@ COLUMNS = (
         for share in SHARES
     ),
     *(
-        Column(f"error_turned_{angle}_percent", f"turned ±{angle}°", partial(_probe, "refit", f"rotated_{angle}"))
+        Column(f"error_rotated_{angle}_percent", f"rotated ±{angle}°", partial(_probe, "refit", f"rotated_{angle}"))
         for angle in (ANGLE, WIDEST)
     ),
     Column(
-        f"error_turned_{WIDEST}_upright_probe_percent",
-        f"turned ±{WIDEST}°, probe of upright images",
+        f"error_rotated_{WIDEST}_upright_probe_percent",
+        f"rotated ±{WIDEST}°, probe of upright images",
         partial(_probe, "fixed", f"rotated_{WIDEST}"),
         applies=_is_network,
     ),
-    Column(f"error_trained_on_turned_{WIDEST}_percent", f"trained on turned ±{WIDEST}°", _swept),
+    Column(f"error_trained_on_rotated_{WIDEST}_percent", f"trained on rotated ±{WIDEST}°", _swept),
     Column(
         f"error_optimised_{WIDEST}_percent",
-        f"turned ±{WIDEST}°, optimised",
+        f"rotated ±{WIDEST}°, optimised",
         _optimised,
         applies=lambda entry: entry.system == "generative",
     ),
@@ -216,7 +216,7 @@ def build(results: Results) -> list[Table]:
         f"within the same data only. Models that learned without labels are classified by the best of their linear "
         "probes on clean images, here and in every column; (probe) marks probes on networks that classify themselves. "
         "Shares of the training images: with as many steps as on all of them. Turned, warped: probes are fitted again "
-        "to images turned or warped alike, or left as they were fitted to upright ones. Trained on turned: the whole "
+        "to images rotated or warped alike, or left as they were fitted to upright ones. Trained on rotated: the whole "
         "model. Optimised: its posteriors, image by image. Novel viewpoints: at equal errors on familiar ones. FGSM, "
         f"BIM: adversarial images, no pixel changed by more than {EPSILON}. Equivariance error, ± one standard error: "
         "of the layer that follows moved images best, relative to how its numbers vary (1: nothing is known of the "

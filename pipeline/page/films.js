@@ -1,5 +1,5 @@
 "use strict";
-// Pictures by a slider, in place of the picture: a digit turned, and what the encoder finds in it; or the iterations of
+// Pictures by a slider, in place of the picture: a digit rotated, and what the encoder finds in it; or the iterations of
 // routing. The mouse and the keyboard move the slider; a screen reader hears its value and what changed.
 (() => {
   const SIZE = 336;  // pixels of the canvas that frames are drawn on

@@ -74,11 +74,11 @@ def test_an_unsupervised_model_is_judged_by_the_probe_that_is_best_on_clean_imag
         "1 % of images": "not run",
         "10 % of images": "not run",
         "100 % of images": "not run",
-        "turned ±45°": "10.0 ± 1.2",
-        "turned ±180°": "35.0 ± 1.2",
-        "turned ±180°, probe of upright images": "44.0 ± 2.0",
-        "trained on turned ±180°": "19.0",
-        "turned ±180°, optimised": "54.0 ± 1.0 (64 images)",
+        "rotated ±45°": "10.0 ± 1.2",
+        "rotated ±180°": "35.0 ± 1.2",
+        "rotated ±180°, probe of upright images": "44.0 ± 2.0",
+        "trained on rotated ±180°": "19.0",
+        "rotated ±180°, optimised": "54.0 ± 1.0 (64 images)",
         "warped": "8.0 ± 1.2",
         "novel azimuths": "does not apply",
         "novel elevations": "does not apply",
@@ -97,8 +97,8 @@ def test_a_classifier_is_judged_by_itself(table: Table) -> None:
     assert capsules["FGSM, epsilon 0.1"] == "45.0 ± 1.4 (1,500 images)"
     assert cnn["BIM, epsilon 0.1"] == "82.0 ± 1.4 (1,500 images)"
     assert [cnn[f"{share} % of images"] for share in (1, 10, 100)] == ["50.0 ± 1.0", "25.0 ± 1.0", "12.5 ± 1.0"]
-    assert cnn["turned ±180°"] == "not run"
-    assert cnn["turned ±180°, optimised"] == "does not apply"
+    assert cnn["rotated ±180°"] == "not run"
+    assert cnn["rotated ±180°, optimised"] == "does not apply"
     assert cnn["equivariance error"] == "0.70 ± 0.02 (hidden, fitted map)", "the better of its layers"
     assert cnn["without moving"] == "1.00 ± 0.02 (hidden)"
 
@@ -111,15 +111,15 @@ def test_probes_on_networks_that_classify_themselves_say_so(writer: Writer, valu
     (found,) = all_systems.build(recorded(writer.results, parse_params(values)))
     shown = row(found, "capsnet-digits")
     assert (shown["classified by"], shown["test error"]) == ("itself", "2.0 ± 1.0")
-    assert shown["turned ±180°"] == "25.0 ± 1.0 (probe)"
-    assert shown["turned ±45°"] == "not run"
+    assert shown["rotated ±180°"] == "25.0 ± 1.0 (probe)"
+    assert shown["rotated ±45°"] == "not run"
 
 
 def test_capsule_regression_has_no_layers_to_move(table: Table) -> None:
     found = table.shown[table.shown["system"] == "capsule regression"]
     assert len(found)
     assert set(found["equivariance error"]) == set(found["novel azimuths"]) == {"does not apply"}
-    assert set(found["turned ±45°"]) == {"not run"}
+    assert set(found["rotated ±45°"]) == {"not run"}
 
 
 def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
@@ -146,7 +146,7 @@ def test_sources_are_those_of_every_number(table: Table) -> None:
 def test_what_is_sorted_by_are_the_numbers(table: Table) -> None:
     assert table.sort is not None
     assert list(table.sort.columns) == list(table.shown.columns)
-    keys = table.sort.set_index("run")["turned ±180°"]
+    keys = table.sort.set_index("run")["rotated ±180°"]
     assert keys["capsules-digits"] == pytest.approx(35)
     assert pd.isna(keys["cnn-toys"])
 
@@ -172,7 +172,7 @@ def test_a_click_on_a_heading_sorts_the_rows(browser: Browser, page: Path) -> No
     browser.open(page, 1280)
     of_table = "document.querySelector('table[aria-labelledby=table-systems]')"
     heads = f"[...{of_table}.querySelectorAll('th')]"
-    place = browser.evaluate(f"{heads}.map(head => head.textContent)").index("turned ±180°")
+    place = browser.evaluate(f"{heads}.map(head => head.textContent)").index("rotated ±180°")
     seen = f"[...{of_table}.tBodies[0].rows].map(row => [row.cells[0].textContent, row.cells[{place}].textContent])"
     before = browser.evaluate(seen)
     click = f"{heads}[{place}].querySelector('button').click()"

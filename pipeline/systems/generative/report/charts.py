@@ -31,7 +31,7 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Chart:
             rows.append(_accuracies(paper.assign(n=PAPER_SEEDS), "the paper"))
         names = [name_of_test(test) for test in tests]
         rows.append(level(CHANCE, names, _CHANCE))
-        panel = Panel(title, "test images turned within, or warped affinely", ACCURACY, names, y_range=_PERCENT)
+        panel = Panel(title, "test images rotated within, or warped affinely", ACCURACY, names, y_range=_PERCENT)
         parts.append((panel, pd.concat(rows, ignore_index=True)))
     return chart(parts, [*series, CHANCE])
 
@@ -55,7 +55,7 @@ def accuracy_over_training_range(table: pd.DataFrame) -> Chart:
     rows = around(table).sort_values("angle")
     rows = rows.assign(series=[look(kind).name for kind in rows["features"]], x=rows["angle"], y=rows["mean"])
     kinds = dict.fromkeys(table["features"])
-    panel = Panel("", "trained and tested on images turned within ± (degrees)", ACCURACY, y_range=_PERCENT)
+    panel = Panel("", "trained and tested on images rotated within ± (degrees)", ACCURACY, y_range=_PERCENT)
     series = [Series(look(kind).name, look(kind).colour, look(kind).marker) for kind in kinds]
     rows = pd.concat([rows, level(CHANCE, rows["x"].tolist(), _CHANCE)], ignore_index=True)
     return chart([(panel, rows)], [*series, CHANCE])

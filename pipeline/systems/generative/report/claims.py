@@ -196,7 +196,7 @@ def optimisation_gain(results: Results) -> Finding | None:
     setting = setting_of(numbers, study.run)
     remarks = shortcomings(setting, seeds=gain.n, images=min(study.images, setting.dataset.test))
     if angle != 0:
-        remarks.append(f"turned within ±{angle:g}° (paper: upright)")
+        remarks.append(f"rotated within ±{angle:g}° (paper: upright)")
     remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
     if "kick_logit" not in study:
         remarks.append("restarts perturbed the log odds of presence too")

@@ -120,7 +120,7 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
             [name_of_test(test) for test in position],
         )
         each.set_xlim(-0.4, position["affine"] + 0.45)
-        each.set_xlabel("test images turned within, or warped affinely")
+        each.set_xlabel("test images rotated within, or warped affinely")
         each.grid(False, axis="x")
     axes[0].set_ylabel(ACCURACY)
     handles = [
@@ -209,7 +209,7 @@ def accuracy_over_training_range(table: pd.DataFrame) -> Figure:
         )
     _accuracy_axis(axes)
     _ranges(axes, angles, angles)
-    axes.set(xlabel="trained and tested on images turned within", ylabel=ACCURACY)
+    axes.set(xlabel="trained and tested on images rotated within", ylabel=ACCURACY)
     axes.grid(False, axis="x")
     looks = [look(kind) for kind in kinds]
     handles = [Line2D([], [], color=each.colour, marker=each.marker, label=each.label) for each in looks]

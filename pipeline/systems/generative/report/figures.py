@@ -94,9 +94,9 @@ def _turned(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"turning-{study}",
             "png",
-            f"A digit turned through 360 degrees, {study}",
-            "The encoder sees each picture alone. If it found the same parts in a turned digit, their frames would "
-            "turn with it, their presences would stay and the colours would not change. Frames are the squares of the "
+            f"A digit rotated through 360 degrees, {study}",
+            "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would "
+            "rotate with it, their presences would stay and colours would not change. Frames are the squares of the "
             "parts' templates at their poses, the stronger the more present a part is; thick is a template's top.",
             "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
             numbers.records,
