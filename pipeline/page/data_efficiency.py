@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import in_house_style, look, panels
 from pipeline.drawing.table import Table, spread, tracked
-from pipeline.page.systems import LOOKS
+from pipeline.page.models import ITSELF, LOOKS
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label, with_training
 from pipeline.systems.matrix_capsules.report.paper import remarks_on_data
@@ -22,7 +22,6 @@ from pipeline.systems.matrix_capsules.report.paper import remarks_on_data
 NAME = "data-efficiency"
 DOCUMENT = "003"
 """The document whose claims it measures."""
-ITSELF = "itself"
 CAPSULES = ("matrix_capsules", "capsnet")
 """Systems of capsules that classify, so that their errors compare with a convolutional network's."""
 

@@ -21,7 +21,7 @@ from pipeline.drawing.style import (
     in_house_style,
 )
 from pipeline.drawing.table import Table, tracked
-from pipeline.page.systems import LOOKS
+from pipeline.page.models import LOOKS
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import (
     SIGNIFICANT_SES,

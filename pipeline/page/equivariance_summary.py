@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import FAINT, INK, in_house_style, plain
 from pipeline.page.equivariance import Followed, best_layer, variant_of
-from pipeline.page.systems import LOOKS, NAMES
+from pipeline.page.models import LOOKS, NAMES
 from pipeline.results.reading import Results
 
 NAME = "equivariance-summary"

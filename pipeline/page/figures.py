@@ -19,7 +19,7 @@ from pipeline.drawing import style
 from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
-from pipeline.page import data_efficiency, equivariance, equivariance_summary, routing, runs, systems
+from pipeline.page import data_efficiency, equivariance, equivariance_summary, model_sizes, routing, runs
 from pipeline.results.reading import Record, ResultError, Results, unique
 from pipeline.systems import REPORTS
 
@@ -45,7 +45,7 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     for comparison in (equivariance_summary, equivariance, data_efficiency):
         for drawing in comparison.draw(results):
             yield replace(drawing, document=comparison.DOCUMENT)
-    yield from systems.draw(results)
+    yield from model_sizes.draw(results)
     yield from runs.draw(results, written)
 
 

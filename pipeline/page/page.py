@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.charts import DASHES, MARKERS, Chart, colour_on_page, lines_of_table, specification
 from pipeline.drawing.table import Table
-from pipeline.page import all_systems
+from pipeline.page import model_table
 from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
 from pipeline.page.origin import commits, origin_of
@@ -114,7 +114,7 @@ def build_page(
         documents=[_document(number, all_cards, figures, shown_figures, shown_tables) for number in numbers],
         figures=[each for each in shown_figures if not each["document"]],
         tables=[each for each in shown_tables if not each["document"]],
-        models=sum(len(table.shown) for table in tables if table.name == all_systems.NAME),
+        models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
         notices=_notices(missing, others, incomplete),
     )
 

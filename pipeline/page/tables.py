@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
-from pipeline.page import all_systems, data_efficiency, equivariance, routing, runs
+from pipeline.page import data_efficiency, equivariance, model_table, routing, runs
 from pipeline.results.reading import Results
 from pipeline.systems import REPORTS
 
@@ -28,7 +28,7 @@ def build_tables(results: Results) -> list[Table]:
     tables += routing.build(results)
     for measured in (equivariance, data_efficiency):
         tables += [replace(table, document=measured.DOCUMENT) for table in measured.build(results)]
-    return [*tables, *all_systems.build(results), *runs.build(results)]
+    return [*tables, *model_table.build(results), *runs.build(results)]
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:

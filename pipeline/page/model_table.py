@@ -13,7 +13,7 @@ import pandas as pd
 from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page import data_efficiency, equivariance
-from pipeline.page.systems import NAMES, Entry, entries
+from pipeline.page.models import ITSELF, NAMES, Entry, entries
 from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label, distinct
 
 NAME = "systems"
@@ -100,16 +100,14 @@ def _probe(protocol: str, test: str, studies: Studies, entry: Entry) -> Found | 
     """Of a linear probe: of the features that are best on clean images."""
     numbers = studies.results.numbers("evaluate", entry.run)
     accuracy = numbers.measured("probe", entry.features, protocol, test) if numbers else None
-    remark = "probe" if entry.how == "itself" else ""
+    remark = "probe" if entry.how == ITSELF else ""
     return Found(accuracy.as_error(), numbers, remark) if numbers and accuracy else None
 
 
 def _swept(studies: Studies, entry: Entry) -> Found | None:
     numbers = studies.results.numbers("sweep", f"{entry.run}-{WIDEST}")
     accuracy = numbers.measured("probe", entry.features) if numbers else None
-    return (
-        Found(accuracy.as_error(), numbers, "probe" if entry.how == "itself" else "") if numbers and accuracy else None
-    )
+    return Found(accuracy.as_error(), numbers, "probe" if entry.how == ITSELF else "") if numbers and accuracy else None
 
 
 def _optimised(studies: Studies, entry: Entry) -> Found | None:

@@ -1,19 +1,12 @@
-"""All systems side by side: every trained model with its test error, its parameters and its training time."""
+"""Every trained model of all systems, with its test error, its parameters and its training time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
-import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
-
-from pipeline.drawing.charts import Chart, Panel, Series, around, chart
-from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, in_house_style, look, panels
-from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label
+from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, look
+from pipeline.results.reading import Measured, Numbers, Record, Results
 from pipeline.systems import CLASSIFIERS
 from pipeline.systems.regression.report.studies import executed
 
@@ -36,6 +29,9 @@ LOOKS = {
     "cnn": (PURPLE, "v"),
     "regression": (INK, "X"),
 }
+"""Colours and markers of the systems."""
+ITSELF = "itself"
+"""What classifies, where the model does; otherwise a linear probe does."""
 _SAMPLED = "_sampled"
 
 
@@ -91,7 +87,7 @@ def _error(numbers: Numbers, variant: str) -> tuple[Measured, str] | None:
     if variant in CLASSIFIERS:
         accuracy, error = numbers.measured("test", "accuracy"), numbers.measured("test", "centre")
         own = accuracy.as_error() if accuracy else error.scaled(100) if error else None
-        return (own, "itself") if own else None
+        return (own, ITSELF) if own else None
     best = _best_features(numbers)
     accuracy = numbers.measured("probe", best, "refit", "rotated_0")
     return (accuracy.as_error(), f"linear probe on {look(best).name}") if accuracy else None
@@ -120,70 +116,4 @@ def _regressions(results: Results) -> Iterator[Entry]:
             name = f"{study.name}, {model}, d = {int(row['size'])}"
             records = study.numbers.records
             size, seconds = float(row["parameters"]), float(row["seconds"])
-            yield Entry(name, "regression", error, "itself", "", study.source, size, seconds, records)
-
-
-def draw(results: Results) -> Iterator[Drawing]:
-    """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
-    found = entries(results)
-    if not found:
-        return
-    table = _table(found)
-    names = ", ".join(dict.fromkeys(table["series"]))
-    yield Drawing(
-        "systems-parameters",
-        "svg",
-        "Test error against the number of parameters",
-        "Further left is smaller, further down is better; a point is a trained model, bars are one sd over seeds. "
-        "Models that learned without labels are classified by the best of their linear probes.",
-        f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
-        [record for each in found for record in each.records],
-        partial(error_over_parameters, table),
-        chart=parameters_chart(table),
-    )
-
-
-def _table(found: list[Entry]) -> pd.DataFrame:
-    rows = [
-        (NAMES.get(each.system, each.system), each.system, each.parameters, dataset_label(each.records), each.error)
-        for each in found
-    ]
-    table = pd.DataFrame(rows, columns=["series", "system", "x", "dataset", "error"])
-    for name in ("mean", "sd", "n"):
-        table[name] = [getattr(error, name) for error in table["error"]]
-    return around(table).assign(y=table["mean"])
-
-
-@in_house_style
-def error_over_parameters(table: pd.DataFrame) -> Figure:
-    """Test error (percent) over parameters.
-
-    Args:
-        table: columns series, system, x, y, low, high and dataset, a row for each model.
-    """
-    datasets = list(dict.fromkeys(table["dataset"]))
-    figure, axes = panels(len(datasets), 2.6)
-    for axis, dataset in zip(axes, datasets, strict=True):
-        for system, rows in table[table["dataset"] == dataset].groupby("system", sort=False):
-            colour, marker = LOOKS.get(str(system), (INK, "o"))
-            bars = rows["y"] - rows["low"]
-            axis.errorbar(
-                rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
-            )
-        axis.set_xscale("log")
-        axis.xaxis.set_minor_formatter(NullFormatter())
-        axis.set(xlabel="parameters", title=dataset)
-        axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
-    axes[0].set_ylabel("test error (%)")
-    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
-    return figure
-
-
-def parameters_chart(table: pd.DataFrame) -> Chart:
-    """The numbers of `error_over_parameters`."""
-    parts = [
-        (Panel(dataset, "parameters", "test error (%)", x_log=True, from_zero=True), table[table["dataset"] == dataset])
-        for dataset in dict.fromkeys(table["dataset"])
-    ]
-    return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])
+            yield Entry(name, "regression", error, ITSELF, "", study.source, size, seconds, records)

@@ -20,7 +20,7 @@ from test_reports_equivariance import LAYERS
 from test_reports_equivariance import numbers as equivariance_numbers
 
 from pipeline.drawing.table import Table
-from pipeline.page import all_systems
+from pipeline.page import model_table
 from pipeline.params import Params, parse_params
 
 DIGITS = ["capsules-digits", "vae-digits"]
@@ -54,7 +54,7 @@ def written(writer: Writer, values: dict[str, Any]) -> Params:
 @pytest.fixture
 def table(writer: Writer, values: dict[str, Any]) -> Table:
     written(writer, values)
-    (found,) = all_systems.build(writer.results)
+    (found,) = model_table.build(writer.results)
     return found
 
 
@@ -108,7 +108,7 @@ def test_probes_on_networks_that_classify_themselves_say_so(writer: Writer, valu
     probes = {"class_capsules": {"refit": {"rotated_0": spread(0.99), "rotated_180": spread(0.75)}, "fixed": {}}}
     writer.numbers("evaluate", "capsnet-digits", {"probe": probes, "test": {"accuracy": spread(0.98)}})
     values["runs"]["capsnet-digits"] = run_on("capsnet", "digits")
-    (found,) = all_systems.build(recorded(writer.results, parse_params(values)))
+    (found,) = model_table.build(recorded(writer.results, parse_params(values)))
     shown = row(found, "capsnet-digits")
     assert (shown["classified by"], shown["test error"]) == ("itself", "2.0 ± 1.0")
     assert shown["rotated ±180°"] == "25.0 ± 1.0 (probe)"
@@ -124,7 +124,7 @@ def test_capsule_regression_has_no_layers_to_move(table: Table) -> None:
 
 def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
     data = pd.read_csv(io.StringIO(table.to_csv()))
-    assert len(data) == len(table.shown) * (1 + len(all_systems.COLUMNS))
+    assert len(data) == len(table.shown) * (1 + len(model_table.COLUMNS))
     asked = data.set_index(["run", "measure"])
     error = asked.loc[("matrix-toys", "error_FGSM_0.1_percent")]
     assert (error["state"], error["value"], error["n"]) == ("measured", 45, 2)
@@ -152,7 +152,7 @@ def test_what_is_sorted_by_are_the_numbers(table: Table) -> None:
 
 
 def test_without_results_there_is_no_table(writer: Writer) -> None:
-    assert all_systems.build(writer.results) == []
+    assert model_table.build(writer.results) == []
 
 
 # ---- in use

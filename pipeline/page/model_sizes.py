@@ -1,0 +1,82 @@
+"""The test errors of all trained models over their numbers of parameters: a figure, and a chart of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from pipeline.drawing.charts import Chart, Panel, Series, around, chart
+from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.style import INK, in_house_style, panels
+from pipeline.page.models import LOOKS, NAMES, Entry, entries
+from pipeline.results.reading import Results, dataset_label
+
+
+def draw(results: Results) -> Iterator[Drawing]:
+    """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
+    found = entries(results)
+    if not found:
+        return
+    table = _table(found)
+    names = ", ".join(dict.fromkeys(table["series"]))
+    yield Drawing(
+        "systems-parameters",
+        "svg",
+        "Test error against the number of parameters",
+        "Further left is smaller, further down is better; a point is a trained model, bars are one sd over seeds. "
+        "Models that learned without labels are classified by the best of their linear probes.",
+        f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
+        [record for each in found for record in each.records],
+        partial(error_over_parameters, table),
+        chart=parameters_chart(table),
+    )
+
+
+def _table(found: list[Entry]) -> pd.DataFrame:
+    rows = [
+        (NAMES.get(each.system, each.system), each.system, each.parameters, dataset_label(each.records), each.error)
+        for each in found
+    ]
+    table = pd.DataFrame(rows, columns=["series", "system", "x", "dataset", "error"])
+    for name in ("mean", "sd", "n"):
+        table[name] = [getattr(error, name) for error in table["error"]]
+    return around(table).assign(y=table["mean"])
+
+
+@in_house_style
+def error_over_parameters(table: pd.DataFrame) -> Figure:
+    """Test error (percent) over parameters.
+
+    Args:
+        table: columns series, system, x, y, low, high and dataset, a row for each model.
+    """
+    datasets = list(dict.fromkeys(table["dataset"]))
+    figure, axes = panels(len(datasets), 2.6)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        for system, rows in table[table["dataset"] == dataset].groupby("system", sort=False):
+            colour, marker = LOOKS.get(str(system), (INK, "o"))
+            bars = rows["y"] - rows["low"]
+            axis.errorbar(
+                rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
+            )
+        axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set(xlabel="parameters", title=dataset)
+        axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
+    axes[0].set_ylabel("test error (%)")
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def parameters_chart(table: pd.DataFrame) -> Chart:
+    """The numbers of `error_over_parameters`."""
+    parts = [
+        (Panel(dataset, "parameters", "test error (%)", x_log=True, from_zero=True), table[table["dataset"] == dataset])
+        for dataset in dict.fromkeys(table["dataset"])
+    ]
+    return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])
