@@ -298,6 +298,8 @@ class Writer:
                 for key, sd in zip(names, (5.0, 0.5, 0.01, 0.01), strict=True):
                     if key != "refit_accuracy" or place == 0:
                         found |= {f"{key}_{when}": spread(of[key][i], sd) for i, when in enumerate(("before", "after"))}
+                errors = {"bound_rise_error": 2.0, "pixel_fall_error": 0.5, "bound_fell": 0.05}
+                found |= {key: spread(value, 0.0) for key, value in errors.items()}
                 start, end = of["bound"]
                 for replica in range(2):
                     for done in (0, 1, 2, 5, 10, 20, 50, 100):

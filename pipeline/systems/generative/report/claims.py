@@ -83,7 +83,7 @@ def _probe(features: str, test: str, variant: str) -> Measure:
             if variant == "vae":
                 model = setting.run.model
                 sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
-                notes.append(f"{sizes}, {model.get('pixels', 'normal')} pixels (the paper gives none of these)")
+                notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
             if test != "rotated_0":
                 notes.insert(0, "probe refit on equally warped training images")
             others = {}
@@ -135,40 +135,31 @@ def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[st
 def optimisation_repairs(results: Results) -> Finding | None:
     """At every range of rotation the bound rises and the pixel error falls from the encoder's output, by more than two
     standard errors over images. Both ends are estimated with presence samples that no step and no choice used.
-
-    Older results chose between both ends with these samples, so that their bound could not fall, and recorded no
-    standard errors: they are judged by whether the squared error falls and the bound rises at all.
     """
     found = _optimised(results)
     if found is None:
         return None
     study, numbers, angles = found
-    needed = {"bound_before", "bound_after", "pixel_error_before", "pixel_error_after"}
+    needed = {"bound_before", "bound_after", "bound_rise_error", "bound_fell"}
+    needed |= {"pixel_error_before", "pixel_error_after", "pixel_fall_error"}
     if any(not needed <= set(values) for values in angles.values()):
         return None
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
     falls_by = {angle: each["pixel_error_before"].minus(each["pixel_error_after"]) for angle, each in angles.items()}
     least = min(rises, key=lambda angle: rises[angle].mean)
     images = f"{tested_on(numbers, study.run, study.images)} per range"
-    if all({"bound_rise_error", "pixel_fall_error", "bound_fell"} <= set(each) for each in angles.values()):
-        holds = all(
-            rises[angle].mean > SIGNIFICANT_SES * each["bound_rise_error"].mean
-            and falls_by[angle].mean > SIGNIFICANT_SES * each["pixel_fall_error"].mean
-            for angle, each in angles.items()
-        )
-        at = angles[least]
-        notes = [
-            f"bound and squared error from samples that no step used, standard errors {images}",
-            f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
-            f"squared error {-falls_by[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
-            f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
-        ]
-    else:
-        holds = all(fall.mean > 0 for fall in falls_by.values()) and rises[least].mean > 0
-        notes = [
-            "older result: its bound could not fall as it was measured, and it has no standard errors; judged by "
-            f"whether the squared error falls, {images}"
-        ]
+    holds = all(
+        rises[angle].mean > SIGNIFICANT_SES * each["bound_rise_error"].mean
+        and falls_by[angle].mean > SIGNIFICANT_SES * each["pixel_fall_error"].mean
+        for angle, each in angles.items()
+    )
+    at = angles[least]
+    notes = [
+        f"bound and squared error from samples that no step used, standard errors {images}",
+        f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
+        f"squared error {-falls_by[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
+        f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
+    ]
     return Finding(
         rises[least],
         dataset_label(numbers.records),
@@ -198,8 +189,6 @@ def optimisation_gain(results: Results) -> Finding | None:
     if angle != 0:
         remarks.append(f"rotated within ±{angle:g}° (paper: upright)")
     remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
-    if "kick_logit" not in study:
-        remarks.append("restarts perturbed the log odds of presence too")
     notes = [
         f"{name} probe: {_accuracies(values, key)}"
         for name, key in (("refit", "refit_accuracy"), ("fixed", "accuracy"))

@@ -106,7 +106,7 @@ def rank(setting: Setting, *, shifted: bool = False, seeds: int | None = None) -
         bool(beyond_paper(setting)),
         not setting.on_papers_data,
         (run.augmentation.shift > 0) != shifted,
-        run.variant == "generative" and not run.model.get("seeding"),
+        run.variant == "generative" and not run.model.seeding,
         len(shortcomings(setting, images=setting.dataset.test)),
         -(run.replicas if seeds is None else seeds),
         -run.training.epochs,
@@ -187,7 +187,7 @@ def departures(setting: Setting) -> list[str]:
             f"after {model.ramp_epochs} more (paper: whole)"
         )
     if model.seeding_epoch < run.training.epochs:
-        seeding = model.get("seeding")  # older results do not have it
+        seeding = model.seeding
         when = f"at epoch {model.seeding_epoch} (paper: learned from the start)"
         if seeding:
             images, epochs = min(seeding.images, setting.dataset.train), seeding.teaching_epochs
