@@ -257,10 +257,15 @@ def _wide_training_hurts(features: str) -> Measure:
 
 
 def _sampled(sweep: Sweep, features: str) -> list[str]:
-    """The accuracies of probes on samples, by angle, as a note; none where they were not measured."""
-    found = {angle: of.scaled(100) for angle, of in sweep.measured("probe", f"{features}_sampled").items()}
-    by_angle = ", ".join(f"{of.mean:.1f} % within ±{angle:g}°" for angle, of in found.items())
-    return [f"probe on samples: {by_angle}"] if found else []
+    """Notes: where samples say next to nothing, a warning; the accuracies of probes on samples, by angle."""
+    found = {angle: of.scaled(100).mean for angle, of in sweep.measured("probe", f"{features}_sampled").items()}
+    if not found:
+        return []
+    log_odds = sweep.measured("probe", features)
+    silent = (presences.silence(sampled=of, log_odds=100 * log_odds[angle].mean) for angle, of in found.items())
+    why = [f"within ±{angle:g}°: {words}" for angle, words in zip(found, silent, strict=True) if words]
+    by_angle = ", ".join(f"{of:.1f} % within ±{angle:g}°" for angle, of in found.items())
+    return [*why[:1], f"probe on samples: {by_angle}"]
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
