@@ -87,7 +87,7 @@ def test_pictures_that_are_missing_are_named(studied: Writer, values: dict[str, 
 
 
 def test_tables(studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome]) -> None:
-    tables = {table.name: table for table in build(results_of(studied, values), Written())}
+    tables = {table.name: table for table in build(results_of(studied, values))}
     assert list(tables) == ["attention-toy", "attention-iterated", "attention-density", "attention-parsing"]
     row = tables["attention-toy"].shown.iloc[1]
     assert list(row[:6]) == ["output", "1", "L1", "0.00", "1.50", "0.00"]

@@ -142,7 +142,7 @@ def test_figures(studied: Writer, params: Params) -> None:
 
 
 def test_tables(studied: Writer, params: Params) -> None:
-    accuracies, sparsity = build(recorded(studied.results, params), Written())
+    accuracies, sparsity = build(recorded(studied.results, params))
     assert accuracies.name == "capsnet-digits"
     assert accuracies.shown["run"].tolist() == list(RUNS)
     assert accuracies.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]

@@ -93,7 +93,8 @@ def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[
         "10 epochs of 200 steps (in the published code the margin is halfway after 200,000 steps)",
     ]
     values["runs"]["matrix-toys"]["model"] |= {"variance_floor": 0.01, "saving": 8.0}
-    values["runs"]["matrix-toys"]["augmentation"] = made_up_matrix.CROPS | {"crop": 28}
+    for run in ("matrix-toys", "cnn-toys"):
+        values["runs"][run]["augmentation"] = made_up_matrix.CROPS | {"crop": 28}
     said = remarks(verdicts(studied, values)["004.t1.r1"])
     assert "crop 28 / 32 (ours / the paper's)" in said[1]
     assert said[2] == "variance floor 0.01 / 0.0005, saving 8.0 / None (ours / the published code's)"

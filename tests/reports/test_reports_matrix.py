@@ -138,6 +138,7 @@ def test_warped_runs_are_told_from_others(studied: Writer, values: dict[str, Any
     values = with_matrix(values)
     cnn = values["runs"]["cnn-toys"]
     cnn["augmentation"] = cnn["augmentation"] | {"rotation": 12.0}
+    values["attack"] = {}  # whose networks must see the same images
     results = recorded(studied.results, parse_params(values))
     assert errors(results)[0].shown["trained on"].tolist() == ["crops", "crops and warps"]
     assert set(conditions(results)[0].shown["trained on"]) == {"crops"}

@@ -89,7 +89,7 @@ def test_pictures_that_are_missing_are_named(studied: tuple[Writer, Params]) -> 
 
 def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
-    tables = {table.name: table for table in build(recorded(writer.results, params), Written())}
+    tables = {table.name: table for table in build(recorded(writer.results, params))}
     assert set(tables) == {
         f"{study}-digits" for study in ("grid", "convergence", "online", "ridge", "sizes", "distorted")
     }
@@ -154,7 +154,7 @@ def test_images_of_neither_kind_answer_nothing(values: dict[str, Any], writer: W
     params = parse_params(with_others)
     write_regression(writer, "others", dataset="mine")
     assert findings(writer, params) == {}
-    assert build(recorded(writer.results, params), Written()), "but they are shown"
+    assert build(recorded(writer.results, params)), "but they are shown"
 
 
 def test_studies_nearer_to_the_papers_settings_come_first(values: dict[str, Any], writer: Writer) -> None:
