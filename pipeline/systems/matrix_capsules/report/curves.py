@@ -62,7 +62,7 @@ KINDS = {
     "black-box": ("through another CNN", "accuracy (%)"),
 }
 """Title and axis of a kind of attack."""
-_VIEW = 5.0
+_VIEW = 2.0
 """Errors on familiar viewpoints up to so many times those matched at are drawn: beyond, networks know nothing yet."""
 
 _MANY_TIMES = 20
@@ -180,7 +180,7 @@ def conditions(dots: Sequence[Dot]) -> Figure:
     for axis, title in zip(axes, ("ours", "the paper's"), strict=True):
         axis.set_title(title)
         axis.set_xlabel("test error (%)")
-        axis.set_xlim(0, None)
+        axis.set_xlim(0, 1.04 * axis.get_xlim()[1])  # no marker lies on the frame
     return figure
 
 
@@ -213,7 +213,7 @@ def _viewpoint(axis: Axes, study: Matched) -> None:
     for network, (familiar, novel) in study.points.items():
         colour, marker = LOOKS[network]
         axis.errorbar(
-            familiar.mean, novel.mean, novel.sd, familiar.sd, color=colour, marker=marker, markersize=8,
+            familiar.mean, novel.mean, novel.sd, familiar.sd, color=colour, marker=marker, markersize=6,
             markeredgecolor=INK, zorder=5, linestyle="", label=f"{NETWORKS[network]}, matched",
         )  # fmt: skip
     axis.set_xlim(0, right)
