@@ -94,7 +94,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Err
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
         return None
-    return Error(error.mean, math.hypot(over_images.mean, error.sd / math.sqrt(error.n)), error.n)
+    return Error(error.mean, math.hypot(over_images.mean, error.se), error.n)
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Error | None:

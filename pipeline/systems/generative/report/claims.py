@@ -28,8 +28,8 @@ from pipeline.systems.generative.report.runs import (
     setting_of,
     shortcomings,
     studies,
-    sweeps,
     swept,
+    swept_angles,
     swept_shortcomings,
     tested_on,
 )
@@ -216,7 +216,7 @@ def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured
 
     Every run is swept over the same angles; a sweep is complete when it has every angle that any run has.
     """
-    angles = {angle for sweep in sweeps(results) for angle in sweep.items}
+    angles = swept_angles(results)
     for sweep in swept(results, VARIANT_OF_FEATURES[features]):
         accuracies = sweep.measured("probe", features)
         if accuracies.keys() == angles:

@@ -14,8 +14,8 @@ from pipeline.systems.generative.report.runs import (
     candidates,
     setting_of,
     shortcomings,
-    sweeps,
     swept,
+    swept_angles,
     swept_setting,
     tested_on,
 )
@@ -94,7 +94,7 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     The first sweep with part use at all angles that any run was swept at is used. The difference must exceed the noise,
     which is the larger of the two sds over seeds.
     """
-    angles = {angle for sweep in sweeps(results) for angle in sweep.items}
+    angles = swept_angles(results)
     for sweep in swept(results, "generative"):
         consistency = sweep.measured("consistency")
         if len(consistency) < 2 or consistency.keys() != angles:

@@ -149,6 +149,11 @@ def sweeps(results: Results) -> list[Sweep]:
     return [Sweep(run, dict(sorted(by_angle.items()))) for run, by_angle in items.items()]
 
 
+def swept_angles(results: Results) -> set[float]:
+    """The angles that any run was swept at: a complete sweep has all of them."""
+    return {angle for sweep in sweeps(results) for angle in sweep.items}
+
+
 def swept(results: Results, variant: str) -> list[Sweep]:
     """Runs of a variant that were swept, by rank, then by name."""
     found = [sweep for sweep in sweeps(results) if sweep.setting.run.variant == variant]

@@ -68,7 +68,7 @@ class Attacked:
         """Standard error of the difference of two accuracies: a binomial part of the images attacked, taken as if there
         were one epsilon, for all have the same images, and a part from the spread over replicas.
         """
-        return math.hypot(*(part for each in (ours, theirs) for part in (self.noise(each.mean), each.sd / each.n**0.5)))
+        return math.hypot(*(part for each in (ours, theirs) for part in (self.noise(each.mean), each.se)))
 
 
 def over_replicas(values: pd.Series[float]) -> Measured:

@@ -140,23 +140,26 @@ def _answer(results: Results, trial: Trial, sizes: Mapping[str, object], crops: 
         notes = [f"by several crops {in_percent(voted)}"] if voted else []
     beside = first_tested(unchanged(results, trial))
     if beside and (of_beside := beside.numbers.measured("test", "centre")):
-        notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}{_opposite(trial, beside)}")
+        order = _opposite(trial, beside, centre.mean - of_beside.mean)
+        notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}{order}")
     remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(trial.run, trial.dataset, sizes)
     return Finding(
         error.scaled(100), dataset_label(numbers.records), records_of(results, trial), remarks=remarks, notes=notes
     )
 
 
-def _opposite(trial: Trial, beside: Trial) -> str:
-    """Where a change raises our error and lowers the paper's, or the reverse: words that say so; else empty."""
+def _opposite(trial: Trial, beside: Trial, rise: float) -> str:
+    """Where a change raises our error and lowers the paper's, or the reverse: words that say so; else empty.
+
+    Args:
+        beside: the same without the change.
+        rise: of our error by the change.
+    """
     values, rows = paper_values(), [stands_for(each, TABLE_1) for each in (trial, beside)]
-    changed, unchanged_value = (values[row] if row else None for row in rows)
-    ours, theirs = (each.numbers.measured("test", "centre") for each in (trial, beside))
-    if changed is None or unchanged_value is None or ours is None or theirs is None:
+    changed, kept = (values[row] if row else None for row in rows)
+    if changed is None or kept is None or rise * (changed - kept) >= 0:
         return ""
-    if (ours.mean - theirs.mean) * (changed - unchanged_value) >= 0:
-        return ""
-    return f", the opposite of the paper's order ({changed:g} % with the change, {unchanged_value:g} % without)"
+    return f", the opposite of the paper's order ({changed:g} % with the change, {kept:g} % without)"
 
 
 def _elsewhere(sources: Sequence[str], label: str, sizes: Mapping[str, object], crop: int | None) -> Measure:
