@@ -23,7 +23,6 @@ import yaml
 from pipeline.commits import COMMIT, git_state, named
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
-from pipeline.layout import find_root
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.results.outcome import Outcome, one
@@ -191,15 +190,6 @@ def test_outside_a_repository_a_stage_says_so(
         pytest.fail("no work may be done")
     assert caught.value.code == 2
     assert "no params.yaml" in capsys.readouterr().err
-
-
-def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "elsewhere"))
-    (root / "reports" / "quick").mkdir(parents=True)
-    assert find_root(root / "reports" / "quick") == root
-    assert find_root(tmp_path) == tmp_path / "elsewhere"
 
 
 def test_an_experiment_in_a_copy_keeps_its_runs_in_the_repository(
