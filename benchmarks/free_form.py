@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from benchmarks.generative import IMAGE, ROOT, paper_sizes
+from benchmarks.generative import IMAGE, ROOT, paper_run
 from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
 from pipeline.data.datasets import load_dataset
@@ -70,7 +70,7 @@ def subject(device: torch.device, count: int, root: Path = ROOT) -> Subject:
             if found is not None:
                 return found
     torch.manual_seed(0)
-    model = GenerativeModel(paper_sizes(), IMAGE).to(device)
+    model = GenerativeModel(paper_run().model, IMAGE).to(device)
     images = torch.rand(count, 1, IMAGE, IMAGE, generator=torch.Generator(device).manual_seed(0), device=device)
     return Subject(model, images, "an untrained model on noise: how soon says nothing of trained ones")
 

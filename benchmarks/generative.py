@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 
@@ -16,10 +14,9 @@ from benchmarks.enumerated import EnumeratedModel
 from benchmarks.machine import Budget, Works, in_turn, paired_ratio
 from benchmarks.renderer import Renderer, by_operator, largest_made, render_plainly, warps_bytes
 from benchmarks.rows import Mark, Row, allowance, duration, rate
+from benchmarks.training import Step
 from pipeline import kernels
 from pipeline.layers.rendering import render
-from pipeline.learning.recording import recorded
-from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
@@ -41,63 +38,35 @@ PEER_MS = 18.0
 """Forward and backward of public PyTorch code of stacked capsule autoencoders, per image on one CPU thread."""
 
 
-def paper_sizes() -> GenerativeModelParams:
-    """The first capsule model of the profiles, at the paper's sizes."""
+def paper_run() -> GenerativeRun:
+    """The first capsule run of the profiles, with a model of the paper's sizes.
+
+    Raises:
+        LookupError: no profile has one.
+    """
     profiles = Profiles(ROOT)
     for profile in profiles.all():
-        runs = load_params(profiles.params_path(profile.name)).runs.values()
-        found = next((run.model for run in runs if isinstance(run, GenerativeRun)), None)
-        if found is not None:
-            return found.model_copy(update=PAPER)
+        for run in load_params(profiles.params_path(profile.name)).runs.values():
+            if isinstance(run, GenerativeRun):
+                return run.model_copy(update={"model": run.model.model_copy(update=PAPER)})
     raise LookupError("no profile has a generative run")
 
 
-@dataclass
-class Step:
-    """A training step of some replicas, as `learning.gradient` takes it, on images that do not change.
+def fully_coupled(run: GenerativeRun, device: torch.device, batch: int = BATCH, seeds: int = 1) -> Step:
+    """A training step of some seeds in an epoch in which parts and objects are fully coupled."""
+    return Step(run, IMAGE, device, batch, seeds=seeds, at_epoch=100.0)
 
-    What a step costs does not depend on the pixels.
-    """
 
-    params: GenerativeModelParams
-    device: torch.device
-    batch: int = BATCH
-    seeds: int = 1
-
-    def __post_init__(self) -> None:
-        count = self.seeds
-        self.replicas = Replicas(lambda: GenerativeModel(self.params, IMAGE), range(count), self.device)
-        self.gradients = recorded(self.replicas.gradients, self.device)
-        self.optimiser = torch.optim.Adam(list(self.replicas.trained.values()), lr=1e-3)
-        generator = torch.Generator(self.device).manual_seed(0)
-        shape = (count, self.batch)
-        self.images = torch.rand(*shape, 1, IMAGE, IMAGE, generator=generator, device=self.device)
-        self.noise = self.replicas.skeleton.draw_noise(shape, generator, self.device)
-        self.epoch = torch.tensor(100.0, device=self.device)
-        self.labels = torch.zeros(shape, dtype=torch.long, device=self.device)
-
-    def __call__(self) -> None:
-        gradients, _ = self.gradients(self.images, self.noise, self.epoch, self.labels)
-        self.update(gradients)
-
-    def update(self, gradients: dict[str, Tensor]) -> None:
-        """Clip and take a step of Adam."""
-        clip(gradients, gradient_norms(gradients), 1e3)
-        for name, parameter in self.replicas.trained.items():
-            parameter.grad = gradients[name]
-        self.optimiser.step()
-
-    @cached_property
-    def model(self) -> GenerativeModel:
-        """The first replica as a module with parameters of its own."""
-        model = self.replicas.model(0)
-        assert isinstance(model, GenerativeModel)
-        return model
+def model_of(step: Step) -> GenerativeModel:
+    """The first seed's model."""
+    model = step.model
+    assert isinstance(model, GenerativeModel)
+    return model
 
 
 def enumerated_step(step: Step) -> Callable[[], None]:
     """The same step with the choice of parent an explicit site that `TraceEnum_ELBO` sums out."""
-    model = step.model
+    model = model_of(step)
     form = EnumeratedModel(model)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     images, noise = step.images[0], step.noise[0]
@@ -113,7 +82,7 @@ def enumerated_step(step: Step) -> Callable[[], None]:
 
 def rendering(step: Step, draw: Renderer = render) -> Callable[[], None]:
     """Forward and backward of a renderer alone, at the poses that the encoder gives."""
-    model = step.model
+    model = model_of(step)
     with torch.no_grad():
         logits, found = model.encode_parts(step.images[0])
         templates, presence = model.templates, logits.sigmoid()
@@ -128,7 +97,7 @@ def rendering(step: Step, draw: Renderer = render) -> Callable[[], None]:
 
 def encoding(step: Step) -> Callable[[], None]:
     """Forward and backward of the encoder alone: parts from pixels, objects from parts."""
-    model, images = step.model, step.images[0]
+    model, images = model_of(step), step.images[0]
 
     def forward() -> Tensor:
         y1, A1 = model.encode_parts(images)
@@ -170,10 +139,10 @@ class DensitiesOnly(GenerativeModel):
 
 def densities(step: Step) -> tuple[Callable[[], None], Callable[[], None]]:
     """Forward and backward of the bound alone: ours, and that of `TraceEnum_ELBO`."""
-    images, noise = step.images[0], step.noise[0]
+    model, images, noise = model_of(step), step.images[0], step.noise[0]
     with torch.no_grad():
-        found = step.model.encode(images)
-    bare = DensitiesOnly(step.params, found, torch.rand_like(images[:, 0])).to(step.device)
+        found = model.encode(images)
+    bare = DensitiesOnly(model.params, found, torch.rand_like(images[:, 0])).to(step.device)
     form = EnumeratedModel(bare)
 
     def ours() -> None:
@@ -188,7 +157,7 @@ def densities(step: Step) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def updating(step: Step) -> Callable[[], None]:
-    """Clipping and Adam alone."""
+    """Clipping and the optimiser alone."""
     gradients = {name: torch.rand_like(value) * 1e-6 for name, value in step.replicas.trained.items()}
     return lambda: step.update(gradients)
 
@@ -240,16 +209,16 @@ def measure(
         limit: seconds to spend, about.
     """
     batch = 4 if quick else BATCH
-    params = paper_sizes()
+    run = paper_run()
     return [
-        *_one_seed(params, batch, device, copied, multiplied, limit * 0.6, budget),
-        *_several_seeds(params, batch, device, limit * 0.3, budget, (2,) if quick else STACKED),
-        *([] if device.type == "cuda" else _one_thread(params, batch, device, limit * 0.1, budget)),
+        *_one_seed(run, batch, device, copied, multiplied, limit * 0.6, budget),
+        *_several_seeds(run, batch, device, limit * 0.3, budget, (2,) if quick else STACKED),
+        *([] if device.type == "cuda" else _one_thread(run, batch, device, limit * 0.1, budget)),
     ]
 
 
 def _one_seed(
-    params: GenerativeModelParams,
+    run: GenerativeRun,
     batch: int,
     device: torch.device,
     copied: float,
@@ -257,11 +226,11 @@ def _one_seed(
     limit: float,
     budget: Budget,
 ) -> list[Row]:
-    step = Step(params, device, batch)
+    params, step = run.model, fully_coupled(run, device, batch)
     bound, their_bound = densities(step)
     pieces = {"rendering": rendering(step), "encoder": encoding(step), "bound": bound, "optimiser": updating(step)}
     whole: Works = {"training step": step, "TraceEnum_ELBO": enumerated_step(step)}
-    arithmetic = operations(lambda: step.model(step.images[0], step.noise[0], step.epoch)[0].backward())
+    arithmetic = operations(lambda: model_of(step)(step.images[0], step.noise[0], step.epoch)[0].backward())
     encoder_arithmetic = operations(pieces["encoder"])
     plainly = rendering(step, render_plainly)
     references: Works = {"TraceEnum_ELBO, bound": their_bound, "rendering, plainly": plainly}
@@ -330,7 +299,7 @@ def _one_seed(
 
 
 def _several_seeds(
-    params: GenerativeModelParams,
+    run: GenerativeRun,
     batch: int,
     device: torch.device,
     limit: float,
@@ -339,7 +308,7 @@ def _several_seeds(
 ) -> list[Row]:
     rows = []
     for count in counts:
-        stacked, alone = Step(params, device, batch, count), Step(params, device, batch)
+        stacked, alone = fully_coupled(run, device, batch, count), fully_coupled(run, device, batch)
 
         def each(alone: Step = alone, count: int = count) -> None:
             for _ in range(count):
@@ -360,13 +329,11 @@ def _several_seeds(
     return rows
 
 
-def _one_thread(
-    params: GenerativeModelParams, batch: int, device: torch.device, limit: float, budget: Budget
-) -> list[Row]:
+def _one_thread(run: GenerativeRun, batch: int, device: torch.device, limit: float, budget: Budget) -> list[Row]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = in_turn({"one thread": Step(params, device, batch)}, device, limit, budget, least=2)["one thread"]
+        found = in_turn({"one thread": fully_coupled(run, device, batch)}, device, limit, budget, least=2)["one thread"]
     finally:
         torch.set_num_threads(threads)
     peer = Mark(

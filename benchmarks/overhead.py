@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.generative import IMAGE, ROOT, paper_sizes
+from benchmarks.generative import IMAGE, ROOT, paper_run
 from benchmarks.machine import Budget
 from benchmarks.rows import Mark, Row, allowance, duration
 from pipeline.learning import gradient
@@ -85,7 +85,7 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
         epochs=epochs, batch_size=BATCH, optimiser="adam", gradient_clip=1e3, patience=epochs, averaging=0.0, **rates
     )
     still = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
-    params = paper_sizes()
+    params = paper_run().model
 
     def run(**tracking: Any) -> object:
         parts = [(each, np.zeros(len(each), np.int64)) for each in (pixels[:images], pixels[images:])]

@@ -1,4 +1,4 @@
-"""The paper profile's parameters, and a training step of one seed, as `learning.gradient` takes it."""
+"""The paper profile's parameters, and a training step of one or several seeds, as `learning.gradient` takes it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
@@ -36,6 +37,8 @@ class Step:
         batch: images.
         channels: of an image.
         classes: that images are of.
+        seeds: models that take the step together.
+        at_epoch: of the training.
     """
 
     run: Run
@@ -44,21 +47,27 @@ class Step:
     batch: int
     channels: int = 1
     classes: int = CLASSES
+    seeds: int = 1
+    at_epoch: float = 0.0
 
     def __post_init__(self) -> None:
-        self.replicas = Replicas(lambda: build_model(self.run, self.size), [0], self.device)
+        self.replicas = Replicas(lambda: build_model(self.run, self.size), range(self.seeds), self.device)
         self.gradients = recorded(self.replicas.gradients, self.device)
         self.optimiser = build_optimiser(self.run.training, list(self.replicas.trained.values()))
         generator = torch.Generator(self.device).manual_seed(0)
-        self.images = torch.rand(
-            1, self.batch, self.channels, self.size, self.size, generator=generator, device=self.device
-        )
-        self.labels = torch.arange(self.batch, device=self.device).unsqueeze(0) % self.classes
-        self.noise = self.replicas.skeleton.draw_noise((1, self.batch), generator, self.device)
-        self.epoch = torch.tensor(0.0, device=self.device)
+        shape = (self.seeds, self.batch)
+        pixels = (self.channels, self.size, self.size)
+        self.images = torch.rand(*shape, *pixels, generator=generator, device=self.device)
+        self.labels = (torch.arange(self.batch, device=self.device) % self.classes).expand(shape)
+        self.noise = self.replicas.skeleton.draw_noise(shape, generator, self.device)
+        self.epoch = torch.tensor(self.at_epoch, device=self.device)
 
     def __call__(self) -> None:
         gradients, _ = self.gradients(self.images, self.noise, self.epoch, self.labels)
+        self.update(gradients)
+
+    def update(self, gradients: dict[str, Tensor]) -> None:
+        """Clip and take a step of the optimiser."""
         clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
         for name, parameter in self.replicas.trained.items():
             parameter.grad = gradients[name]
@@ -73,5 +82,5 @@ class Step:
 
     @property
     def model(self) -> Model:
-        """The network as a module of its own."""
+        """The first seed's network as a module of its own."""
         return self.replicas.model(0)

@@ -116,17 +116,17 @@ def sync_mlflow(
     address: Annotated[str | None, typer.Option(help="address of MLflow's UI: print links to its views")] = None,
 ) -> None:
     """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
+    from pipeline.layout import JOURNALS, find_root, tracking_store
     from pipeline.tracking import Delivery
     from pipeline.tracking.store import Connection
-    from stages.notes import links
-    from stages.workspace import find_root, tracking_folder, tracking_store
+    from pipeline.tracking.views import links
 
     root = find_root()
     store = tracking_store(root)
     if store is None:
         raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
     runs = 0
-    for run, delivered in Delivery(tracking_folder(root), store).run():
+    for run, delivered in Delivery(root / JOURNALS, store).run():
         if delivered:
             runs += 1
             print(f"{run}: {delivered} events")
@@ -142,10 +142,10 @@ def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
     """List what is recorded, unlocked, draft, stale, running or missing of a profile, with hours (~: estimated)."""
+    from pipeline.layout import find_root
+    from pipeline.locks import is_running
     from pipeline.publishing.state import profile_state
     from pipeline.results.status import table
-    from stages.guards import is_running
-    from stages.workspace import find_root
 
     root, profiles = find_root(), _profiles()
     path = profiles.params_path(profile) if profile else root / "params.yaml"
@@ -172,8 +172,8 @@ def compare(
     from pipeline.comparison.changes import changes
     from pipeline.comparison.sides import WORKING_TREE, load_sides
     from pipeline.comparison.text import describe
+    from pipeline.layout import find_root
     from pipeline.results.claims import load_claims
-    from stages.workspace import find_root
 
     root = find_root()
     words = [*(sides or ["HEAD"])]
@@ -203,8 +203,8 @@ def compare(
 @app.command()
 def publish() -> None:
     """Copy recorded weights and arrays of the current profile to published/, a DVC remote, and write model cards."""
+    from pipeline.layout import find_root
     from pipeline.publishing.publish import publish as publish_profile
-    from stages.workspace import find_root
 
     selection = publish_profile(find_root())
     for path, why in selection.left_out.items():
@@ -218,8 +218,8 @@ def share(
     without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
+    from pipeline.layout import find_root
     from pipeline.publishing.sharing import share as share_runs
-    from stages.workspace import find_root
 
     shared = share_runs(find_root(), remote, without or ())
     print(f"{shared.runs} runs of stages, {shared.files} files pushed")
@@ -238,10 +238,10 @@ def load(
     ] = None,
 ) -> None:
     """Load trained weights and, given images, print what the models say about them (the mean over seeds)."""
+    from pipeline.layout import find_root, model_folder
     from pipeline.publishing.trained import load_trained, read_images
-    from stages.workspace import find_root
 
-    trained = load_trained(find_root() / "models" / run)
+    trained = load_trained(model_folder(find_root(), run))
     size, channels = trained.image_size, trained.channels
     parameters = sum(parameter.numel() for parameter in trained.models[0].parameters())
     print(f"{run}: {trained.settings.variant}, {parameters:,} parameters, {len(trained.models)} seeds")
@@ -272,8 +272,8 @@ def bundle(
     from pipeline.bundles.collecting import stale_inputs
     from pipeline.bundles.packages import Platform
     from pipeline.bundles.packing import pack
+    from pipeline.layout import find_root
     from pipeline.memory import readable
-    from stages.workspace import find_root
 
     root = find_root()
     if stale := stale_inputs(root, stages):
@@ -290,7 +290,7 @@ def bundle(
 def collect(path: Annotated[Path, typer.Argument(metavar="FILE", help="results.tar of a bundle that was run")]) -> None:
     """Check the results of a bundle, put them in place and record them with DVC."""
     from pipeline.bundles.collecting import collect as take_back
-    from stages.workspace import find_root
+    from pipeline.layout import find_root
 
     results = take_back(find_root(), path)
     print(f"{results.contents.stage}: ran on {results.host} in {results.seconds:.0f} s; recorded in dvc.lock")
@@ -300,8 +300,8 @@ def collect(path: Annotated[Path, typer.Argument(metavar="FILE", help="results.t
 @app.command()
 def check() -> None:
     """Check params.yaml and own images before DVC removes outputs of stages; exit code 2 if a value is not allowed."""
+    from pipeline.layout import find_root
     from pipeline.params import load_params
-    from stages.workspace import find_root
 
     root = find_root()
     params = load_params(root / "params.yaml")
@@ -352,7 +352,7 @@ def fan_out(
 ) -> None:
     """Run what is out of date on several workers at once, each stage as soon as what it needs is recorded."""
     from pipeline.cluster.command import fan_out as run
-    from stages.workspace import find_root
+    from pipeline.layout import find_root
 
     if workers is not None and scheduler is not None:
         raise UserError("fan-out takes either --workers or --scheduler")
@@ -376,7 +376,7 @@ def slurm_workers(
 ) -> None:
     """Keep workers for a fan-out as SLURM jobs, until Ctrl-C; run it on a login node, in a clone that nodes see."""
     from pipeline.cluster.slurm import keep_workers
-    from stages.workspace import find_root
+    from pipeline.layout import find_root
 
     keep_workers(
         find_root(),
@@ -402,7 +402,7 @@ def forecast(
 ) -> None:
     """Say how long a fan-out of all stages would take on several numbers of workers, from recorded durations."""
     from pipeline.cluster.command import forecast as lines
-    from stages.workspace import find_root
+    from pipeline.layout import find_root
 
     print("\n".join(lines(find_root(), targets or (), workers or [1, 2, 4, 8, 16, 64, 256])))
 
@@ -419,7 +419,7 @@ def kernels() -> None:
 def doctor() -> None:
     """Check this machine: one line per check, with advice if something is wrong."""
     from pipeline.doctor import examine
-    from stages.workspace import find_root, tracking_store
+    from pipeline.layout import find_root, tracking_store
 
     root = find_root()
     fine = True
@@ -433,20 +433,22 @@ def doctor() -> None:
 def _stale(root: Path, profile: str) -> int:
     """How many results of a profile were made with other parameters than its `params.yaml` has now."""
     from pipeline.dependencies import Graph
+    from pipeline.layout import Layout
     from pipeline.params import load_params, read_params
     from pipeline.results import freshness
     from pipeline.results.reading import Results
 
     path = _profiles().params_path(profile)
-    results = Results(root / "reports" / profile / "results", root / "results" / profile)
+    layout = Layout(root, profile)
+    results = Results(layout.records_folder, layout.arrays_folder)
     expected = freshness.current_settings(Graph.load(root, read_params(path)), load_params(path))
     _, others = freshness.compare(results, expected)
     return sum(why == freshness.CHANGED for why in others.values())
 
 
 def _profiles() -> Profiles:
+    from pipeline.layout import find_root
     from pipeline.profiles import Profiles
-    from stages.workspace import find_root
 
     return Profiles(find_root())
 

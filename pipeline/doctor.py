@@ -127,12 +127,14 @@ def _downloads(root: Path) -> Finding:
 def _wanted(root: Path) -> dict[str, Source]:
     """The sources of the current profile whose files have not been downloaded yet, by name."""
     from pipeline.data.sources import SOURCES
+    from pipeline.layout import raw_folder
     from pipeline.params import load_params
 
     names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
-    raw = root / "data" / "raw"
     published = [name for name in names if name in SOURCES]  # others are own images
-    missing = [name for name in published if any(not (raw / name / file).exists() for file in SOURCES[name].files)]
+    missing = [
+        name for name in published if any(not (raw_folder(root, name) / file).exists() for file in SOURCES[name].files)
+    ]
     return {name: SOURCES[name] for name in sorted(missing)}
 
 

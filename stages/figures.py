@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from stages.tracked import log_figures
 from stages.workspace import stage
 
 
@@ -20,7 +21,7 @@ def main() -> None:
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
-        workspace.track_figures(written.tracking_runs)
+        log_figures(workspace.run, written.tracking_runs)
         print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for line in summary(missing, others):
             print(line)

@@ -1,4 +1,4 @@
-"""Prevents two processes from running the same stage, and a stage from outliving the reproduction that started it."""
+"""Prevents a stage from outliving the reproduction that started it."""
 
 from __future__ import annotations
 
@@ -13,65 +13,15 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
-from pipeline.errors import UserError
-
 if TYPE_CHECKING:
     from psutil import Process
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0
-LOCK_SECONDS = 0.2  # `is_running` holds a lock for a moment, which must not stop a stage that begins then
 TERMINATED = 128 + signal.SIGTERM
 
 _MAKES = {"make", "gmake"}
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
-
-
-class AlreadyRunningError(UserError):
-    """The same stage is already running on the same item."""
-
-
-@contextmanager
-def single_instance(path: Path, label: str) -> Iterator[None]:
-    """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends.
-
-    Raises:
-        AlreadyRunningError: another process holds it. The message has the process id, from a file next to the lock.
-    """
-    lock, holder = FileLock(path), path.with_suffix(".pid")
-    try:
-        lock.acquire(timeout=LOCK_SECONDS)
-    except TimeoutError:
-        number = holder.read_text() if holder.exists() else ""
-        message = f"{label} is already running (process {number or 'unknown'}): this one stops"
-        raise AlreadyRunningError(message) from None
-    with suppress(OSError):  # on a full disk, the lock works without its owner's id
-        holder.write_text(str(os.getpid()))
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def lock_path(root: Path, label: str) -> Path:
-    """The lock of a stage and item in a repository's folder."""
-    return root / ".cache" / "locks" / f"{label}.lock"
-
-
-def is_running(root: Path, stage: str, item: str) -> bool:
-    """Whether a process holds the lock of an item of a stage."""
-    path = lock_path(root, f"{stage}@{item}")
-    if not path.exists():
-        return False
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except TimeoutError:
-        return True
-    lock.release()
-    return False
 
 
 def dvc_ancestors() -> list[Process]:

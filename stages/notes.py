@@ -1,4 +1,4 @@
-"""What MLflow shows of runs at first sight: descriptions in Markdown, and views of the table of runs.
+"""What MLflow shows of runs at first sight: descriptions in Markdown, and the metrics of a reproduction.
 
 Notes are written from what a stage knows anyway; nothing here reads results again.
 """
@@ -6,13 +6,13 @@ Notes are written from what a stage knows anyway; nothing here reads results aga
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pipeline.tracking.journal import flatten
+from pipeline.tracking.views import COUNTS, view_tags
 
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
@@ -20,8 +20,8 @@ NOTE = "mlflow.note.content"
 MOST_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
 MOST_NUMBERS = 24
 MOST_IN_SUMMARY = 5
-COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
-"""Prefixes of a reproduction's metrics: how many claims have each verdict, and our number of each claim."""
+COUNTS_OF_PAPERS, VALUES = "claims_at_papers_settings", "claim_values"
+"""More prefixes of a reproduction's metrics: counts at the papers' settings, and our number of each claim."""
 
 
 @cache
@@ -130,87 +130,7 @@ def experiment_tags(profile: str) -> dict[str, str]:
         "The views `reproductions`, `trainings` and `evaluations` have the columns that matter: open them by the links "
         "that `make ui` prints, or add `?viewStateShareKey=trainings` to the address of the list of runs."
     )
-    views = {f"mlflow.sharedViewState.{name}": json.dumps(_view(*each)) for name, each in VIEWS.items()}
-    return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **views}
-
-
-VIEWS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "reproductions": (
-        "tags.stage = '(all)'",
-        "attributes.start_time",
-        (
-            "attributes.`Duration`",
-            *(f"metrics.`{COUNTS}/{verdict}`" for verdict in ("run", "holds", "fails", "within", "better", "worse")),
-            "tags.`commit`",
-            "tags.`dirty`",
-        ),
-    ),
-    "trainings": (
-        "tags.stage = 'train'",
-        "tags.`mlflow.runName`",
-        (
-            "attributes.`Duration`",
-            *(f"metrics.`validation.{name}`" for name in ("bound", "loss", "accuracy", "pixel_error")),
-            "metrics.`images_per_second`",
-            "tags.`commit`",
-            "tags.`device`",
-        ),
-    ),
-    "evaluations": (
-        "tags.stage = 'evaluate'",
-        "tags.`mlflow.runName`",
-        (
-            "attributes.`Duration`",
-            *(f"metrics.`test.{name}`" for name in ("accuracy", "centre", "bound", "pixel_error")),
-            "tags.`commit`",
-            "tags.`device`",
-        ),
-    ),
-}
-"""Views of the table of runs, by name: a filter, the order and the columns.
-
-Sorted by name, the same training of several reproductions is below each other. Sorted by time, MLflow hides nested runs
-below their parents.
-"""
-
-
-def links(address: str, experiments: Mapping[str, str]) -> list[str]:
-    """The addresses of the views of every profile's experiment.
-
-    Args:
-        address: of MLflow's UI.
-        experiments: their ids by name.
-    """
-    return [
-        f"{name}, {view}: {address}/#/experiments/{identifier}/runs?viewStateShareKey={view}"
-        "&workflowType=machine_learning"
-        for name, identifier in experiments.items()
-        if name.startswith("capsules/")
-        for view in VIEWS
-    ]
-
-
-def _view(search: str, order: str, columns: Sequence[str]) -> dict[str, Any]:
-    """A view of the table of runs in the form in which MLflow's page shares one."""
-    return {
-        "searchFilter": search,
-        "orderByKey": order,
-        "orderByAsc": order != "attributes.start_time",
-        "startTime": "ALL",
-        "lifecycleFilter": "Active",
-        "modelVersionFilter": "All Runs",
-        "datasetsFilter": [],
-        "selectedColumns": list(columns),
-        "runsExpanded": {},
-        "runsPinned": [],
-        "runsHidden": [],
-        "runsHiddenMode": "FIRST_10_RUNS",
-        "groupBy": None,
-        "groupsExpanded": {},
-        "viewMaximized": False,
-        "runListHidden": False,
-        "useGroupedValuesInCharts": True,
-    }
+    return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **view_tags()}
 
 
 def _committed(commit: str, dirty: bool) -> str:

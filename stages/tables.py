@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from stages.tracked import log_scorecard
 from stages.workspace import stage
 
 
@@ -41,17 +42,17 @@ def main() -> None:
             missing,
             others,
             incomplete=incomplete(workspace.figures_folder),
-            scorecards=other_scorecards(workspace.reports_folder.parent, profile),
+            scorecards=other_scorecards(workspace.root, profile),
             repository=repository_url(workspace.root),
         )
 
         write_tables(workspace.tables_folder, tables, written)
-        scorecard, index = workspace.reports_folder / "scorecard.json", workspace.reports_folder / "index.html"
-        write_json(scorecard, rows)
+        index = workspace.reports_folder / "index.html"
+        write_json(workspace.scorecard_path, rows)
         write_text(index, page)
         for path in written.files:
             workspace.run.log_artifact(path, "tables")
-        workspace.track_scorecard(rows, [index, scorecard])
+        log_scorecard(workspace, rows, [index, workspace.scorecard_path])
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
         for line in summary(missing, others):

@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,68 +24,32 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
-from pipeline.files import json_sha256
+from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder, raw_folder
+from pipeline.locks import lock_path, single_instance
 from pipeline.params import Params, ParamsError, parse_params, read_params
-from pipeline.tracking import Group, Store, TrackedRun
-from stages import notes
-from stages.guards import dvc_ancestors, exit_with, lock_path, make_ancestors, single_instance
+from pipeline.tracking import TrackedRun
+from stages import notes, tracked
+from stages.guards import dvc_ancestors, exit_with, make_ancestors
+from stages.tracked import item_label, params_hash
 
 if TYPE_CHECKING:
     import torch
-    from psutil import Process
 
     from pipeline.data.datasets import Dataset
     from pipeline.learning.runs import AnyModel, Setup
-    from pipeline.page.scorecard import Row
     from pipeline.results.outcome import Outcome, Places
 
-HASH_LENGTH = 12
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder of the library's own code."""
-
-_EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
-"""Stages that train nothing: they use data sets for evaluation."""
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def find_root(start: Path | None = None) -> Path:
-    """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
-
-    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it.
-
-    Raises:
-        ParamsError: there is no such folder.
-    """
-    begin = (start or Path.cwd()).resolve()
-    for folder in (begin, *begin.parents):
-        if (folder / "params.yaml").exists():
-            return folder
-    if named := os.environ.get("DVC_ROOT"):
-        return Path(named).resolve()
-    raise ParamsError(f"no params.yaml in {begin} or above: run this inside the repository")
-
-
-def tracking_folder(home: Path) -> Path:
-    """The folder of the journals of tracked runs."""
-    return home / ".tracking"
-
-
-def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`."""
-    if os.environ.get("CAPSULES_MLFLOW", "").lower() in ("off", "0", "false", "no"):
-        return None
-    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
-        return Store(uri)
-    return Store(f"sqlite:///{home / 'mlflow.db'}", home / "mlartifacts")
-
-
-@dataclass
-class Workspace:
+@dataclass(frozen=True, kw_only=True)
+class Workspace(Layout):
     """One stage running on one item.
 
     Args:
-        root: the repository's folder, which contains all paths below.
         home: the repository with the files that outlive a stage (tracked runs, checkpoints). It is `root`, except in an
             experiment that DVC runs in a temporary copy: then it is the original repository.
         graph: the dependencies of every item.
@@ -96,7 +60,6 @@ class Workspace:
 
     name: str
     item: str | None
-    root: Path
     home: Path
     params: Params
     graph: Graph
@@ -109,13 +72,9 @@ class Workspace:
     _headline: dict[str, float] = field(default_factory=dict)
 
     @property
-    def profile(self) -> str:
-        return self.params.profile
-
-    @property
     def label(self) -> str:
         """The stage as DVC writes it: `train@capsules-digits`."""
-        return _label(self.name, self.item)
+        return item_label(self.name, self.item)
 
     def open_dataset(self, name: str) -> tuple[Dataset, str]:
         """A data set and its file's SHA-256.
@@ -178,11 +137,11 @@ class Workspace:
         settings = self.params.runs[run]
         return of_kind(kind, load_run(build_model, self.model_folder(run), run, settings, image_size, device))
 
-    # Paths. The code that writes into a folder creates it.
+    # Paths
 
     def raw_folder(self, source: str) -> Path:
         """Downloaded files of one source."""
-        return self.root / "data" / "raw" / source
+        return raw_folder(self.root, source)
 
     def dataset_path(self, name: str) -> Path:
         """One data set, ready to use."""
@@ -190,39 +149,12 @@ class Workspace:
 
     def model_folder(self, run: str) -> Path:
         """`model.json` and the weights of every seed of a trained run."""
-        return self.root / "models" / run
-
-    @property
-    def arrays_folder(self) -> Path:
-        """The arrays of this profile, which are in DVC's cache."""
-        return self.root / "results" / self.profile
-
-    @property
-    def reports_folder(self) -> Path:
-        """All results of this profile that are in Git."""
-        return self.root / "reports" / self.profile
+        return model_folder(self.root, run)
 
     @property
     def faults_path(self) -> Path:
         """The report of the fault campaign, which belongs to no profile."""
         return self.root / "reports" / "faults.json"
-
-    def preview_path(self, dataset: str) -> Path:
-        """The preview image of a data set."""
-        return self.reports_folder / "previews" / f"{dataset}.png"
-
-    @property
-    def figures_folder(self) -> Path:
-        return self.reports_folder / "figures"
-
-    @property
-    def tables_folder(self) -> Path:
-        return self.reports_folder / "tables"
-
-    @property
-    def records_folder(self) -> Path:
-        """The stages' results with their settings: `<stage>/<item>.json` and `.csv`."""
-        return self.reports_folder / "results"
 
     @property
     def places(self) -> Places:
@@ -239,8 +171,8 @@ class Workspace:
         )
 
     def checkpoint_folder(self) -> Path:
-        """Checkpoints of unfinished trainings, one folder per fingerprint; DVC does not delete it before a stage."""
-        return self.home / ".cache" / "resume"
+        """Checkpoints of unfinished trainings."""
+        return self.home / CHECKPOINTS
 
     def provenance(
         self,
@@ -291,32 +223,7 @@ class Workspace:
         if self.params.publish and self.dirty:
             print(f"{self.label} is a draft: it was made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=step)
-        self._headline = flat(headlines(outcome.numbers, outcome.headline))
-
-    def track_figures(self, figures: Mapping[Path, Sequence[str]]) -> None:
-        """Track the figures with this run, the whole reproduction, and the tracked runs whose results they show."""
-        for path, shown in figures.items():
-            self.run.log_artifact(path, "figures")
-            self.run.log_artifact(path, "figures", of_group=True)
-            self.run.log_artifact(path, "figures", of_runs=shown)
-
-    def track_scorecard(self, rows: Sequence[Row], files: Sequence[Path]) -> None:
-        """Track the claims as metrics of the reproduction, its parameters and description, and files that sum it up."""
-        from pipeline.page.scorecard import count_verdicts
-        from pipeline.results.claims import DOCUMENTS
-
-        counts = count_verdicts(rows)
-        documents = []
-        for number, title in DOCUMENTS.items():
-            ran = [row["verdict"] != "not run" for row in rows if row["document"] == number]
-            documents.append((number, title, sum(ran), len(ran)))
-        note = notes.reproduction_note(self.profile, self.commit, self.dirty, counts, documents)
-        self.run.log_tags({notes.NOTE: note}, of_group=True)
-        self.run.log_metrics(notes.reproduction_metrics(rows, counts), step=0, of_group=True)
-        self.run.log_group_params(self.params.model_dump(mode="json"))
-        for path in files:
-            self.run.log_artifact(path)
-            self.run.log_artifact(path, of_group=True)
+        self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
         """Track what is known only now: the device, the description with the results, and a trained model."""
@@ -332,24 +239,12 @@ class Workspace:
         return notes.run_note(self.name, self.label, facts, self.settings, self._headline, self.commit, self.dirty)
 
     def _track_model(self) -> None:
-        """Track the trained weights as a model, with a card that says what they are and how to load them."""
         assert self.item is not None
-        run, folder = self.params.runs[self.item], self.model_folder(self.item)
+        settings, folder = self.params.runs[self.item], self.model_folder(self.item)
         files = [path for path in sorted(folder.glob("*")) if path.is_file()]
-        label, shape = self._opened.get(run.dataset, ("", ()))
-        images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *shape]}}
-        card = {
-            "run": self.item,
-            "variant": run.variant,
-            "dataset": label,
-            "commit": self.commit,
-            "loader": "pipeline.publishing.trained.load_trained",
-            "seeds": run.seeds,
-            "signature": {"inputs": [images]},
-            "settings": run.model_dump(mode="json"),
-        }
+        dataset = self._opened.get(settings.dataset, ("", ()))
         if files:
-            self.run.log_model(self.item, run.variant, files, card, self._headline)
+            tracked.log_model(self.run, self.item, settings, files, dataset, self.commit, self._headline)
 
     @property
     def device(self) -> str:
@@ -379,13 +274,26 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         graph = Graph.load(root, values)
         _check_item(graph, name, item)
         chain = dvc_ancestors()
-        label = _label(name, item)
+        label = item_label(name, item)
         starters = [*chain, *(make_ancestors(chain[-1]) if chain else [])]
         with single_instance(lock_path(root, label), label), exit_with(starters):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
-            run = _open_run(params.profile, settings, name, item, home, commit, dirty, chain[-1] if chain else None)
-            workspace = Workspace(name, item, root, home, params, graph, settings, run, commit, dirty)
+            dvc = chain[-1] if chain else None
+            run = tracked.open_run(params.profile, settings, name, item, home, commit, dirty, dvc)
+            workspace = Workspace(
+                root=root,
+                profile=params.profile,
+                name=name,
+                item=item,
+                home=home,
+                params=params,
+                graph=graph,
+                settings=settings,
+                run=run,
+                commit=commit,
+                dirty=dirty,
+            )
             try:
                 yield workspace
             except (KeyboardInterrupt, SystemExit) as error:
@@ -428,15 +336,6 @@ def _earlier_results() -> str:
     return "Earlier results are untouched."
 
 
-def params_hash(parameters: Any) -> str:
-    """A short hash of the parameters."""
-    return json_sha256(parameters)[:HASH_LENGTH]
-
-
-def _label(name: str, item: str | None) -> str:
-    return name if item is None else f"{name}@{item}"
-
-
 def _check_item(graph: Graph, name: str, item: str | None) -> None:
     if name not in graph.items:
         raise GraphError(f"dvc.yaml has no stage {name}")
@@ -445,52 +344,6 @@ def _check_item(graph: Graph, name: str, item: str | None) -> None:
         return
     what = "needs an item" if item is None else f"has no '{item}'"
     raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(sorted(known)) or 'none'}")
-
-
-def _open_run(
-    profile: str,
-    settings: dict[str, Any],
-    name: str,
-    item: str | None,
-    home: Path,
-    commit: str,
-    dirty: bool,
-    dvc: Process | None,
-) -> TrackedRun:
-    tags: dict[str, Any] = {
-        "stage": name,
-        "item": item or "",
-        "profile": profile,
-        "commit": commit,
-        "mlflow.source.git.commit": commit,
-        "mlflow.source.name": f"stages.{name}",
-        "mlflow.source.type": "LOCAL",
-        notes.NOTE: notes.run_note(name, _label(name, item), {}, settings, {}, commit, dirty),
-        "dirty": dirty,
-        "params_hash": params_hash(settings),
-    }
-    experiment = os.environ.get("DVC_EXP_NAME")
-    if experiment:
-        tags["dvc_experiment"] = experiment
-    group = None
-    if dvc is not None:
-        # One reproduction is one `dvc` process. psutil's hash combines its id and its start in ticks since boot: unique
-        # on this host, and unchanged when the clock is set.
-        title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
-        shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
-        of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}
-        group = Group(f"{platform.node()}-{dvc.pid}-{hash(dvc)}", title, of_group)
-    return TrackedRun(
-        tracking_folder(home),
-        experiment=f"capsules/{profile}",
-        experiment_tags=notes.experiment_tags(profile),
-        name=_label(name, item),
-        params=settings,
-        tags=tags,
-        group=group,
-        context="evaluation" if name in _EVALUATING else "training",
-        store=tracking_store(home),
-    )
 
 
 def _configure_logging() -> None:

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import fan_out, matrix_capsules
 from benchmarks.free_form import race, subject
-from benchmarks.generative import Step, densities, operations, paper_sizes
+from benchmarks.generative import densities, fully_coupled, operations, paper_run
 from benchmarks.renderer import by_operator, largest_made, render_plainly
 from benchmarks.rows import Mark, Row, allowance, duration, merge, rate, table
 from pipeline import kernels
@@ -149,7 +149,9 @@ def test_operations_are_those_of_pytorch_whether_or_not_kernels_do_them() -> Non
 
 
 def test_the_bound_timed_alone_encodes_and_draws_nothing() -> None:
-    step = Step(paper_sizes().model_copy(update={"objects": 2, "parts": 3}), torch.device("cpu"), 2)
+    run = paper_run()
+    small = run.model_copy(update={"model": run.model.model_copy(update={"objects": 2, "parts": 3})})
+    step = fully_coupled(small, torch.device("cpu"), 2)
     for work in densities(step):
         with FlopCounterMode(display=False) as counter:
             work()

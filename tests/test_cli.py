@@ -19,12 +19,12 @@ from pipeline.cli import main
 from pipeline.data.sources import SOURCES
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
+from pipeline.locks import lock_path, single_instance
 from pipeline.params import parse_params, read_params
 from pipeline.profiles import ProfileError, Profiles
 from pipeline.results.freshness import current_settings
 from pipeline.results.outcome import RECORD
 from pipeline.tracking import TrackedRun
-from stages.guards import lock_path, single_instance
 
 ROOT = Path(__file__).parents[1]
 

@@ -75,6 +75,7 @@ def test_an_unknown_item_or_parameter_is_named() -> None:
 
 NOT_FOLLOWED = {
     "stages/workspace.py": "checks, tracks and writes",
+    "stages/tracked.py": "tracks",
     "pipeline/params.py": "checks params.yaml",
     "pipeline/systems/__init__.py": "lists all systems; which one is used is known by the item",
     "pipeline/tracking/__init__.py": "records runs",
@@ -85,6 +86,7 @@ NO_DEPENDENCY = {
     "pipeline/dependencies.py": "reads dvc.yaml",
     "pipeline/errors.py": "messages",
     "pipeline/files.py": "writes files whole or not at all",
+    "pipeline/layout.py": "where files lie",
     "pipeline/kernels.py": "compiles kernels and finds them again; their sources are dependencies",
     "pipeline/memory.py": "refuses what does not fit",
     "pipeline/progress.py": "progress bars",
@@ -259,6 +261,13 @@ def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
             if other == "pipeline/systems/__init__.py" or own is None or not other.startswith(f"{own}/"):
                 wrong.append(f"{file} imports {other}")
     assert sorted(wrong) == []
+
+
+def test_the_library_imports_no_stage() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "pipeline").rglob("*.py")]
+    assert not {
+        file: found for file in files if (found := {name for name in imports(file) if name.startswith("stages/")})
+    }
 
 
 def test_settings_need_no_torch() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 from pipeline.bundles.archive import BundleError, extract, inside
 from pipeline.bundles.contents import differences, stage_contents
-from pipeline.bundles.packing import CHECKPOINTS, JOURNALS
 from pipeline.bundles.running import LOG, RESULTS, Results, remove
 from pipeline.files import FileWriteError
+from pipeline.layout import CHECKPOINTS, JOURNALS
 
 _LOG_LINES = 15
 
@@ -39,7 +39,7 @@ def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], No
         FileWriteError: the files cannot be put in place; the earlier ones are.
     """
     from pipeline.dependencies import Graph
-    from stages.guards import lock_path, single_instance
+    from pipeline.locks import lock_path, single_instance
 
     cache = root / ".cache"
     cache.mkdir(exist_ok=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.bundles.archive import BundleError, ChangedError, check_name, extract, read_manifest, write
 from pipeline.bundles.contents import Contents, item_of, stage_contents, trainings
+from pipeline.layout import CHECKPOINTS, JOURNALS
 
 if TYPE_CHECKING:
     from pipeline.bundles.packages import Platform
@@ -21,7 +22,6 @@ BUNDLE = "bundle"
 RUN = "run.py"
 ATTEMPTS = 3
 WHEELS, KERNELS = "wheels", "kernels"
-CHECKPOINTS, JOURNALS = ".cache/resume", ".tracking"
 
 _HEADER_BYTES = 64 << 20  # most of a checkpoint's header: it has the history of a training
 

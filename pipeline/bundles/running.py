@@ -25,9 +25,10 @@ from typing import IO, Any
 
 from pipeline.bundles.archive import MANIFEST, BundleError, digest, parse_manifest, write
 from pipeline.bundles.contents import Contents
-from pipeline.bundles.packing import BUNDLE, JOURNALS, KERNELS, WHEELS, contents_of, records, unfinished
+from pipeline.bundles.packing import BUNDLE, KERNELS, WHEELS, contents_of, records, unfinished
 from pipeline.commits import COMMIT, named
 from pipeline.errors import UserError
+from pipeline.layout import JOURNALS
 
 RESULTS = "results"
 RESULTS_FILE = "results.tar"

@@ -20,11 +20,12 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pipeline.bundles.packing import CHECKPOINTS, JOURNALS, unpack
+from pipeline.bundles.packing import unpack
 from pipeline.bundles.running import read_results
 from pipeline.bundles.running import run as run_bundle
 from pipeline.cluster.worker import BUNDLE, OUTCOME, RESULTS, finished, write_outcome
 from pipeline.errors import UserError
+from pipeline.layout import CHECKPOINTS, JOURNALS
 
 LOCK_SECONDS = 0.5
 TERMINATED = 128 + signal.SIGTERM

@@ -25,6 +25,7 @@ from pipeline.cluster.here import failure
 from pipeline.cluster.ledger import Ledger
 from pipeline.cluster.worker import BUNDLE, RESULTS, Described, Order, Outcome
 from pipeline.errors import UserError
+from pipeline.layout import CHECKPOINTS
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -293,7 +294,7 @@ class Workers:
         """Run a stage on a worker; its results lie in the folder of its key then."""
         key, folder = contents.key, self._work / contents.key
         if self._shared and member.described.shared:
-            resume = self._root / ".cache" / "resume"
+            resume = self._root / CHECKPOINTS
             outcome: Outcome = self._call(member, worker.work, Order(name, key, str(folder), str(resume)))
             return outcome
         self._send(member, key, folder / BUNDLE)

@@ -17,6 +17,7 @@ from typing import Any
 
 from pipeline.comparison.sides import Answer, ComparisonError, Side
 from pipeline.files import json_sha256, write_json
+from pipeline.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,9 @@ class Noise:
         return float(2 * stats.t.sf(abs(difference) / self.sd, self.degrees))
 
 
-def path_of(root: Path, profile: str) -> Path:
-    """The file with a profile's spread between machines."""
-    return root / "reports" / profile / "noise.json"
-
-
 def read(root: Path, profile: str) -> dict[str, Spread]:
     """The spread between machines by the claim's id; empty if it was not measured. Raises `ComparisonError`."""
-    path = path_of(root, profile)
+    path = Layout(root, profile).noise_path
     try:
         return {claim: Spread(**values) for claim, values in json.loads(path.read_text())["claims"].items()}
     except FileNotFoundError:
@@ -125,7 +121,7 @@ def measure(sides: Sequence[Side]) -> Measurement:
 
 def write(root: Path, sides: Sequence[Side], measured: Measurement) -> Path:
     """Write the spread between machines; return the file's path. Raises `FileWriteError`."""
-    path = path_of(root, sides[0].profile)
+    path = Layout(root, sides[0].profile).noise_path
     machines = [
         {
             "revision": side.tree.commit or side.name,

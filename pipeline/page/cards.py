@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.layout import Layout
 from pipeline.page.origin import Origin, origin
 from pipeline.page.scorecard import (
     TIERS,
@@ -83,15 +84,15 @@ class Card:
     origin: Origin | None
 
 
-def other_scorecards(reports: Path, profile: str) -> dict[str, list[Row]]:
-    """The scorecards of other profiles in `reports/<profile>/scorecard.json`, where they exist.
+def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
+    """The scorecards of other profiles of the repository `root`, where they exist.
 
     Raises:
         ResultError: one is corrupt; it is named.
     """
     found: dict[str, list[Row]] = {}
     for name in COMPARED_PROFILES:
-        path = reports / name / "scorecard.json"
+        path = Layout(root, name).scorecard_path
         if name == profile or not path.exists():
             continue
         try:

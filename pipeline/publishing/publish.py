@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.files import write_text
+from pipeline.layout import Layout
 from pipeline.learning.runs import SUMMARY
 from pipeline.page.scorecard import Row
 from pipeline.profiles import LOCK, Profiles
@@ -64,7 +65,7 @@ def _push(root: Path, chosen: Sequence[Output]) -> None:
 def _write_cards(root: Path, results: Results, profile: str, chosen: Sequence[Output]) -> None:
     """Write the card of each published run, and remove those of others."""
     folder = root / REMOTE / "cards"
-    rows = _rows(root / "reports" / profile / "scorecard.json")
+    rows = _rows(Layout(root, profile).scorecard_path)
     written = set()
     for output in chosen:
         run = output.path.removeprefix(MODELS)

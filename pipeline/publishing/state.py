@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.dependencies import Graph
+from pipeline.layout import Layout
 from pipeline.params import Params, parse_params, read_params
 from pipeline.profiles import LOCK
 from pipeline.publishing.selection import outputs
@@ -42,7 +43,8 @@ def profile_state(root: Path, path: Path, running: Callable[[str], bool] = lambd
     """
     values = read_params(path)
     params = parse_params(values, path.name)
-    results = Results(root / "reports" / params.profile / "results", root / "results" / params.profile)
+    layout = Layout(root, params.profile)
+    results = Results(layout.records_folder, layout.arrays_folder)
     expected = current_settings(Graph.load(root, values), params)
     locked = _locked(root, path.parent / LOCK)
     found = statuses(results, expected, publish=params.publish, locked=locked, running=running)

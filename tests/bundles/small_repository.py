@@ -121,7 +121,7 @@ def create(root: Path) -> None:
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    for name in ("__init__.py", "errors.py", "files.py", "commits.py"):
+    for name in ("__init__.py", "errors.py", "files.py", "commits.py", "layout.py", "locks.py"):
         shutil.copy(ROOT / "pipeline" / name, root / "pipeline")
     shutil.copytree(ROOT / "pipeline" / "bundles", root / "pipeline" / "bundles", ignore=lambda *_: ["__pycache__"])
     git(root, "init", "-q")

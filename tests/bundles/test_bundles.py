@@ -28,7 +28,7 @@ from pipeline.bundles.running import read_results, run
 from pipeline.dependencies import GraphError
 from pipeline.errors import UserError
 from pipeline.files import FileWriteError
-from stages.guards import AlreadyRunningError, lock_path, single_instance
+from pipeline.locks import AlreadyRunningError, lock_path, single_instance
 
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 """The Python that the environment of the tests is made from: it has none of the project's packages."""

@@ -18,6 +18,7 @@ from pipeline.comparison import noise
 from pipeline.comparison.changes import Change, changes
 from pipeline.comparison.sides import Answer, ComparisonError, Side, load_sides
 from pipeline.comparison.text import describe
+from pipeline.layout import Layout
 from pipeline.profiles import Profiles
 
 ROOT = Path(__file__).parents[2]
@@ -200,7 +201,7 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
         measure(repository, "first", ".")
     with pytest.raises(ComparisonError, match="at least two revisions"):
         measure(repository, "first")
-    assert not noise.path_of(repository.root, "quick").exists()
+    assert not Layout(repository.root, "quick").noise_path.exists()
 
 
 def test_machines_that_round_alike_count_once(repository: Repository) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from made_up_page import page, scorecard
 
+from pipeline.layout import Layout
 from pipeline.page.cards import other_scorecards
 from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.reading import ResultError, Results
@@ -130,8 +131,8 @@ def test_other_profiles_stand_beside_the_pages_own(results: Results) -> None:
 
 
 def test_a_corrupt_scorecard_of_another_profile_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "paper" / "scorecard.json"
-    path.parent.mkdir()
+    path = Layout(tmp_path, "paper").scorecard_path
+    path.parent.mkdir(parents=True)
     for text in ("[{}]", "[" * 100_000):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ResultError, match=str(path)):

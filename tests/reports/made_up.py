@@ -353,11 +353,11 @@ class Writer:
 
     def posterior(self, study: str, **provenance: Any) -> None:
         guides = {
-            "delta": (310.0, 330.0, 15.0, 0.930, 0.960),
-            "refined": (345.0, 352.0, 13.5, 0.925, 0.963),
-            "scratch": (320.0, 331.0, 14.5, 0.900, 0.940),
+            "delta": (310.0, 330.0, 315.0, 15.0, 0.930, 0.960),
+            "refined": (345.0, 352.0, 350.0, 13.5, 0.925, 0.963),
+            "scratch": (320.0, 331.0, 323.0, 14.5, 0.900, 0.940),
         }
-        names = ("elbo", "iwae", "pixel_error", "t0", "t0_A0")
+        names = ("elbo", "iwae", "elbo_normalised", "pixel_error", "t0", "t0_A0")
         guide = {
             key: {name: spread(value, 0.01 if value < 1 else 2.0) for name, value in zip(names, values, strict=True)}
             for key, values in guides.items()

@@ -223,7 +223,11 @@ def test_the_kicks_effect_is_noted_and_changes_no_verdict(full: Writer, params: 
 
 def guides(**refined: float) -> dict[str, Any]:
     delta = {"elbo": 300.0, "t0": 0.930, "t0_A0": 0.960}
-    of = {"delta": delta, "refined": delta | {"elbo": 340.0} | refined, "scratch": delta | {"elbo": 320.0}}
+    bounds = {
+        "refined": {"elbo": 340.0, "elbo_normalised": 341.0},
+        "scratch": {"elbo": 320.0, "elbo_normalised": 325.0},
+    }
+    of = {"delta": delta, "refined": delta | bounds["refined"] | refined, "scratch": delta | bounds["scratch"]}
     return {
         "guide": {guide: {name: spread(value, 0.002) for name, value in each.items()} for guide, each in of.items()}
     }
@@ -234,6 +238,7 @@ def guides(**refined: float) -> dict[str, Any]:
     [
         ({"t0": 0.915}, "holds", "holds", -1.5),
         ({"elbo": 319.0, "t0": 0.945}, "fails", "holds", 1.5),
+        ({"elbo_normalised": 324.0, "t0": 0.945}, "fails", "holds", 1.5),
         ({"t0": 0.909}, "holds", "fails", -2.1),  # the paper's sd of t0 is 1
         ({"t0": 0.915, "t0_A0": 0.948}, "holds", "fails", -1.2),  # and 0.5 of t0 and A0: the larger move in sds
     ],
@@ -244,6 +249,11 @@ def test_the_full_posterior_is_compared_with_scratch_and_with_the_delta_probes(
     full.numbers("posterior", "capsules-digits", guides(**refined))
     rows = scorecard(full, params)
     assert (rows["000.full.elbo"]["verdict"], rows["000.full.acc"]["verdict"]) == (bound, probes)
+    normalised = refined.get("elbo_normalised", 341.0) - 325
+    assert (
+        rows["000.full.elbo"]["notes"][-1]
+        == f"with the density of poses normalised the lead is {normalised:.1f} ± 0.0 nats"
+    )
     assert rows["000.full.elbo"]["ours"]["value"] == pytest.approx(refined.get("elbo", 340.0) - 320)  # type: ignore[index]
     assert rows["000.full.acc"]["ours"]["value"] == pytest.approx(moved)  # type: ignore[index]
 
@@ -273,6 +283,7 @@ def test_a_lead_of_the_refined_guide_within_its_noise_does_not_count(full: Write
     for sd, verdict in ((9.9, "holds"), (10.1, "fails")):  # a lead of 20 nats; of two seeds each, its se is one sd
         for guide in ("refined", "scratch"):
             numbers["guide"][guide]["elbo"] |= {"sd": sd, "n": 2}
+            numbers["guide"][guide]["elbo_normalised"] |= {"sd": 0.0, "n": 2}
         full.numbers("posterior", "capsules-digits", numbers)
         row = scorecard(full, params)["000.full.elbo"]
         assert row["verdict"] == verdict

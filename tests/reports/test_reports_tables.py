@@ -84,7 +84,7 @@ def test_guides_stand_beside_each_other(full: Writer, params: Params) -> None:
     samples = f"{params.posterior['capsules-digits'].samples:,}"
     assert table.shown.to_numpy().tolist()[1] == [
         "capsules-digits", "Gaussian poses, from the delta solution", samples, "2",
-        "345.0 ± 2.0", "352.0 ± 2.0", "13.5 ± 2.0", "92.5 ± 1.0", "96.3 ± 1.0",
+        "345.0 ± 2.0", "352.0 ± 2.0", "350.0 ± 2.0", "13.5 ± 2.0", "92.5 ± 1.0", "96.3 ± 1.0",
     ]  # fmt: skip
     row = table.data.set_index("guide").loc["scratch"]
     assert (row["elbo"], row["iwae"], row["t0_percent"]) == (320.0, 331.0, pytest.approx(90.0))

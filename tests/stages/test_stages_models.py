@@ -415,13 +415,13 @@ def test_the_posterior_study_leaves_bounds_and_probes_of_three_guides(done: Path
     numbers = read(done / "reports/small/results/posterior/capsules.json")
     assert numbers["guide"].keys() == {"delta", "refined", "scratch"}
     for each in numbers["guide"].values():
-        assert each.keys() == {"elbo", "iwae", "pixel_error", "t0", "t0_A0", "children"}
+        assert each.keys() == {"elbo", "iwae", "elbo_normalised", "pixel_error", "t0", "t0_A0", "children"}
         assert each["iwae"]["mean"] > each["elbo"]["mean"]
         assert each["elbo"]["n"] == 1
     assert {numbers["delta_sd"][name]["mean"] for name in ("parts", "objects")} <= {0.02, 0.1}
     table = pd.read_csv(done / "reports/small/results/posterior/capsules.csv")
     assert set(table.columns) == {"replica", "guide", "metric", "value"}
-    assert len(table) == 3 * 6
+    assert len(table) == 3 * 7
     (record,) = numbers["provenance"]
     journal = done / ".tracking" / record["tracking_run"] / "events.jsonl"
     events = [json.loads(line) for line in journal.read_text().splitlines()]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pipeline.page.scorecard import VERDICTS
-from pipeline.tracking import store
+from pipeline.tracking import store, views
 from stages import notes
 
 STAGES = sorted(
     path.stem
     for path in Path(notes.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "guards", "notes", "workspace")
+    if path.stem not in ("__init__", "guards", "notes", "tracked", "workspace")
 )
 
 
@@ -87,19 +87,19 @@ def test_a_reproduction_has_its_claims_as_metrics_and_in_words() -> None:
 
 def test_the_views_show_metrics_that_runs_have() -> None:
     tags = notes.experiment_tags("quick")
-    views = {key.rpartition(".")[2]: json.loads(value) for key, value in tags.items() if "sharedViewState" in key}
-    assert views.keys() == set(notes.VIEWS)
+    found = {key.rpartition(".")[2]: json.loads(value) for key, value in tags.items() if "sharedViewState" in key}
+    assert found.keys() == set(views.VIEWS)
     metrics = notes.reproduction_metrics([], counts())
-    shown = [each.split("`")[1] for each in views["reproductions"]["selectedColumns"] if each.startswith("metrics")]
+    shown = [each.split("`")[1] for each in found["reproductions"]["selectedColumns"] if each.startswith("metrics")]
     assert shown
     assert set(shown) <= metrics.keys()
-    (link, *_) = notes.links("http://127.0.0.1:5000", {"Default": "0", "capsules/quick": "1"})
+    (link, *_) = views.links("http://127.0.0.1:5000", {"Default": "0", "capsules/quick": "1"})
     assert "/#/experiments/1/runs?viewStateShareKey=reproductions" in link
     records = Path(notes.__file__).parents[1] / "reports/quick/results"
     for view, stage in (("trainings", "train"), ("evaluations", "evaluate")):
-        columns = [each.split("`")[1] for each in views[view]["selectedColumns"] if each.startswith("metrics")]
-        found = {name for path in (records / stage).glob("*.json") for name in _named(json.loads(path.read_text()))}
-        assert set(columns) <= found, "of the committed results"
+        columns = [each.split("`")[1] for each in found[view]["selectedColumns"] if each.startswith("metrics")]
+        names = {name for path in (records / stage).glob("*.json") for name in _named(json.loads(path.read_text()))}
+        assert set(columns) <= names, "of the committed results"
 
 
 def _named(result: dict[str, Any]) -> set[str]:

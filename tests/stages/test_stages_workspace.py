@@ -23,10 +23,12 @@ import yaml
 from pipeline.commits import COMMIT, git_state, named
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
+from pipeline.layout import find_root
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.results.outcome import Outcome, one
-from stages.workspace import find_root, params_hash, stage
+from stages.tracked import params_hash
+from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]
 RUN = "capsules-digits"

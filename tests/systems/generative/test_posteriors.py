@@ -67,7 +67,7 @@ def test_both_trainings_take_the_same_epochs_in_all() -> None:
 def test_a_guide_is_measured_on_the_first_test_images(capsules: GenerativeModel, dataset: Dataset) -> None:
     gaussian = posteriors.with_gaussian_poses(capsules, 0.03, 0.2)
     found = posteriors.measure_guide(gaussian, dataset, STUDY, EVALUATE, CPU).set_index("metric")["value"]
-    assert found.index.tolist() == ["elbo", "iwae", "pixel_error", "t0", "t0_A0", "children"]
+    assert found.index.tolist() == ["elbo", "iwae", "elbo_normalised", "pixel_error", "t0", "t0_A0", "children"]
     means = image_bounds(gaussian, dataset.part("test")[0][:6], STUDY.samples, STUDY.seed, CPU).mean()
-    assert found[["elbo", "iwae", "pixel_error"]].to_numpy() == pytest.approx(means.to_numpy())
+    assert found[["elbo", "iwae", "elbo_normalised", "pixel_error"]].to_numpy() == pytest.approx(means.to_numpy())
     assert np.all((found[["t0", "t0_A0"]] > 1 / 3) & (found[["t0", "t0_A0"]] <= 1)), "above chance"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from torch import Generator, Tensor
 
 from pipeline.probes.features import BATCH
 from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents
 
 
 def importance_weighted(log_weights: Tensor) -> Tensor:
@@ -19,25 +21,59 @@ def importance_weighted(log_weights: Tensor) -> Tensor:
     return log_weights.logsumexp(0) - math.log(len(log_weights))
 
 
-def log_weights(model: GenerativeModel, images: Tensor, samples: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """`log p(x, z_k) - log q(z_k | x)` of K samples z_k of the guide, `[K, B]`, and their squared pixel errors.
+def normalised_log_prob(layer: ChildrenGivenParents, value: Tensor) -> Tensor:
+    """`log_prob` of `value [..., m, 7]` if the layer's density of poses is divided by its integral Z_ij(t_j): `[...]`.
 
-    Their mean over k estimates the evidence lower bound, `importance_weighted` a tighter one. Both bound
-    log p(x) of the model with the choice of parent summed out, from below. The density of the parts' poses integrates
-    to Z <= 1 (see `layers.hierarchy`), so that what is bounded lies itself below log p(x) of the normalised model: a
-    bound of a bound: the same for all guides of one model, as far below as Z is from 1 for another's.
+    This is the density that `layer.sample` draws from (see `model.hierarchy`).
+    """
+    if layer.slots == "own":
+        return (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).logsumexp(-1).sum(-1)
+    m = value.shape[-2]
+    places = ChildrenGivenParents(
+        layer.log_pi.unsqueeze(-3), layer.gamma, layer.votes.unsqueeze(-4), layer.c, layer.inactive_pose,
+        layer.inactive_sd, layer.temperature,
+    )  # fmt: skip
+    value = value.unsqueeze(-2).expand(*value.shape[:-1], m, value.shape[-1])  # each child in each place
+    joint = places.joint_log_prob(value) - places.log_normaliser(value[..., 0])  # (..., m, m, 1 + n)
+    return (joint.logsumexp((-2, -1)) - math.log(m)).sum(-1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """K samples z_k of a guide for each of B images: tensors `[K, B]`.
+
+    The mean of log weights over k estimates the evidence lower bound, `importance_weighted` a tighter one. Both bound
+    log p(x) of the model with the choice of parent summed out, from below.
+
+    Attributes:
+        log_weights: `log p(x, z_k) - log q(z_k | x)`, with the document's density of the parts' poses, which
+            integrates to Z <= 1 (see `model.hierarchy`). So what these bound lies itself below log p(x) of the
+            normalised model: equally far for all guides of one model, not for those of another.
+        normalised: the same with the normalised density, by which different models can be compared.
+        errors: squared pixel errors, summed over the pixels.
+    """
+
+    log_weights: Tensor
+    normalised: Tensor
+    errors: Tensor
+
+
+def draw_weights(model: GenerativeModel, images: Tensor, samples: int, generator: Generator) -> Weights:
+    """Draw `samples` samples of the guide for each of images `[B, 1, S, S]`.
 
     Raises:
         ValueError: the guide's poses are deltas, which have no density: its "bound" is of no one quantity.
     """
     if not model.gaussian:
         raise ValueError("importance weights need a guide with a density: Gaussian poses")
-    weights, errors = torch.empty(2, samples, len(images), device=images.device)
+    weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
         # A trace holds every feature map of the images: it is not kept.
         trace = trace_bound(model, images, model.draw_noise((len(images),), generator, images.device))
+        layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
-    return weights, errors
+        normalised[k] = trace.bound - trace.log_parts + normalised_log_prob(layer, trace.parts)
+    return Weights(weights, normalised, errors)
 
 
 @torch.no_grad()
@@ -47,13 +83,18 @@ def image_bounds(
     """Bounds of every one of uint8 images `[N, 1, S, S]`, from `samples` samples each.
 
     Returns:
-        columns elbo, iwae (nats) and pixel_error (squared, summed over the pixels), one row per image.
+        columns elbo, iwae, elbo_normalised (nats) and pixel_error (squared, summed over the pixels), one row per image.
     """
     generator = torch.Generator(device).manual_seed(seed)
     tables = []
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device).float() / 255
-        weights, errors = log_weights(model, batch, samples, generator)
-        columns = torch.stack([weights.mean(0), importance_weighted(weights), errors.mean(0)], dim=1)
-        tables.append(pd.DataFrame(columns.double().cpu().numpy(), columns=["elbo", "iwae", "pixel_error"]))
+        drawn = draw_weights(model, batch, samples, generator)
+        columns = {
+            "elbo": drawn.log_weights.mean(0),
+            "iwae": importance_weighted(drawn.log_weights),
+            "elbo_normalised": drawn.normalised.mean(0),
+            "pixel_error": drawn.errors.mean(0),
+        }
+        tables.append(pd.DataFrame({name: column.double().cpu().numpy() for name, column in columns.items()}))
     return pd.concat(tables, ignore_index=True)

@@ -107,7 +107,8 @@ def measure_guide(
 ) -> pd.DataFrame:
     """Bounds and pixel error on the first test images, and the probes on clean ones: columns metric, value.
 
-    Metrics: elbo, iwae (nats per image), pixel_error, and the accuracy of a probe on each kind of features.
+    Metrics: elbo, iwae, elbo_normalised (nats per image), pixel_error, and the accuracy of a probe on each kind of
+    features.
     """
     images = dataset.part("test")[0][: study.images]
     means = image_bounds(model, images, study.samples, study.seed, device).mean()

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.guards import AlreadyRunningError, is_running, lock_path, single_instance
+from pipeline.locks import AlreadyRunningError, is_running, lock_path, single_instance
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def test_a_second_instance_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_full_disk_costs_the_owners_number_and_not_the_lock(tmp_path: Path, mo
 @pytest.mark.parametrize("child", ["subprocess.Popen(['sleep', '60']).pid", "os.fork() or time.sleep(60)"])
 def test_children_that_outlive_a_killed_process_do_not_keep_its_lock(tmp_path: Path, child: str) -> None:
     code = (
-        "import os, subprocess, sys, time\nfrom pathlib import Path\nfrom stages.guards import single_instance\n"
+        "import os, subprocess, sys, time\nfrom pathlib import Path\nfrom pipeline.locks import single_instance\n"
         f"with single_instance(Path(sys.argv[1]), 'a'):\n    print({child}, flush=True)\n    time.sleep(60)\n"
     )
     path = tmp_path / "a.lock"

@@ -1,0 +1,109 @@
+"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage.
+
+Nothing is created here. The code that writes into a folder creates it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.tracking import Store
+
+JOURNALS = ".tracking"
+"""The folder of the journals of tracked runs."""
+CHECKPOINTS = ".cache/resume"
+"""The folder of checkpoints of unfinished trainings, one folder per fingerprint; DVC does not delete it."""
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
+
+    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it.
+
+    Raises:
+        ParamsError: there is no such folder.
+    """
+    begin = (start or Path.cwd()).resolve()
+    for folder in (begin, *begin.parents):
+        if (folder / "params.yaml").exists():
+            return folder
+    if named := os.environ.get("DVC_ROOT"):
+        return Path(named).resolve()
+    from pipeline.params import ParamsError  # bundles run where its packages may be missing
+
+    raise ParamsError(f"no params.yaml in {begin} or above: run this inside the repository")
+
+
+def tracking_store(home: Path) -> Store | None:
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`."""
+    from pipeline.tracking import Store
+
+    if os.environ.get("CAPSULES_MLFLOW", "").lower() in ("off", "0", "false", "no"):
+        return None
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return Store(uri)
+    return Store(f"sqlite:///{home / 'mlflow.db'}", home / "mlartifacts")
+
+
+def raw_folder(root: Path, source: str) -> Path:
+    """Downloaded files of one source."""
+    return root / "data" / "raw" / source
+
+
+def model_folder(root: Path, run: str) -> Path:
+    """`model.json` and the weights of every seed of a trained run."""
+    return root / "models" / run
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a profile's stages write.
+
+    Args:
+        root: the repository's folder, which contains all paths.
+        profile: its name.
+    """
+
+    root: Path
+    profile: str
+
+    @property
+    def arrays_folder(self) -> Path:
+        """The arrays of this profile, which are in DVC's cache."""
+        return self.root / "results" / self.profile
+
+    @property
+    def reports_folder(self) -> Path:
+        """All results of this profile that are in Git."""
+        return self.root / "reports" / self.profile
+
+    @property
+    def records_folder(self) -> Path:
+        """The stages' results with their settings: `<stage>/<item>.json` and `.csv`."""
+        return self.reports_folder / "results"
+
+    @property
+    def figures_folder(self) -> Path:
+        return self.reports_folder / "figures"
+
+    @property
+    def tables_folder(self) -> Path:
+        return self.reports_folder / "tables"
+
+    @property
+    def scorecard_path(self) -> Path:
+        """All claims with our numbers."""
+        return self.reports_folder / "scorecard.json"
+
+    @property
+    def noise_path(self) -> Path:
+        """The spread of the numbers between machines."""
+        return self.reports_folder / "noise.json"
+
+    def preview_path(self, dataset: str) -> Path:
+        """The preview image of a data set."""
+        return self.reports_folder / "previews" / f"{dataset}.png"
