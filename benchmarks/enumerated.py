@@ -1,7 +1,7 @@
 """The probabilistic capsule model written the other way: the choice of parent `s` an explicit Pyro site, summed out by
 `TraceEnum_ELBO`.
 
-Independent of `layers.hierarchy` on purpose: the same parameters must give the same bound. It is the tests' referee and
+Independent of `model.hierarchy` on purpose: the same parameters must give the same bound. It is the tests' referee and
 the reference that the benchmark is timed against.
 """
 

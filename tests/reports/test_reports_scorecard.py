@@ -283,13 +283,20 @@ def test_a_lead_of_the_refined_guide_within_its_noise_does_not_count(full: Write
     for sd, verdict in ((9.9, "holds"), (10.1, "fails")):  # a lead of 20 nats; of two seeds each, its se is one sd
         for guide in ("refined", "scratch"):
             numbers["guide"][guide]["elbo"] |= {"sd": sd, "n": 2}
-            numbers["guide"][guide]["elbo_normalised"] |= {"sd": 0.0, "n": 2}
+            numbers["guide"][guide]["elbo_normalised"] |= {"sd": 0.0, "n": 2}  # its lead is 16 nats
         full.numbers("posterior", "capsules-digits", numbers)
         row = scorecard(full, params)["000.full.elbo"]
         assert row["verdict"] == verdict
         assert "1 seed: the noise of the lead is unknown" not in dataset_and_remarks(row)[1]
+    for sd, verdict in ((7.9, "holds"), (8.1, "fails")):
+        for guide in ("refined", "scratch"):
+            numbers["guide"][guide]["elbo"] |= {"sd": 0.0}
+            numbers["guide"][guide]["elbo_normalised"] |= {"sd": sd}
+        full.numbers("posterior", "capsules-digits", numbers)
+        assert scorecard(full, params)["000.full.elbo"]["verdict"] == verdict
     for guide in ("refined", "scratch"):
         numbers["guide"][guide]["elbo"] |= {"sd": 0.0, "n": 1}
+        numbers["guide"][guide]["elbo_normalised"] |= {"sd": 0.0, "n": 1}
     full.numbers("posterior", "capsules-digits", numbers)
     row = scorecard(full, params)["000.full.elbo"]
     assert (row["verdict"], dataset_and_remarks(row)[1][-1]) == ("holds", "1 seed: the noise of the lead is unknown")
