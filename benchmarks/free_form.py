@@ -21,6 +21,7 @@ from benchmarks.machine import Budget, in_turn
 from benchmarks.rows import Mark, Row, duration, rate
 from pipeline.data.datasets import load_dataset
 from pipeline.errors import UserError
+from pipeline.layout import dataset_path, model_folder
 from pipeline.learning.runs import load_run
 from pipeline.params import load_params
 from pipeline.systems import build_model
@@ -81,8 +82,8 @@ def _trained(root: Path, params: Path, name: str, device: torch.device, count: i
         run = load_params(params).runs.get(name)
         if not isinstance(run, GenerativeRun):
             return None
-        dataset = load_dataset(root / "data" / "processed" / f"{run.dataset}.npz")
-        model, *_ = load_run(build_model, root / "models" / name, name, run, dataset.images.shape[-1], device)
+        dataset = load_dataset(dataset_path(root, run.dataset))
+        model, *_ = load_run(build_model, model_folder(root, name), name, run, dataset.images.shape[-1], device)
     except UserError:  # not there, or of other parameters
         return None
     assert isinstance(model, GenerativeModel)

@@ -25,6 +25,7 @@ from tqdm import tqdm
 from benchmarks.generative import IMAGE, ROOT, paper_run
 from benchmarks.machine import Budget
 from benchmarks.rows import Mark, Row, allowance, duration
+from pipeline.layout import Layout
 from pipeline.learning import gradient
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.settings import AugmentationParams, TrainingParams
@@ -188,7 +189,7 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
 
 def _recorded_training() -> tuple[str, float] | None:
     """The quick profile's capsule training on a CPU, if it was reproduced: its name and seconds."""
-    path = ROOT / "reports" / "quick" / "results" / "train" / "capsules-digits.json"
+    path = Layout(ROOT, "quick").records_folder / "train" / "capsules-digits.json"
     if not path.exists():
         return None
     return path.stem, float(json.loads(path.read_text(encoding="utf-8"))["record"][0]["seconds"])

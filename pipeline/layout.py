@@ -59,6 +59,16 @@ def model_folder(root: Path, run: str) -> Path:
     return root / "models" / run
 
 
+def dataset_path(root: Path, dataset: str) -> Path:
+    """One data set, ready to use."""
+    return root / "data" / "processed" / f"{dataset}.npz"
+
+
+def faults_path(root: Path) -> Path:
+    """The report of the fault campaign, which belongs to no profile."""
+    return root / "reports" / "faults.json"
+
+
 @dataclass(frozen=True)
 class Layout:
     """What a profile's stages write.

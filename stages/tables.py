@@ -13,6 +13,7 @@ def main() -> None:
     with stage("tables") as workspace:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
+        from pipeline.layout import faults_path
         from pipeline.page import faults
         from pipeline.page.cards import other_scorecards
         from pipeline.page.figures import incomplete, on_disk
@@ -29,7 +30,7 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()
-        tables = [*build_tables(results), *faults.build(workspace.faults_path)]
+        tables = [*build_tables(results), *faults.build(faults_path(workspace.root))]
         publish, profile = workspace.params.publish, workspace.profile
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
-from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder, raw_folder
+from pipeline.layout import CHECKPOINTS, Layout, dataset_path, find_root, model_folder, raw_folder
 from pipeline.locks import lock_path, single_instance
 from pipeline.params import Params, ParamsError, parse_params, read_params
 from pipeline.tracking import TrackedRun
@@ -145,16 +145,11 @@ class Workspace(Layout):
 
     def dataset_path(self, name: str) -> Path:
         """One data set, ready to use."""
-        return self.root / "data" / "processed" / f"{name}.npz"
+        return dataset_path(self.root, name)
 
     def model_folder(self, run: str) -> Path:
         """`model.json` and the weights of every seed of a trained run."""
         return model_folder(self.root, run)
-
-    @property
-    def faults_path(self) -> Path:
-        """The report of the fault campaign, which belongs to no profile."""
-        return self.root / "reports" / "faults.json"
 
     @property
     def places(self) -> Places:

@@ -37,6 +37,7 @@ def main(
     from benchmarks.faults.repository import Repository
     from pipeline.commits import git_state
     from pipeline.files import write_json
+    from pipeline.layout import faults_path
 
     if kind == ["list"]:
         print("\n".join(campaign.FAULTS))
@@ -51,7 +52,7 @@ def main(
     for each, why in left_out.items():
         print(f"not tried: {each}: {why}")
     done: list[campaign.Case] = []
-    path = output or ROOT / "reports" / "faults.json"
+    path = output or faults_path(ROOT)
     numbers = case or list(range(cases))
     try:
         with tqdm(campaign.run_cases(repositories, chosen, seed, numbers), total=len(numbers), unit="fault") as bar:

@@ -185,8 +185,8 @@ def posterior(results: Results) -> list[Table]:
         "importance-weighted bound with the given number of samples, in nats per test image; accuracy of refit probes "
         "on clean images (mean ± sd over seeds). The delta encoder has no density over poses, so it is measured with "
         "Gaussians around its poses; their two sds are chosen on validation images. From scratch, generative model and "
-        "encoder are trained together, so these bounds belong to another model: compare its bound with the density of "
-        "poses normalised (with the document's density, which integrates to less than 1, bounds are lower)."
+        "encoder are trained together, so these bounds belong to another model: compare it with the others by the "
+        "normalised ELBO. The document's density of poses integrates to less than 1, which lowers the other bounds."
     )
     data = pd.DataFrame(rows)
     text = pd.DataFrame(shown, columns=[*head, "t0 and A0 probe (%)"])
