@@ -15,18 +15,22 @@ sys.path.insert(0, str(ROOT))
 
 def prune(root: Path) -> list[str]:
     """Rewrite `dvc.lock` without the items that are gone, and return their names."""
+    from dvc.repo import Repo
     from dvc.utils.serialize import dump_yaml, load_yaml
 
     from pipeline.dependencies import Graph
+    from pipeline.files import atomic_path
 
     path = root / "dvc.lock"
-    content = load_yaml(str(path))
     known = {item.label for items in Graph.load(root).items.values() for item in items.values()}
-    gone = [label for label in content["stages"] if label not in known]
-    for label in gone:
-        del content["stages"][label]
-    if gone:
-        dump_yaml(str(path), content)
+    with Repo(str(root)) as repo, repo.lock:  # no reproduction may record an item in between
+        content = load_yaml(str(path))
+        gone = [label for label in content["stages"] if label not in known]
+        for label in gone:
+            del content["stages"][label]
+        if gone:
+            with atomic_path(path) as partial:
+                dump_yaml(str(partial), content)
     return gone
 
 

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 PROFILE = "paper"
+_COUNTS = ("claims run", "agree", "of these at the paper's setting", "better", "do not agree")
 FILES = (Path("README.md"), Path(f"reports/{PROFILE}/README.md"))
 
 _BLOCK = re.compile(r"(<!-- made by scripts/readme_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -36,20 +37,24 @@ def tables(root: Path) -> dict[str, list[str]]:
 
 
 def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
-    """A row for each document, and one for all: how many of its claims were run, and how they came out.
+    """A row for each document, and one for all: how many of its claims were run, and how they came out. Of those
+    that agree, the ones at the paper's setting are counted as well: the others do not confirm the document.
 
     Args:
         scorecard: the rows of `scorecard.json`.
     """
-    from pipeline.page.scorecard import dataset_and_remarks
+    from pipeline.page.scorecard import TIERS, dataset_and_remarks, tier
     from pipeline.results.claims import DOCUMENTS
 
     def cells(rows: Sequence[dict[str, Any]]) -> list[str]:
-        counts = [sum(row["verdict"] in each for row in rows) for each in (("within", "holds"), ("better",))]
-        run = sum(row["verdict"] != "not run" for row in rows)
-        return [f"{run} of {len(rows)}", *map(str, counts), str(run - sum(counts))]
+        run = [row for row in rows if row["verdict"] != "not run"]
+        agreeing = [row for row in run if row["verdict"] in ("within", "holds")]
+        confirmed = sum(tier(row) == TIERS[0] for row in agreeing)
+        better = sum(row["verdict"] == "better" for row in run)
+        counts = [len(agreeing), confirmed, better, len(run) - len(agreeing) - better]
+        return [f"{len(run)} of {len(rows)}", *map(str, counts)]
 
-    lines = _head("document", "claims run", "confirmed", "better", "not confirmed", "data")
+    lines = _head("document", *_COUNTS, "data")
     for document, title in DOCUMENTS.items():
         rows = [row for row in scorecard if row["document"] == document]
         labels = [dataset_and_remarks(row)[0] for row in rows if row["dataset"]]
@@ -83,8 +88,7 @@ def _length(run: dict[str, Any]) -> str:
 
 
 def _head(*names: str) -> list[str]:
-    numbers = ("claims run", "confirmed", "better", "not confirmed", "hours")
-    return [_row(*names), _row(*("---:" if name in numbers else "---" for name in names))]
+    return [_row(*names), _row(*("---:" if name in (*_COUNTS, "hours") else "---" for name in names))]
 
 
 def _row(*cells: str) -> str:

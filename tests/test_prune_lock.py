@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
+from dvc.repo import Repo
 from script_modules import load
 
 
 def test_items_that_are_gone_leave_the_lock_and_the_others_stay(tmp_path: Path) -> None:
+    Repo.init(str(tmp_path), no_scm=True).close()
     stage = {"foreach": "${runs}", "do": {"cmd": "true ${key}"}}
     (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": stage}}))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({"runs": {"a": {}, "b": {}}}))

@@ -33,17 +33,20 @@ def test_claims_are_counted_by_document_and_outcome(script: ModuleType) -> None:
     lines = script.claims(
         [
             row("000", "within", "MNIST; 1 seed (paper: 5)"),
+            row("000", "holds", "MNIST"),
             row("000", "better", "MNIST, Fashion-MNIST"),
             row("000", "not run", None),
-            row("004", "holds", "toys"),
+            row("004", "holds", "toys; not the paper's data (smallNORB)"),
             row("004", "worse", "toys"),
             row("004", "fails", "toys"),
         ]
     )
-    assert lines[0] == "| document | claims run | confirmed | better | not confirmed | data |"
-    assert lines[2].endswith("(`000`) | 2 of 3 | 1 | 1 | 0 | MNIST, Fashion-MNIST |")
-    assert lines[6].endswith("(`004`) | 3 of 3 | 1 | 0 | 2 | toys |")
-    assert lines[7] == "| all | 5 of 6 | 2 | 1 | 2 |  |"
+    assert lines[0] == (
+        "| document | claims run | agree | of these at the paper's setting | better | do not agree | data |"
+    )
+    assert lines[2].endswith("(`000`) | 3 of 4 | 2 | 1 | 1 | 0 | MNIST, Fashion-MNIST |")
+    assert lines[6].endswith("(`004`) | 3 of 3 | 1 | 0 | 0 | 2 | toys |")
+    assert lines[7] == "| all | 6 of 7 | 3 | 1 | 1 | 2 |  |"
 
 
 def test_hours_are_summed_over_the_items_of_a_stage_that_one_commit_made(script: ModuleType) -> None:

@@ -72,6 +72,8 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
     if old.value is None or new.value is None:
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
+    if same(old.value, new.value):  # another rule or remark, which is not chance
+        return Change(claim, old, new, "moved")
     difference = new.value - old.value
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     if not known:

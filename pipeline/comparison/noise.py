@@ -137,8 +137,8 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     """The noise of the difference of two numbers, from each source that knows it; empty if none does.
 
     One is the repetitions (seeds, mostly), where at least one side has several; the other side is taken to vary as
-    much. One is the spread between machines. A standard deviation of 0 is no measure: two or three equal numbers do not
-    show that the next one would be equal, too.
+    much; or the numbers' own standard errors, where they have them. One is the spread between machines. A standard
+    deviation of 0 is no measure: two or three equal numbers do not show that the next one would be equal, too.
 
     Args:
         spreads: each side's spread between machines.
@@ -146,7 +146,9 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     found = []
     several = [answer for answer in (before, after) if answer.n > 1]
     degrees = sum(answer.n - 1 for answer in several)
-    if degrees:
+    if degrees and (before.standard_error or after.standard_error):
+        found.append(Noise(math.hypot(before.sd, after.sd), degrees, "their standard errors"))
+    elif degrees:
         variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
         sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
         found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
@@ -182,9 +184,9 @@ def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[st
     if len({answer.n for answer in answers}) > 1:
         return "of other numbers of repetitions"
     made = {_made_by(answer, lock) for answer, lock in zip(answers, locks, strict=True)}
-    if len(made) > 1:
-        return "made by other code or settings"
-    return "of unknown code (not in dvc.lock)" if None in made else ""
+    if None in made:
+        return "of unknown code (not in dvc.lock)"
+    return "made by other code or settings" if len(made) > 1 else ""
 
 
 def _made_by(answer: Answer, lock: Mapping[str, Any]) -> str | None:

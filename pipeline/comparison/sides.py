@@ -34,6 +34,7 @@ class Answer:
 
     Attributes:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
+        standard_error: whether the sd is that of the mean already.
         items: `<stage>/<item>` of the results that it rests on.
         runs: ids of the tracked runs that made these.
     """
@@ -47,6 +48,7 @@ class Answer:
     params_hash: str = ""
     runs: tuple[str, ...] = ()
     device: str = ""
+    standard_error: bool = False
 
     @property
     def was_run(self) -> bool:
@@ -182,6 +184,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
         params_hash=str(made.get("params_hash") or ""),
         runs=tuple(made.get("tracking_runs") or ()),
         device=str(made.get("device") or ""),
+        standard_error=bool(ours.get("standard_error", False)),
     )
 
 

@@ -41,6 +41,7 @@ COMPARED_PROFILES = ("quick", "paper")
 QUICK = "quick"
 """The profile that a fresh clone has."""
 
+_LEAST = 0.05  # smaller numbers would be rounded to 0 with one decimal
 _SHORT = 10  # maximum length of a unit that fits next to its number
 
 
@@ -56,7 +57,7 @@ class Cell:
 
     profile: str
     value: str
-    seeds: int
+    spread_of: str
     verdict: Verdict
     mark: str
     tone: str
@@ -156,10 +157,11 @@ def _card(
 def _cell(row: Row, claim: Claim, profile: str) -> Cell:
     ours, verdict = row["ours"], row["verdict"]
     mark, tone = MARKS[verdict]
+    is_error = ours is not None and ours.get("standard_error", False)
     return Cell(
         profile=profile,
-        value="" if ours is None else _spread(ours["value"], ours["sd"] if ours["n"] > 1 else None, claim),
-        seeds=0 if ours is None else int(ours["n"]),
+        value="" if ours is None else _spread(ours["value"], ours["sd"] if is_error or ours["n"] > 1 else None, claim),
+        spread_of="" if ours is None else "± standard error" if is_error else _seeds(ours["n"]),
         verdict=verdict,
         mark=mark,
         tone=tone,
@@ -167,6 +169,10 @@ def _cell(row: Row, claim: Claim, profile: str) -> Cell:
         sort=list(MARKS).index(verdict) if ours is None else ours["value"],
         commands=commands(row["provenance"]["items"], profile),
     )
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def commands(items: Sequence[str], profile: str) -> list[str]:
@@ -215,7 +221,11 @@ def _round(value: float) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """A number with as many decimals as the claim's own number, at least one; none from 1,000 on."""
+    """A number with as many decimals as the claim's own number, at least one; none from 1,000 on, and two digits of a
+    number without sd that would be rounded to 0.
+    """
+    if sd is None and 0 < abs(value) < _LEAST:
+        return f"{value:.2g}".replace("-", "\N{MINUS SIGN}")
     digits = 0 if abs(value) >= 1000 else max(1, _digits(claim.value), _digits(claim.sd))
     text = f"{value:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
     return text.replace("-", "\N{MINUS SIGN}")

@@ -16,7 +16,15 @@ from pipeline.drawing.style import in_house_style, look, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page.models import ITSELF, LOOKS
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label, with_training
+from pipeline.results.reading import (
+    SIGNIFICANT_SES,
+    Measured,
+    Numbers,
+    Results,
+    dataset_label,
+    training_behind,
+    with_training,
+)
 from pipeline.systems.matrix_capsules.report.paper import remarks_on_data
 
 NAME = "data-efficiency"
@@ -66,7 +74,7 @@ def curves(results: Results) -> list[Curve]:
             images, error = numbers.number("images", share), numbers.measured("share", share, how)
             if images is not None and error is not None:
                 errors[int(images)] = error
-        trained = results.numbers("train", run)
+        trained = training_behind(results, numbers, run)
         parameters = trained.number("parameters", "total") if trained else None
         found.append(Curve(run, str(numbers.run(run).variant), how, errors, parameters, numbers))
     return found
@@ -165,11 +173,11 @@ def capsules_need_less(results: Results) -> Finding | None:
     # The largest set decides, where there are several.
     ours, theirs = max(pairs, key=lambda pair: max(pair[0].errors))
     shared = sorted(ours.errors.keys() & theirs.errors.keys())
-    if not shared:
+    if len(shared) < 2 or max(shared) < max(*ours.errors, *theirs.errors):
         return None
     assert ours.parameters is not None
     assert theirs.parameters is not None
-    ratios = {images: _ratio(ours.errors[images], theirs.errors[images]) for images in shared}
+    ratios = {images: ours.errors[images].over(theirs.errors[images]) for images in shared}
     records = [record for curve in (ours, theirs) for record in with_training(results, curve.numbers, curve.run)]
     data = ours.numbers.dataset_of(ours.run)
     tested = int(data.test)
@@ -197,14 +205,6 @@ def _lower(ours: Measured, theirs: Measured, tested: int) -> bool:
     """Whether an error, of so many test images, is clearly below another."""
     variance = ours.variance_of_share(tested) + theirs.variance_of_share(tested)
     return theirs.mean - ours.mean > SIGNIFICANT_SES * math.sqrt(variance)
-
-
-def _ratio(ours: Measured, theirs: Measured) -> Measured:
-    if theirs.mean == 0:
-        return Measured(math.inf if ours.mean else 1.0, 0.0, min(ours.n, theirs.n))
-    ratio = ours.mean / theirs.mean
-    share = math.hypot(ours.sd / ours.mean if ours.mean else 0.0, theirs.sd / theirs.mean)
-    return Measured(ratio, ratio * share, min(ours.n, theirs.n))
 
 
 MEASURES: dict[str, Measure] = {"003.params": capsules_need_less}

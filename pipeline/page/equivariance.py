@@ -62,7 +62,7 @@ POSES = {
 }
 """Poses of capsules and how they are judged: by the action that theory gives them, or else by a linear map."""
 FEATURES = {"maps": OWN, "hidden": FITTED}
-"""Features of a convolutional network, each with the better action that it can be given."""
+"""Features of a convolutional network: maps, which theory moves, and hidden features, by a fitted linear map."""
 LAYERS = {**POSES, "cnn": FEATURES, "vae": {"code": FITTED}}
 """By variant, the layers that are meant to move with the image, and how they are judged."""
 DOCUMENTS_DATA = ("mnist", "smallnorb", *COPIES)
@@ -76,6 +76,11 @@ class Error:
     mean: float
     se: float
     n: int
+
+    @property
+    def measured(self) -> Measured:
+        """With the standard error as the sd."""
+        return Measured(self.mean, self.se, self.n)
 
     def __str__(self) -> str:
         return f"{self.mean:.{_digits(self.mean)}f} ± {self.se:.{_digits(self.mean)}f}"
@@ -441,13 +446,16 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         return None
     shown = [*(features[source] for source in unique(each.source for each in judged)), *judged]
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
-    ratios = [_ratio(each.error, _error(features[each.source])) for each in judged if each.error is not None]
+    ratios = [
+        each.error.measured.over(_error(features[each.source]).measured) for each in judged if each.error is not None
+    ]
     not_compared = unique(each.run for each in alone)
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         dataset_label(records),
         records,
         holds=holds,
+        standard_error=True,
         remarks=_remarks(shown),
         notes=[
             f"mean errors over all transformations: {'; '.join(map(str, shown))}",
@@ -460,13 +468,6 @@ def poses_are_equivariant(results: Results) -> Finding | None:
 def _error(judged: _Judged) -> Error:
     assert judged.error is not None
     return judged.error
-
-
-def _ratio(ours: Error, theirs: Error) -> Measured:
-    """Of two errors, with their standard errors."""
-    ratio = ours.mean / theirs.mean
-    share = math.hypot(ours.se / ours.mean, theirs.se / theirs.mean)
-    return Measured(ratio, ratio * share, min(ours.n, theirs.n))
 
 
 def _remarks(judged: list[_Judged]) -> list[str]:

@@ -25,6 +25,7 @@ from pipeline.systems import REPORTS
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document")
 """The texts kept with a picture."""
+_AGAIN = "Get it back with `git checkout`, or delete it and run `dvc repro -f -s figures`."
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 
@@ -99,7 +100,12 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
     """
     pictures = []
     for entry in _read(folder).get("figures", []):
-        records = [_record(results, source) for source in entry["sources"]]
+        try:
+            records = [_record(results, source) for source in entry["sources"]]
+        except (TypeError, KeyError) as error:
+            raise ResultError(
+                f"{_words(folder)} is corrupt: a figure without its sources ({error!r}). {_AGAIN}"
+            ) from None
         if all(record is not None for record in records):
             words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
             kept = [record for record in records if record is not None]
@@ -119,7 +125,7 @@ def _film_of(folder: Path, entry: dict[str, Any]) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, RecursionError) as error:
-        raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
+        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
     return content
 
 
@@ -133,7 +139,7 @@ def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ResultError(f"{path} is corrupt: {error}. Draw the figures again.") from None
+        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
 
 
 def incomplete(folder: Path) -> list[str]:
@@ -171,7 +177,7 @@ def _read(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError, AssertionError) as error:
-        raise ResultError(f"{path} is corrupt: {error or 'no JSON object'}. Draw the figures again.") from None
+        raise ResultError(f"{path} is corrupt: {error or 'no JSON object'}. {_AGAIN}") from None
     return content
 
 

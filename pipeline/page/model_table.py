@@ -14,7 +14,7 @@ from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page import data_efficiency, equivariance
 from pipeline.page.models import ITSELF, NAMES, Entry, entries
-from pipeline.results.reading import Measured, Numbers, Record, Results, dataset_label, distinct
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label, distinct
 
 NAME = "systems"
 NOT_RUN, NO_SENSE = "not run", "does not apply"
@@ -28,11 +28,16 @@ SHARES = ("0.01", "0.1", "1")
 
 @dataclass(frozen=True)
 class Found:
-    """A number of a model, the result that it comes from, and what must be known to read it, in a word or two."""
+    """A number of a model, the result that it comes from, and what must be known to read it, in a word or two.
+
+    Attributes:
+        standard_error: whether the number's sd is the standard error of its mean.
+    """
 
     value: Measured
     numbers: Numbers
     remark: str = ""
+    standard_error: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,13 +147,9 @@ def _moves(invariance: bool, studies: Studies, entry: Entry) -> Found | None:
     if numbers is None or followed is None:
         return None
     if not invariance:
-        return Found(_over_images(followed.error), numbers, str(followed))
+        return Found(followed.error.measured, numbers, str(followed), standard_error=True)
     stays = followed.invariance
-    return Found(_over_images(stays), numbers, followed.layer) if stays else None
-
-
-def _over_images(error: equivariance.Error) -> Measured:
-    return Measured(error.mean, error.se, error.n)
+    return Found(stays.measured, numbers, followed.layer, standard_error=True) if stays else None
 
 
 def _has_viewpoints(entry: Entry) -> bool:
@@ -255,8 +256,9 @@ def _shown(entry: Entry, answers: Iterable[Found | None]) -> tuple[dict[str, str
 def _tidy(entry: Entry, answers: Iterable[Found | None]) -> Iterator[dict[str, object]]:
     """A row for each question, with the model that it is asked of."""
 
-    def row(name: str, state: str, value: Measured | None, remark: str, records: list[Record]) -> dict[str, object]:
+    def row(name: str, state: str, value: Measured | None, found: Found | None) -> dict[str, object]:
         known = {"value": value.mean, "sd": value.sd, "n": value.n} if value else {}
+        records = found.numbers.records if found else entry.records if value else []
         return {
             "run": entry.run,
             "system": entry.system,
@@ -269,13 +271,12 @@ def _tidy(entry: Entry, answers: Iterable[Found | None]) -> Iterator[dict[str, o
             "value": None,
             "sd": None,
             "n": None,
-            "remark": remark,
+            "sd_is": "" if value is None else "standard error" if found and found.standard_error else "over seeds",
+            "remark": found.remark if found else "",
             **known,
             "tracking_run": tracked(records),
         }
 
-    yield row("error_percent", "measured", entry.error, "", entry.records)
+    yield row("error_percent", "measured", entry.error, None)
     for column, found in zip(COLUMNS, answers, strict=True):
-        records = found.numbers.records if found else []
-        value, remark = (found.value, found.remark) if found else (None, "")
-        yield row(column.name, _state(column, entry, found), value, remark, records)
+        yield row(column.name, _state(column, entry, found), found.value if found else None, found)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, look
-from pipeline.results.reading import Measured, Numbers, Record, Results
+from pipeline.results.reading import Measured, Numbers, Record, Results, training_behind
 from pipeline.systems import CLASSIFIERS
 from pipeline.systems.regression.report.studies import executed
 
@@ -70,7 +70,7 @@ def entries(results: Results) -> list[Entry]:
 
 def _trained(results: Results) -> Iterator[Entry]:
     for run, evaluated in results.executed("evaluate"):
-        trained = results.numbers("train", run)
+        trained = training_behind(results, evaluated, run)
         parameters = trained.number("parameters", "total") if trained else None
         error = _error(evaluated, evaluated.run(run).variant)
         if trained is None or parameters is None or error is None:

@@ -136,8 +136,8 @@ def clusters(results: Results) -> list[Table]:
             accuracy = numbers.measured("kmeans", features)
             rows.append(([run, look(features).name], {"accuracy": accuracy.scaled(100) if accuracy else None}, numbers))
     caption = (
-        "k-means with ten clusters on the features of the clean test images, without labels. Accuracy (%) under the "
-        "best one-to-one matching of clusters to classes."
+        "k-means with as many clusters as classes on the features of the clean test images, without labels. Accuracy "
+        "(%) under the best one-to-one matching of clusters to classes."
     )
     heads = {"accuracy": ("accuracy (%)", 1)}
     return measured_table("clusters", "Clusters without labels", caption, ["run", "features"], heads, rows)

@@ -23,7 +23,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from pipeline.page import data_efficiency, equivariance
 from pipeline.results.claims import Claim
@@ -44,6 +44,15 @@ TEST_IMAGES = 10_000
 _SEPARATOR = "; "
 
 
+class Ours(TypedDict):
+    """Our number in a row of `scorecard.json`: the mean of `n`, and their sd, or its standard error."""
+
+    value: float
+    sd: float
+    n: int
+    standard_error: NotRequired[bool]
+
+
 class Row(TypedDict):
     """One row of `scorecard.json`."""
 
@@ -52,7 +61,7 @@ class Row(TypedDict):
     where: str
     claim: str
     paper: dict[str, float | None]
-    ours: dict[str, float] | None
+    ours: Ours | None
     verdict: Verdict
     dataset: str | None
     notes: list[str]
@@ -112,6 +121,15 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
     return [*finding.notes, *others]
 
 
+def _ours(finding: Finding | None) -> Ours | None:
+    if finding is None or finding.ours is None:
+        return None
+    found = Ours(value=finding.ours.mean, sd=finding.ours.sd, n=finding.ours.n)
+    if finding.standard_error:
+        found["standard_error"] = True
+    return found
+
+
 def _dirty(finding: Finding) -> list[str]:
     """The items behind a finding that were made from uncommitted changes."""
     return unique(item_name(record) for record in finding.records if record.get("dirty"))
@@ -155,7 +173,6 @@ def build_scorecard(
         if not drafts and measure and (finding is None or _dirty(finding)):
             finding, draft = None, finding or measure(results)
             notes = _draft_notes(claim, draft) if draft else []
-        ours = finding.ours if finding else None
         records = finding.records if finding else []
         provenance = merged_provenance(records)
         rows.append(
@@ -165,7 +182,7 @@ def build_scorecard(
                 where=claim.where,
                 claim=claim.claim,
                 paper={"value": claim.value, "sd": claim.sd},
-                ours={"value": ours.mean, "sd": ours.sd, "n": ours.n} if ours else None,
+                ours=_ours(finding),
                 verdict=judge(claim, finding),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
                 notes=notes,

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter
 
-from pipeline.page.scorecard import Row
+from pipeline.page.scorecard import Row, dataset_and_remarks
 from pipeline.publishing.trained import pictures_of_an_image
 from pipeline.results.outcome import RECORD
-from pipeline.results.reading import Numbers
+from pipeline.results.reading import Numbers, unique
 from pipeline.results.spread import flat
 from pipeline.systems import Run
 
@@ -87,10 +87,12 @@ def _lines(
     yield ""
     yield "## Limits"
     yield ""
-    differing = [row["dataset"] for row in rows if row["dataset"]]
     yield "Trained to compare methods, on one data set of small images; not meant for any other use."
-    for each in differing[:1]:
-        yield f"What differs from the document's setting: {each}."
+    if differing := unique(remark for row in rows for remark in dataset_and_remarks(row)[1]):
+        yield ""
+        yield "Differences from the documents' settings, of one claim or several:"
+        yield ""
+        yield from (f"- {each}" for each in differing)
     yield ""
     yield "## Settings"
     yield ""

@@ -38,15 +38,16 @@ def publish(root: Path) -> Selection:
     recorded = {each.label for each in profile.items if each.state == "recorded"}
     selection = select(root, outputs(root / LOCK), recorded)
     _push(root, selection.chosen)
+    locked = outputs(root / LOCK)
     others = [
         output
         for other in Profiles(root).all()
         if other.name != params.profile
         for output in outputs(root / "profiles" / other.name / LOCK)
     ]
-    for file in unused(root / REMOTE, [*selection.chosen, *others]):
+    for file in unused(root / REMOTE, [*locked, *others]):
         file.unlink()
-    _write_cards(root, profile.results, params.profile, selection.chosen)
+    _write_cards(root, profile.results, params.profile, selection.chosen, locked)
     write_text(root / REMOTE / "README.md", "\n".join(_overview(params.profile, selection)) + "\n")
     return selection
 
@@ -62,16 +63,17 @@ def _push(root: Path, chosen: Sequence[Output]) -> None:
         raise PublishingError(f"DVC cannot copy the outputs to {REMOTE}/: {(done.stderr or done.stdout).strip()}")
 
 
-def _write_cards(root: Path, results: Results, profile: str, chosen: Sequence[Output]) -> None:
-    """Write the card of each published run, and remove those of others."""
+def _write_cards(
+    root: Path, results: Results, profile: str, chosen: Sequence[Output], locked: Sequence[Output]
+) -> None:
+    """Write the card of each published run, and remove those of runs that are not in `dvc.lock` either."""
     folder = root / REMOTE / "cards"
     rows = _rows(Layout(root, profile).scorecard_path)
-    written = set()
+    kept = {f"{output.path.removeprefix(MODELS)}.md" for output in locked}
     for output in chosen:
         run = output.path.removeprefix(MODELS)
         summary, trained = root / output.path / SUMMARY, results.numbers("train", run)
         if output.path.startswith(MODELS) and trained is not None:
-            written.add(f"{run}.md")
             if not summary.exists():  # published before, from another machine
                 continue
             of_run = [row for row in rows if f"train/{run}" in row["provenance"].get("items", [])]
@@ -79,7 +81,7 @@ def _write_cards(root: Path, results: Results, profile: str, chosen: Sequence[Ou
             text = card(about, trained, results.numbers("evaluate", run), of_run, output.size)
             write_text(folder / f"{run}.md", text)
     for path in folder.glob("*.md"):
-        if path.name not in written:
+        if path.name not in kept:
             path.unlink()
 
 

@@ -46,6 +46,8 @@ class Claim(BaseModel):
     def _complete(self) -> Claim:
         if (self.value is None) == (self.holds_when is None):
             raise ValueError("a claim has either a value or holds_when")
+        if self.value is None and "unit" not in self.model_fields_set:
+            raise ValueError("a claim without a value needs the unit of our number")
         if (self.value is None) != (self.better is None):
             raise ValueError("a claim with a value must have better, and one without must not")
         return self

@@ -81,9 +81,20 @@ class Measured:
     def minus(self, other: Measured) -> Measured:
         """The difference of two means, with the sd of independent measurements.
 
-        If both were measured on the same replicas, this sd is too large.
+        If both were measured on the same replicas, what they share is counted twice: this sd is too large where they
+        rise and fall together, and too small where one rises as the other falls.
         """
         return Measured(self.mean - other.mean, math.hypot(self.sd, other.sd), min(self.n, other.n))
+
+    def over(self, other: Measured) -> Measured:
+        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order; infinite if
+        only the other is 0, and 1 if both are.
+        """
+        n = min(self.n, other.n)
+        if other.mean == 0:
+            return Measured(math.inf if self.mean else 1.0, 0.0, n)
+        ratio = self.mean / other.mean
+        return Measured(ratio, math.hypot(self.sd, ratio * other.sd) / other.mean, n)
 
     @property
     def se(self) -> float:
@@ -315,13 +326,17 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
     A training is left out if it was repeated later with other settings, or if one of both results is older than a
     setting. Drafts are never left out: a number that rests on a draft is one, too.
     """
-    trainings: list[Record] = []
     everything = replace(results, drafts=True)
-    for run in runs:
-        trained = everything.numbers("train", run)
-        if trained and _training_of(trained, run) == _training_of(numbers, run):
-            trainings += trained.records
-    return [*trainings, *numbers.records]
+    found = (training_behind(everything, numbers, run) for run in runs)
+    return [*(record for trained in found if trained for record in trained.records), *numbers.records]
+
+
+def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
+    """The training of a run that a result rests on; None if it is not here, was repeated later with other settings, or
+    one of both results is older than a setting.
+    """
+    trained = results.numbers("train", run)
+    return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:

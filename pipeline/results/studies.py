@@ -37,6 +37,11 @@ class Study:
         return self.part or self.item
 
     @property
+    def label(self) -> str:
+        """The item, and the study's name where the item is a set: `regression_sets/digits (grid-digits)`."""
+        return f"{self.stage}/{self.item}" + (f" ({self.part})" if self.part else "")
+
+    @property
     def kind(self) -> str:
         """Such as "grid"."""
         return str(self.settings.study)

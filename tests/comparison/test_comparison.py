@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist, stdev
 
@@ -94,6 +95,14 @@ def spread(sd: float | None, *verdicts: str, n: int = 2) -> noise.Spread:
         (answer(1), answer(2), (spread(0, n=1), spread(3, n=4)), []),
         (answer(1), answer(2), (spread(3), None), []),
         (answer(1), answer(2), (None, None), []),
+        (
+            replace(answer(1, 3, 1600), standard_error=True),
+            replace(answer(2, 4, 1600), standard_error=True),
+            (None, None),
+            [(5, 3198, "their standard errors")],
+        ),
+        # Of one seed: over images alone.
+        (replace(answer(1, 3), standard_error=True), replace(answer(2, 4), standard_error=True), (None, None), []),
     ],
 )
 def test_the_noise_of_a_difference(
@@ -173,7 +182,7 @@ def one_claim(repository: Repository, before: Answer, after: Answer, spreads: di
         (answer(50), answer(68.0), {"c": spread(1.0)}, "moved"),
         (answer(50), answer(52.8), {"c": spread(1.0, n=101)}, "within noise"),
         (answer(50), answer(47.1), {"c": spread(1.0, n=101)}, "moved"),
-        (answer(50), answer(50, verdict="worse"), {"c": spread(1.0)}, "within noise"),
+        (answer(50), answer(50, verdict="worse"), {"c": spread(1.0)}, "moved"),  # another rule, not chance
         (HOLDS, FAILS, {}, "noise unknown"),
         (HOLDS, FAILS, {"c": spread(None, "holds")}, "noise unknown"),
         (HOLDS, FAILS, {"c": spread(None, "fails", "holds")}, "within noise"),
@@ -197,7 +206,7 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
         measure(repository, "first", "first")
     repository.reproduce("third")
     (repository.root / "dvc.lock").unlink()
-    with pytest.raises(ComparisonError, match="4 made by other code or settings"):
+    with pytest.raises(ComparisonError, match=r"4 of unknown code \(not in dvc.lock\)"):
         measure(repository, "first", ".")
     with pytest.raises(ComparisonError, match="at least two revisions"):
         measure(repository, "first")

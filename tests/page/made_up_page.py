@@ -19,8 +19,8 @@ from pipeline.results.reading import Measured, Record, Results
 
 CLAIMS = [
     Claim(id="000.a", where="Table 1", claim="The probe is right", value=96.0, sd=1.0, better="higher"),
-    Claim(id="000.b", where="Figure 4", claim="It falls", holds_when="the last is below the first"),
-    Claim(id="001.c", where="section 2", claim="It is sparse", holds_when="few are on"),
+    Claim(id="000.b", where="Figure 4", claim="It falls", holds_when="the last is below the first", unit="%"),
+    Claim(id="001.c", where="section 2", claim="It is sparse", holds_when="few are on", unit="%"),
 ]
 
 

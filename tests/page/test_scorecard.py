@@ -71,7 +71,7 @@ def test_tolerance_without_sd_is_two_binomial_standard_errors_on_ten_thousand_im
 
 
 def test_a_statement_holds_or_fails_as_its_check_says_and_is_not_run_without_one() -> None:
-    claim = Claim(id="000.x", where="here", claim="c", holds_when="it does")
+    claim = Claim(id="000.x", where="here", claim="c", holds_when="it does", unit="%")
     assert judge(claim, found(1.0, holds=True)) == "holds"
     assert judge(claim, found(1.0, holds=False)) == "fails"
     assert judge(claim, None) == "not run"

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from made_up import Writer, spread, stroke
 
+from pipeline.systems.regression.report.studies import LABELS
+
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.8, 0.0], "patience": [8, 4], "most_iterations": 100}
 STUDIES: dict[str, dict[str, Any]] = {
     "grid": {
@@ -53,9 +55,11 @@ def with_regression(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
         datasets: source of further data sets by their name, each with a full set of studies.
     """
     digits = values["datasets"]["digits"]
+    whole = {source: {"train": 50_000, "validation": 10_000, "test": 10_000} for source in LABELS}
     return values | {
         "sources": sorted({*values["sources"], *datasets.values()}),
-        "datasets": values["datasets"] | {name: digits | {"source": source} for name, source in datasets.items()},
+        "datasets": values["datasets"]
+        | {name: digits | {"source": source} | whole.get(source, {}) for name, source in datasets.items()},
         "regression": {
             f"{study}-{name}": {"study": study, "dataset": name, "features": 196, **settings}
             for name in ("digits", *datasets)
@@ -170,14 +174,12 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     writer.table("regression", f"online-{name}", pd.concat(table))
     numbers(
         "ridge",
-        {"errors": {"0": cell(0.03), "0.01": cell(0.025)}, "chosen": {"penalty": spread(0.01, 0, 1), **cell(0.025)}},
+        {"errors": {"0": cell(0.06), "0.01": cell(0.02)}, "chosen": {"penalty": spread(0.01, 0, 1), **cell(0.02)}},
     )
     writer.table(
         "regression",
         f"ridge-{name}",
-        pd.DataFrame(
-            {"penalty": [0.0, 0.01], "train": [0.0, 0.01], "validation": [0.02, 0.018], "test": [0.03, 0.025]}
-        ),
+        pd.DataFrame({"penalty": [0.0, 0.01], "train": [0.0, 0.01], "validation": [0.02, 0.018], "test": [0.06, 0.02]}),
     )
     numbers("sizes", {"errors": {"equal": cell(0.03), "by_error": cell(0.028), "against_error": cell(0.04)}})
     plans = pd.DataFrame(

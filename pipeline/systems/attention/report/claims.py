@@ -24,14 +24,24 @@ FAILURE_RATE = 1e-3
 """Probability that the goodness-of-fit tests together fail although density and samples agree."""
 
 
-def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
+def _answer(
+    kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None], standard_error: bool = False
+) -> Measure:
+    """A claim about the first study of a kind.
+
+    Args:
+        standard_error: whether the sd of the number that `check` returns is its standard error.
+    """
+
     def measure(results: Results) -> Finding | None:
         for study in candidates(results, kind):
             answer = check(study.numbers)
             if answer:
                 ours, holds, notes = answer
                 records = study.numbers.records
-                return Finding(ours, dataset_label(records), records, holds=holds, notes=notes)
+                return Finding(
+                    ours, dataset_label(records), records, holds=holds, notes=notes, standard_error=standard_error
+                )
         return None
 
     return measure
@@ -110,7 +120,7 @@ def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[
     """Section 4.2: points by which inversion is ahead of routing by agreement, on average over settings.
 
     The claim holds if that lead is not due to chance. Routing counts with the better of its two numbers of iterations.
-    The spread is the standard error of the difference on the same scenes: scenes differ more than the methods do.
+    The sd is the standard error of the difference on the same scenes: scenes differ more than the methods do.
     """
     ours, settings = numbers.number("found", "inversion", "mean"), numbers.number("settings")
     points = {method: _points(numbers, method) for method in numbers.names("lead")}
@@ -126,14 +136,14 @@ def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[
     lead = leads[rival]
     notes = [
         f"{100 * ours:.1f} % found, {rival} {100 * ours - lead.mean:.1f}; fewer in {settings - more - as_many:.0f} of "
-        f"{settings:.0f} settings; the spread is a standard error over the same scenes",
+        f"{settings:.0f} settings, on the same {lead.n:,} scenes",
         f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].sd:.1f} points",
     ]
     return lead, lead.mean > SIGNIFICANT_SES * lead.sd, notes
 
 
 def _points(numbers: Numbers, method: str) -> Measured | None:
-    """The lead over a method, in points of parents found, with its standard error as the spread."""
+    """The lead over a method, in points of parents found, with its standard error as the sd."""
     mean, error, scenes = (numbers.number("lead", method, key) for key in ("mean", "standard_error", "scenes"))
     if mean is None or error is None or scenes is None:
         return None
@@ -144,6 +154,6 @@ MEASURES: dict[str, Measure] = {
     "001.toy": _answer("toy", single_winner),
     "001.attn": _answer("iterated", one_parent),
     "001.vmf": _answer("density", density_and_samples_agree),
-    "001.vmf.infer": _answer("parsing", inversion_finds_more),
+    "001.vmf.infer": _answer("parsing", inversion_finds_more, standard_error=True),
 }
 """The measure of each of these claims."""

@@ -234,7 +234,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     )
                 arrays = study.examples(_NAMES)
                 if arrays is None:
-                    written.miss(f"attention/{name} (its examples)")
+                    written.miss(f"{study.label} (its examples)")
                 else:
                     yield Drawing(
                         f"scenes-{name}",

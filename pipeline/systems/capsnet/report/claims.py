@@ -160,7 +160,8 @@ def _sparser(results: Results, study: Network) -> Finding | None:
     notes = [
         f"index {with_l1} with L1, {without} without, {start} before inference "
         f"(standard errors over {images:.0f} images)",
-        f"the correct capsule is longest in {100 * min(shares[:2]):.0f} % of images",
+        f"the correct capsule is longest in {100 * min(shares[:2]):.0f} % of images, and the energy never rises in "
+        f"{100 * min(shares[2:]):.0f} %, by the worse of both conditions",
     ]
     remarks = shortcomings(study)
     if study.inference and study.inference.rate != PAPER_RATE:

@@ -217,7 +217,7 @@ def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> It
             f"capsnet-capsules-{dataset}",
             "png",
             f"Class capsules with routing, without routing, and after inference, {dataset}",
-            "The numbers of each of the ten class capsules (rows) and its length (right); the image's class is framed. "
+            "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
             "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
             "and with L1 (Figure 1B-E of document 001).",
             "Heat maps of ten class capsules for two digits under four conditions.",

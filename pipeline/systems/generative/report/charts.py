@@ -8,9 +8,9 @@ import pandas as pd
 
 from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, around, chart, level
 from pipeline.drawing.style import BLUE, FAINT, INK, look
-from pipeline.systems.generative.report.curves import ACCURACY, BOUND, ENGINE_LOOKS, PAPER_SEEDS, in_order, name_of_test
+from pipeline.systems.generative.report.curves import ACCURACY, BOUND, ENGINE_LOOKS, PROTOCOLS, in_order, name_of_test
+from pipeline.systems.generative.report.runs import PAPER_SEEDS
 
-PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
 _PERCENT = (0.0, 102.0)
 _CHANCE = 10.0
 _OWN = "the run's own value"

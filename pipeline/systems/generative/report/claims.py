@@ -211,13 +211,18 @@ def _accuracies(values: dict[str, Measured], key: str) -> str:
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
 
 
-def _sweep(results: Results, features: str) -> tuple[Sweep, dict[float, Measured]] | None:
+def _sweep(results: Results, features: str, source: str | None = None) -> tuple[Sweep, dict[float, Measured]] | None:
     """The first complete sweep of the variant that has `features`, and its accuracy (percent) by angle.
 
     Every run is swept over the same angles; a sweep is complete when it has every angle that any run has.
+
+    Args:
+        source: of the images; None: any.
     """
     angles = swept_angles(results)
     for sweep in swept(results, VARIANT_OF_FEATURES[features]):
+        if source is not None and sweep.setting.dataset.source != source:
+            continue
         accuracies = sweep.measured("probe", features)
         if accuracies.keys() == angles:
             return sweep, {angle: accuracy.scaled(100) for angle, accuracy in accuracies.items()}
@@ -270,10 +275,13 @@ def _sampled(sweep: Sweep, features: str) -> list[str]:
 
 def no_reliable_lead(results: Results) -> Finding | None:
     """Figure 4: on every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if
-    it was swept.
+    it was swept. All on the images that the capsules were swept on.
     """
-    capsules, scae, vae = (_sweep(results, features) for features in ("t0", "posterior", "mu_sigma"))
-    if capsules is None or vae is None:
+    capsules = _sweep(results, "t0")
+    if capsules is None:
+        return None
+    scae, vae = (_sweep(results, each, capsules[0].setting.dataset.source) for each in ("posterior", "mu_sigma"))
+    if vae is None:
         return None
     trained = [angle for angle in capsules[1] if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
@@ -283,7 +291,7 @@ def no_reliable_lead(results: Results) -> Finding | None:
     compared = [sweep for sweep, _ in (*challengers, vae)]
     pairs = [(by_angle[angle], vae[1][angle]) for _, by_angle in challengers for angle in wide]
     seeds = min(accuracy.n for pair in pairs for accuracy in pair)
-    remarks = swept_shortcomings(capsules[0].items.values(), seeds=seeds)
+    remarks = swept_shortcomings([item for sweep in compared for item in sweep.items.values()], seeds=seeds)
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
         dataset_label(record for sweep in compared for record in sweep.records),
@@ -311,6 +319,7 @@ def children_classify(results: Results) -> Finding | None:
             with_training(results, numbers, run),
             holds=children.mean - presences.CHANCE >= (t0.mean - presences.CHANCE) / 2 > 0,
             remarks=shortcomings(setting, seeds=children.n, images=setting.dataset.test),
+            notes=[f"probe on t0: {t0.mean:.1f} %"],
         )
     return None
 

@@ -25,10 +25,11 @@ from pipeline.drawing.style import (
     look,
     panels,
 )
+from pipeline.systems.generative.report.runs import PAPER_SEEDS
 
 BOUND = "bound (nats per image)"
 ACCURACY = "accuracy (%)"
-PAPER_SEEDS = 5
+PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
 RING = 7.5
 """Size of an open (unfilled) marker, in points."""
 CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
@@ -104,8 +105,7 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
     position = {test: float(i) for i, test in enumerate(angles)} | {"affine": len(angles) + 0.25}
     kinds = list(dict.fromkeys(table["features"]))
     figure, axes = panels(2, 2.75, sharey=True)
-    titles = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
-    for each, (protocol, title) in zip(axes, titles.items(), strict=True):
+    for each, (protocol, title) in zip(axes, PROTOCOLS.items(), strict=True):
         for i, features in enumerate(kinds):
             style, shift = look(features), 0.16 * (i - (len(kinds) - 1) / 2)
             ours = table[(table["features"] == features) & (table["protocol"] == protocol)]

@@ -141,7 +141,8 @@ def loses_less(method: str) -> _Check:
     over epsilons.
 
     It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
-    has nothing to lose.
+    has nothing to lose. The standard error of what is lost has a binomial part of the accuracy before, too, as if the
+    images before and after were different ones.
     """
 
     def check(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
@@ -161,11 +162,13 @@ def loses_less(method: str) -> _Check:
         ]
         left = [over_replicas(attacked_part(each).mean()) for each in both]
         error = found.error(*left)
+        error_lost = math.hypot(*(found.noise(each) for each in clean), *(found.noise(each.mean) for each in left))
+        error_lost = math.hypot(error_lost, *(each.se for each in lost))
         notes.append(
             f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
             f"difference {error:.1f} points"
         )
-        less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error
+        less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
         more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
         return lost[0].minus(lost[1]), less and more, [*notes, *_through_own_loss(found, method)]
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pipeline.results.claims import load_claims
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
+from pipeline.results.status import FAMILIAR_SHARE
 from pipeline.systems.matrix_capsules.report.attack_claims import MEASURES as OF_ATTACKS
 from pipeline.systems.matrix_capsules.report.paper import (
     PAPER_SIZES,
@@ -206,7 +207,7 @@ def _novel(axis: str, network: str) -> Measure:
                 continue
             run = study.capsules if network == "capsules" else study.cnn
             if network == "capsules":
-                own = remarks_on_capsules(run, study.dataset) + remarks_on_condition(run)
+                own = remarks_on_capsules(run, study.dataset, share=FAMILIAR_SHARE) + remarks_on_condition(run)
             else:
                 own = remarks_on_cnn(run)
             remarks = remarks_on_data(study.dataset) + own

@@ -109,7 +109,11 @@ def remarks_on_data(dataset: Recorded, source: str = SOURCES[0], label: str = PA
 
 
 def remarks_on_capsules(
-    run: Recorded, dataset: Recorded, sizes: Mapping[str, object] = PAPER_SIZES, crop: int | None = PAPER_CROP
+    run: Recorded,
+    dataset: Recorded,
+    sizes: Mapping[str, object] = PAPER_SIZES,
+    crop: int | None = PAPER_CROP,
+    share: float = 1,
 ) -> list[str]:
     """In what the network and the training of matrix capsules fall short of the paper's, but for Table 1's changes.
 
@@ -117,13 +121,14 @@ def remarks_on_capsules(
         dataset: that the run was trained on.
         sizes: that the paper has for this claim.
         crop: pixels that its network sees; None where it does not say.
+        share: of the training images that it sees.
     """
     remarks = _listed(_of_capsules(run, sizes, crop), "the paper's")
     remarks += _listed(_differing(run.model, PUBLISHED), "the published code's")
     remarks += _of_training(run)
     holdout = run.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
-    steps, least = int(images) // run.training.batch_size, "less than " if holdout else ""
+    steps, least = int(images * share) // run.training.batch_size, "less than " if holdout else ""
     if run.training.epochs * steps < PUBLISHED_STEPS:
         remarks.append(
             f"{run.training.epochs} epochs of {least}{steps:,} steps (in the published code the margin is halfway "

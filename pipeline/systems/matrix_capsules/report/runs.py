@@ -187,7 +187,7 @@ def _is_of_table_1(condition: Trial) -> bool:
 
 def stands_for(condition: Trial, rows: Mapping[str, Mapping[str, object]]) -> str | None:
     """The row that a condition stands for, of `rows` by what they change; None where it stands for none."""
-    if not _is_of_table_1(condition):
+    if not condition.changes.keys() <= PAPER_CONDITION.keys():
         return None
     own = condition_of(condition.run)
     return next((row for row, changes in rows.items() if own == {**PAPER_CONDITION, **changes}), None)

@@ -256,7 +256,7 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
     arrays = study.examples(())
     calibrated = table is not None and "ece" in table
     if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes") or calibrated):
-        written.miss(f"regression/{name} (its examples)")
+        written.miss(f"{study.label} (its examples)")
     if arrays and table is not None and calibrated and "reliability" in arrays:
         largest = int(table["size"].max())
         measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
@@ -280,7 +280,7 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             "png",
             f"Squashed vectors of capsules of two numbers, {name}",
             f"One panel per class: test images of that class should lie near the rim, others near the middle "
-            f"({label}; the paper's Figures 2-3). The corner shows the image recognised with the highest probability.",
+            f"({label}; the paper's Figures 2-3). The corner shows the image of the class that is nearest to the rim.",
             f"{classes} scatter plots within unit circles, points coloured by class.",
             records,
             partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
@@ -358,7 +358,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             case "distorted":
                 arrays = study.examples(("originals", "copies"))
                 if arrays is None:
-                    written.miss(f"regression/{study.name} (its examples)")
+                    written.miss(f"{study.label} (its examples)")
                 else:
                     copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
                     rows = [("original", arrays["originals"][:12] / 255.0)]

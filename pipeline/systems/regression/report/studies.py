@@ -18,6 +18,8 @@ LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 """The paper's sources, in its order."""
 STAND_INS = {"digits": "mnist"}
 """Sources that stand in for one of the paper's."""
+TRAIN, TEST = 50_000, 10_000
+"""Images of either of the paper's sets that it trains and tests on; 10,000 more validate."""
 FEATURES = 196
 MILLION = 1_000_000
 PAPER: dict[str, dict[str, Any]] = {
@@ -74,8 +76,13 @@ class Study(AnyStudy):
     @property
     def remarks(self) -> list[str]:
         """How its data and its settings fall short of the paper's."""
-        about_data = [f"{NOT_THE_PAPERS_DATA} ({LABELS[self.original]})"] if self.stands_in else []
-        return about_data + self.differences
+        if self.stands_in:
+            return [f"{NOT_THE_PAPERS_DATA} ({LABELS[self.original]})", *self.differences]
+        used = {"trained": (self.dataset.train, TRAIN), "tested": (self.dataset.test, TEST)}
+        fewer = [
+            f"{done} on {ours:,} images (paper: {theirs:,})" for done, (ours, theirs) in used.items() if ours < theirs
+        ]
+        return fewer + self.differences
 
     def error(self, decision: str, size: str, part: str = "test") -> Measured | None:
         """The error (percent) of one model of a grid."""
