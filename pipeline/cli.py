@@ -75,7 +75,7 @@ def server_start(
     artifacts: Annotated[str | None, typer.Option(help="a folder or s3://...; by default in FOLDER")] = None,
     host: Annotated[list[str] | None, typer.Option(help="a name under which the server may be addressed")] = None,
 ) -> None:
-    """Start PostgreSQL and MLflow; make them at the first time."""
+    """Start PostgreSQL and MLflow; the first call creates them."""
     from pipeline.server import team
 
     team.start(folder, port, artifacts, host or ())
@@ -89,23 +89,23 @@ def server_stop(folder: _Folder) -> None:
     """Stop MLflow and PostgreSQL."""
     from pipeline.server import team
 
-    print("stopped" if team.stop(folder) else "it did not run")
+    print("stopped" if team.stop(folder) else "the server was not running")
 
 
 @server_app.command("status")
 def server_status(folder: _Folder) -> None:
-    """Say what runs; exit code 1 unless everything does."""
+    """Show what is running; exit code 1 unless both are."""
     from pipeline.server import team
 
     found = team.status(folder)
     for name, port in (("MLflow", found.mlflow), ("PostgreSQL", found.database)):
-        print(f"{name:<12}{'does not run' if port is None else f'127.0.0.1:{port}'}")
+        print(f"{name:<12}{'not running' if port is None else f'127.0.0.1:{port}'}")
     raise typer.Exit(0 if found.is_up else 1)
 
 
 @server_app.command("add-user")
 def server_add_user(folder: _Folder, name: Annotated[str, typer.Argument(help="the new user")]) -> None:
-    """Make a user, and print the password, which is kept nowhere."""
+    """Create a user and print the password, which is not stored."""
     from pipeline.server import team
 
     print(team.add_user(folder, name))
@@ -215,7 +215,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="a folder of outputs that is not pushed, such as data")] = None,
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
     from pipeline.layout import find_root
@@ -294,7 +294,7 @@ def collect(path: Annotated[Path, typer.Argument(metavar="FILE", help="results.t
 
     results = take_back(find_root(), path)
     print(f"{results.contents.stage}: ran on {results.host} in {results.seconds:.0f} s; recorded in dvc.lock")
-    print("to have MLflow know of it: python -m pipeline sync-mlflow")
+    print("to send the run to MLflow: python -m pipeline sync-mlflow")
 
 
 @app.command()
@@ -340,7 +340,7 @@ def fan_out(
         list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="processes on this machine; default: one a GPU, else one for two cores")
+        int | None, typer.Option(min=1, help="processes on this machine; default: one per GPU, or per two cores without a GPU")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")

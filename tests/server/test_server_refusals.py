@@ -105,7 +105,7 @@ def test_the_commands_say_what_is_wrong(
         return int(ended.value.code or 0)
 
     assert run("status", str(tmp_path)) == 1
-    assert capsys.readouterr().out == "MLflow      does not run\nPostgreSQL  does not run\n"
+    assert capsys.readouterr().out == "MLflow      not running\nPostgreSQL  not running\n"
     assert run("stop", str(tmp_path)) == 1
     assert capsys.readouterr().err == f"error: {tmp_path} is not the folder of a server\n"
     assert run("add-user", str(tmp_path), "grace") == 1
