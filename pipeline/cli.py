@@ -215,7 +215,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="a folder of outputs that is not pushed, such as data")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
     from pipeline.layout import find_root
@@ -340,7 +340,7 @@ def fan_out(
         list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="processes on this machine; default: one per GPU, or per two cores without a GPU")
+        int | None, typer.Option(min=1, help="processes on this machine; default: one per GPU, else per two cores")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
