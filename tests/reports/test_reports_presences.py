@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.probes.probes import fit_probe
 from pipeline.results.claims import load_claims
+from pipeline.results.reading import Numbers, ResultError
 from pipeline.systems.generative.model.information import joint_information
 from pipeline.systems.generative.model.presences import logistic_noise
 from pipeline.systems.generative.report.presences import silence
+from pipeline.systems.generative.report.runs import setting_of
 
 OBJECTS, CLASSES, PRIOR = 16, 10, -1.2
 COUNTS = {"train": 800, "validation": 200, "test": 800}
@@ -59,8 +62,8 @@ def measured(logit_sd: float) -> dict[str, float]:
 def test_nearly_constant_presences_are_silent_although_their_log_odds_are_read(logit_sd: float) -> None:
     found = measured(logit_sd)
     assert found["log_odds"] > 80
-    assert silence(**found)
-    assert silence(sampled=found["sampled"], log_odds=found["log_odds"]), "by the probes alone"
+    assert silence(10, **found)
+    assert silence(10, sampled=found["sampled"], log_odds=found["log_odds"]), "by the probes alone"
     assert (found["information"] < 0.1) == (logit_sd < 0.2)
 
 
@@ -69,14 +72,30 @@ def test_presences_that_depend_on_the_image_are_not(logit_sd: float) -> None:
     found = measured(logit_sd)
     assert found["information"] > 1
     assert found["sampled"] > 50
-    assert silence(**found) is None
+    assert silence(10, **found) is None
 
 
 def test_nothing_is_said_without_measurements_or_where_log_odds_are_not_read_either() -> None:
-    assert silence() is None
-    assert silence(sampled=12.0) is None
-    assert silence(log_odds=85.0) is None
-    assert silence(sampled=12.0, log_odds=20.0) is None
+    assert silence(10) is None
+    assert silence(10, sampled=12.0) is None
+    assert silence(10, log_odds=85.0) is None
+    assert silence(10, sampled=12.0, log_odds=20.0) is None
+
+
+def test_the_number_of_classes_is_that_of_the_images() -> None:
+    def settings(source: str, **own: Any) -> Numbers:
+        recorded = {"runs": {"a": {"dataset": "d"}}, "datasets": {"d": {"source": source}}, "own_images": own}
+        return Numbers(Path("a.json"), {"provenance": [{"settings": recorded}]})
+
+    assert setting_of(settings("mnist"), "a").chance == 10
+    assert setting_of(settings("mine", mine={"classes": ["cat", "dog"]}), "a").chance == 50
+    with pytest.raises(ResultError, match="without the classes of mine"):
+        setting_of(settings("mine"), "a")
+
+
+def test_chance_follows_from_the_number_of_classes() -> None:
+    assert silence(10, sampled=52.0, log_odds=85.0) is None
+    assert silence(2, sampled=52.0, log_odds=85.0), "a guess is right half the time"
 
 
 def notes(writer: Writer, params: Params, claim: str = T0) -> list[str]:

@@ -12,11 +12,10 @@ from pipeline.systems.generative.report.curves import ACCURACY, BOUND, ENGINE_LO
 from pipeline.systems.generative.report.runs import PAPER_SEEDS
 
 _PERCENT = (0.0, 102.0)
-_CHANCE = 10.0
 _OWN = "the run's own value"
 
 
-def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Chart:
+def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: float) -> Chart:
     """As `curves.accuracy_over_rotation`."""
     tests = in_order([*table["test"], *paper["test"]])
     kinds = list(dict.fromkeys(table["features"]))
@@ -30,7 +29,7 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Chart:
         if protocol == "refit" and not paper.empty:
             rows.append(_accuracies(paper.assign(n=PAPER_SEEDS), "the paper"))
         names = [name_of_test(test) for test in tests]
-        rows.append(level(CHANCE, names, _CHANCE))
+        rows.append(level(CHANCE, names, chance))
         panel = Panel(title, "test images rotated within, or warped affinely", ACCURACY, names, y_range=_PERCENT)
         parts.append((panel, pd.concat(rows, ignore_index=True)))
     return chart(parts, [*series, CHANCE])
@@ -50,14 +49,14 @@ def _accuracies(table: pd.DataFrame, whose: str) -> pd.DataFrame:
     )
 
 
-def accuracy_over_training_range(table: pd.DataFrame) -> Chart:
+def accuracy_over_training_range(table: pd.DataFrame, chance: float) -> Chart:
     """As `curves.accuracy_over_training_range`."""
     rows = around(table).sort_values("angle")
     rows = rows.assign(series=[look(kind).name for kind in rows["features"]], x=rows["angle"], y=rows["mean"])
     kinds = dict.fromkeys(table["features"])
     panel = Panel("", "trained and tested on images rotated within ± (degrees)", ACCURACY, y_range=_PERCENT)
     series = [Series(look(kind).name, look(kind).colour, look(kind).marker) for kind in kinds]
-    rows = pd.concat([rows, level(CHANCE, rows["x"].tolist(), _CHANCE)], ignore_index=True)
+    rows = pd.concat([rows, level(CHANCE, rows["x"].tolist(), chance)], ignore_index=True)
     return chart([(panel, rows)], [*series, CHANCE])
 
 

@@ -79,7 +79,7 @@ def _probe(features: str, test: str, variant: str) -> Measure:
                 remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
             if variant == "vae" and test != "rotated_0":
                 remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
-            notes = presences.notes(numbers) if features == "t0" else []
+            notes = presences.notes(numbers, setting.classes) if features == "t0" else []
             if variant == "vae":
                 model = setting.run.model
                 sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
@@ -267,7 +267,10 @@ def _sampled(sweep: Sweep, features: str) -> list[str]:
     if not found:
         return []
     log_odds = sweep.measured("probe", features)
-    silent = (presences.silence(sampled=of, log_odds=100 * log_odds[angle].mean) for angle, of in found.items())
+    classes = sweep.setting.classes
+    silent = (
+        presences.silence(classes, sampled=of, log_odds=100 * log_odds[angle].mean) for angle, of in found.items()
+    )
     why = [f"within ±{angle:g}°: {words}" for angle, words in zip(found, silent, strict=True) if words]
     by_angle = ", ".join(f"{of:.1f} % within ±{angle:g}°" for angle, of in found.items())
     return [*why[:1], f"probe on samples: {by_angle}"]
@@ -317,7 +320,7 @@ def children_classify(results: Results) -> Finding | None:
             children,
             dataset_label(numbers.records),
             with_training(results, numbers, run),
-            holds=children.mean - presences.CHANCE >= (t0.mean - presences.CHANCE) / 2 > 0,
+            holds=children.mean - setting.chance >= (t0.mean - setting.chance) / 2 > 0,
             remarks=shortcomings(setting, seeds=children.n, images=setting.dataset.test),
             notes=[f"probe on t0: {t0.mean:.1f} %"],
         )

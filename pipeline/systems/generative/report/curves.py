@@ -81,10 +81,10 @@ def _legend_columns(entries: int, most: int) -> int:
     return math.ceil(entries / math.ceil(entries / most))
 
 
-def _accuracy_axis(axes: Axes) -> None:
+def _accuracy_axis(axes: Axes, chance: float) -> None:
     axes.set_ylim(0, 102)
     axes.set_yticks(range(0, 101, 20))
-    axes.axhline(10, color=FAINT, linewidth=0.8, linestyle=":")
+    axes.axhline(chance, color=FAINT, linewidth=0.8, linestyle=":")
 
 
 def _ranges(axes: Axes, angles: Sequence[float], positions: Sequence[float]) -> None:
@@ -92,13 +92,14 @@ def _ranges(axes: Axes, angles: Sequence[float], positions: Sequence[float]) -> 
 
 
 @in_house_style
-def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
+def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: float) -> Figure:
     """Probe accuracy by test set. Left: probe refit on equally warped images, with the paper's numbers; right: fixed.
 
     Args:
         table: columns features, protocol ("refit" or "fixed"), test ("rotated_<degrees>" or "affine"), mean, sd, n:
             percent over n seeds.
         paper: columns features, test, mean, sd: percent; Table 1 of document 000.
+        chance: accuracy of a guess, in percent.
     """
     tests = in_order([*table["test"], *paper["test"]])
     angles = [test for test in tests if test != "affine"]
@@ -113,7 +114,7 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame) -> Figure:
             if protocol == "refit":
                 theirs = paper[paper["features"] == features].assign(n=PAPER_SEEDS)
                 _with_intervals(each, theirs, position, shift, style, filled=False)
-        _accuracy_axis(each)
+        _accuracy_axis(each, chance)
         each.set_title(title)
         each.set_xticks(
             list(position.values()),
@@ -186,11 +187,12 @@ def _with_intervals(
 
 
 @in_house_style
-def accuracy_over_training_range(table: pd.DataFrame) -> Figure:
+def accuracy_over_training_range(table: pd.DataFrame, chance: float) -> Figure:
     """Probe accuracy after training and testing on rotations up to an angle, as in the paper's Figure 4.
 
     Args:
         table: columns features, angle (degrees), mean, sd, n: percent over n seeds.
+        chance: accuracy of a guess, in percent.
     """
     angles = sorted(table["angle"].unique())
     figure, (axes,) = panels(1, 2.5, width=4.4)
@@ -207,7 +209,7 @@ def accuracy_over_training_range(table: pd.DataFrame) -> Figure:
             linewidth=1.2,
             elinewidth=0.8,
         )
-    _accuracy_axis(axes)
+    _accuracy_axis(axes, chance)
     _ranges(axes, angles, angles)
     axes.set(xlabel="trained and tested on images rotated within", ylabel=ACCURACY)
     axes.grid(False, axis="x")

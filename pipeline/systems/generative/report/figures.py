@@ -75,8 +75,8 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
-            partial(curves.accuracy_over_rotation, table, beside),
-            chart=charts.accuracy_over_rotation(table, beside),
+            partial(curves.accuracy_over_rotation, table, beside, settings[group[0]].chance),
+            chart=charts.accuracy_over_rotation(table, beside, settings[group[0]].chance),
         )
 
 
@@ -264,8 +264,8 @@ def _swept(results: Results) -> Iterator[Drawing]:
             "Accuracy over the range of rotation in training and testing, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
-            partial(curves.accuracy_over_training_range, table),
-            chart=charts.accuracy_over_training_range(table),
+            partial(curves.accuracy_over_training_range, table, settings[group[0]].chance),
+            chart=charts.accuracy_over_training_range(table, settings[group[0]].chance),
         )
 
 
@@ -293,8 +293,8 @@ def _beyond(results: Results) -> Iterator[Drawing]:
             f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {baseline.run} "
             f"and one for {sweep.run}.",
             [*baseline.records, *sweep.records],
-            partial(curves.accuracy_over_training_range, table),
-            chart=charts.accuracy_over_training_range(table),
+            partial(curves.accuracy_over_training_range, table, sweep.setting.chance),
+            chart=charts.accuracy_over_training_range(table, sweep.setting.chance),
         )
 
 

@@ -12,11 +12,8 @@ from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.reading import Measured, Numbers, Results
 from pipeline.systems.generative.report.runs import setting_of
 
-CLASSES = 10
-CHANCE = 100.0 / CLASSES
-"""Percent."""
 SILENT_NATS = 0.1
-"""Presences with less information than this are silent. To tell the classes apart takes log 10 = 2.3 nats."""
+"""Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
 """Points above chance up to which a probe on samples says next to nothing, ..."""
 READABLE = 30.0
@@ -24,7 +21,7 @@ READABLE = 30.0
 
 
 def silence(
-    information: float | None = None, sampled: float | None = None, log_odds: float | None = None
+    classes: int, information: float | None = None, sampled: float | None = None, log_odds: float | None = None
 ) -> str | None:
     """Why presences are silent, in words; None if they are not, or if too little was measured.
 
@@ -32,37 +29,43 @@ def silence(
     points of chance although that on log odds is `READABLE` points or more above it.
 
     Args:
+        classes: of the images.
         information: mutual information of all presences and the image, in nats.
         sampled, log_odds: accuracy of the probes, in percent.
     """
     if information is not None and information < SILENT_NATS:
-        nats = f"{_nats(information)} nats (to tell {CLASSES} classes apart takes {math.log(CLASSES):.1f})"
+        nats = f"{_nats(information)} nats (to tell {classes} classes apart takes {math.log(classes):.1f})"
         return f"presences carry next to no information: {nats}"
     if sampled is None or log_odds is None:
         return None
-    if sampled <= CHANCE + NEAR_CHANCE and log_odds >= CHANCE + READABLE:
+    chance = 100 / classes
+    if sampled <= chance + NEAR_CHANCE and log_odds >= chance + READABLE:
         probes = f"probe on samples {sampled:.1f} %, on standardised log odds {log_odds:.1f} %"
         return f"samples of presences say next to nothing about the class: {probes}"
     return None
 
 
-def notes(numbers: Numbers) -> list[str]:
-    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
+def notes(numbers: Numbers, classes: int) -> list[str]:
+    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers.
+
+    Args:
+        classes: of the images.
+    """
     sampled, information = _probe(numbers, "t0_sampled"), numbers.measured("test", "presence_information")
     said = [f"probe on samples {sampled.mean:.1f} % (standardised, like the log odds)"] if sampled else []
     if information:
         said.append(f"I(t0; x) {_nats(information.mean)} nats")
     found = [", ".join(said)] if said else []
-    why = _silence(numbers)
+    why = _silence(numbers, classes)
     return [why, *found] if why else found
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
     """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
     evaluated = results.numbers("evaluate", run)
-    if evaluated is None or setting_of(evaluated, run) != setting_of(numbers, run):
+    if evaluated is None or (setting := setting_of(evaluated, run)) != setting_of(numbers, run):
         return []
-    return notes(evaluated)
+    return notes(evaluated, setting.classes)
 
 
 _HEADS = {
@@ -87,14 +90,14 @@ def table(results: Results) -> list[Table]:
             continue
         found["sampled"] = _probe(numbers, "t0_sampled")
         found["log_odds"] = _probe(numbers, "t0")
-        why = _silence(numbers)
+        why = _silence(numbers, setting_of(numbers, run).classes)
         verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
         rows.append(([run, verdict], found, numbers))
     caption = (
         "Whether the presences of objects depend on the image (test images, entropies and divergences in nats). Probe: "
         "accuracy of refit probes on one sample of t0 and on its log odds, both standardised; only a sample shows the "
         "noise that the model lives with. I(t0; x): mutual information of t0 and the image, at most the log of the "
-        f"number of images; telling {CLASSES} classes apart takes {math.log(CLASSES):.1f}. Sum by object: the same for "
+        f"number of images; telling ten classes apart takes {math.log(10):.1f}. Sum by object: the same for "
         "each object alone, added up, an upper bound; for the stacked capsule autoencoder, which does not sample its "
         "presences, of binary ones with these probabilities. Silent: less than "
         f"{SILENT_NATS:g} nats, or a probe on samples within {NEAR_CHANCE:g} points of chance where that on log odds "
@@ -148,10 +151,10 @@ def _probe(numbers: Numbers, features: str) -> Measured | None:
     return accuracy.scaled(100) if accuracy else None
 
 
-def _silence(numbers: Numbers) -> str | None:
+def _silence(numbers: Numbers, classes: int) -> str | None:
     information = numbers.measured("test", "presence_information")
     sampled, log_odds = (_probe(numbers, features) for features in ("t0_sampled", "t0"))
-    return silence(*(each.mean if each else None for each in (information, sampled, log_odds)))
+    return silence(classes, *(each.mean if each else None for each in (information, sampled, log_odds)))
 
 
 def _nats(value: float) -> str:

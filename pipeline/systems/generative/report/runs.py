@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pipeline.data.settings import PUBLISHED
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
 from pipeline.results.reading import (
     Measured,
@@ -40,10 +41,20 @@ PAPER_SETTINGS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings of the run and of the data set that a result was measured on, as the result recorded them."""
+    """The settings of the run and of the data set that a result was measured on, as the result recorded them.
+
+    Attributes:
+        classes: of the data set.
+    """
 
     run: Recorded
     dataset: Recorded
+    classes: int
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of a guess, in percent."""
+        return 100 / self.classes
 
     @property
     def on_papers_data(self) -> bool:
@@ -78,7 +89,7 @@ class Sweep:
 
 def setting_of(numbers: Numbers, run: str) -> Setting:
     """The settings of a run that a result rests on. Raises `ResultError` where it recorded none."""
-    return Setting(numbers.run(run), numbers.dataset_of(run))
+    return Setting(numbers.run(run), numbers.dataset_of(run), _classes(numbers, run))
 
 
 def swept_setting(numbers: Numbers) -> Setting:
@@ -86,7 +97,18 @@ def swept_setting(numbers: Numbers) -> Setting:
     run = numbers.trained.get("run")
     if run is None:
         raise ResultError.at(numbers.path, "has no settings of the run that was trained for it")
-    return Setting(run, numbers.dataset_of(numbers.settings.item.run))
+    name = numbers.settings.item.run
+    return Setting(run, numbers.dataset_of(name), _classes(numbers, name))
+
+
+def _classes(numbers: Numbers, run: str) -> int:
+    source = numbers.dataset_of(run).source
+    if source in PUBLISHED:
+        return PUBLISHED[source].classes
+    own = numbers.settings.get("own_images", {}).get(source)
+    if own is None:
+        raise ResultError.at(numbers.path, f"has settings without the classes of {source}")
+    return len(own.classes)
 
 
 def rank(setting: Setting, *, shifted: bool = False, seeds: int | None = None) -> tuple[int, ...]:
