@@ -99,15 +99,13 @@ def paper_values() -> dict[str, float | None]:
 
 
 def paper_error(trial: Trial, values: Mapping[str, float | None]) -> float | None:
-    """The paper's error (percent) of the row that a condition or the convolutional network stands for; None where it
-    stands for none, or its data do not stand for the paper's.
+    """The paper's error (percent) of the row that a network stands for; None where it stands for none, or its data do
+    not stand for the paper's.
 
     Args:
         values: as `paper_values`.
     """
-    row = stands_for(trial, TABLE_1) if trial.stage == "ablation" else None
-    if trial.run.variant == "cnn":
-        row = CNN_CLAIM
+    row = CNN_CLAIM if trial.run.variant == "cnn" else stands_for(trial, TABLE_1)
     return values[row] if row and stands_in(trial.dataset) else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pipeline.drawing.table import Row, Table, in_words, measured_table
-from pipeline.results.reading import Measured, Numbers, Results
+from pipeline.results.reading import Measured, Numbers, Results, training_behind
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import (
     NETWORKS,
@@ -77,11 +79,11 @@ def conditions(results: Results) -> list[Table]:
             found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
             found["validation"] = _percent(trial.numbers, "validation", "accuracy")
             rows.setdefault(base, []).append((of_row, found, trial.numbers))
-        rows[base] += [_unchanged(results, trial) for trial in runs(results, "evaluate") if trial.item == base]
+        rows[base] += [_unchanged(results, trial, values) for trial in runs(results, "evaluate") if trial.item == base]
     heads = {**_ERRORS, "validation": ("validation accuracy (%)", 2)}
     caption = (
-        "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) where a row "
-        "of it has this change; seconds are of training, all seeds together."
+        "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) of the same "
+        "condition, if it has one; seconds are of training, all seeds together."
     )
     keys = ["condition", "changed", "trained on", "epochs", "the paper's error (%)", "parameters", "seconds"]
     return [
@@ -93,13 +95,15 @@ def conditions(results: Results) -> list[Table]:
     ]
 
 
-def _unchanged(results: Results, trial: Trial) -> Row:
+def _unchanged(results: Results, trial: Trial, values: Mapping[str, float | None]) -> Row:
     """The row of a run that conditions change."""
-    trained = results.numbers("train", trial.item)
+    trained = training_behind(results, trial.numbers, trial.item)
+    beside = paper_error(trial, values)
     took = [_plain(trained, "parameters", "total"), _plain(trained, "seconds")]
     found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
     found["validation"] = _percent(trained, "validation", "accuracy") if trained else None
-    keys: list[object] = [trial.item, "the run itself", trained_on(trial.run), trial.run.training.epochs, "", *took]
+    keys: list[object] = [trial.item, "the run itself", trained_on(trial.run), trial.run.training.epochs]
+    keys += ["" if beside is None else beside, *took]
     return keys, found, trial.numbers
 
 
