@@ -239,7 +239,7 @@ def settings_of(params: Params) -> dict[str, Setting]:
     """The settings of every run, as results record them."""
     values = params.model_dump(mode="json")
     return {
-        name: Setting(Recorded(run), Recorded(values["datasets"][run["dataset"]]))
+        name: Setting(Recorded(run), Recorded(values["datasets"][run["dataset"]]), classes=10)
         for name, run in values["runs"].items()
     }
 
