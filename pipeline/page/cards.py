@@ -51,6 +51,7 @@ class Cell:
 
     Attributes:
         value: our number as text; empty if there is none.
+        spread_of: what the number after ± is over, in words; empty if there is no number.
         sort: by what the column is sorted: our number, or the verdict's place where there is none.
         commands: shell commands that make the measurement again; empty if it was not run.
     """
@@ -161,7 +162,11 @@ def _cell(row: Row, claim: Claim, profile: str) -> Cell:
     return Cell(
         profile=profile,
         value="" if ours is None else _spread(ours["value"], ours["sd"] if is_error or ours["n"] > 1 else None, claim),
-        spread_of="" if ours is None else "± standard error" if is_error else _seeds(ours["n"]),
+        spread_of=""
+        if ours is None
+        else "± standard error"
+        if is_error
+        else f"{ours['n']} seed{'s' * (ours['n'] != 1)}",
         verdict=verdict,
         mark=mark,
         tone=tone,
@@ -169,10 +174,6 @@ def _cell(row: Row, claim: Claim, profile: str) -> Cell:
         sort=list(MARKS).index(verdict) if ours is None else ours["value"],
         commands=commands(row["provenance"]["items"], profile),
     )
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def commands(items: Sequence[str], profile: str) -> list[str]:

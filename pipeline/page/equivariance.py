@@ -80,7 +80,7 @@ class Error:
     @property
     def measured(self) -> Measured:
         """With the standard error as the sd."""
-        return Measured(self.mean, self.se, self.n)
+        return Measured(self.mean, self.se, self.n, standard_error=True)
 
     def __str__(self) -> str:
         return f"{self.mean:.{_digits(self.mean)}f} ± {self.se:.{_digits(self.mean)}f}"
@@ -455,7 +455,6 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         dataset_label(records),
         records,
         holds=holds,
-        standard_error=True,
         remarks=_remarks(shown),
         notes=[
             f"mean errors over all transformations: {'; '.join(map(str, shown))}",

@@ -28,16 +28,11 @@ SHARES = ("0.01", "0.1", "1")
 
 @dataclass(frozen=True)
 class Found:
-    """A number of a model, the result that it comes from, and what must be known to read it, in a word or two.
-
-    Attributes:
-        standard_error: whether the number's sd is the standard error of its mean.
-    """
+    """A number of a model, the result that it comes from, and what must be known to read it, in a word or two."""
 
     value: Measured
     numbers: Numbers
     remark: str = ""
-    standard_error: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,9 +142,9 @@ def _moves(invariance: bool, studies: Studies, entry: Entry) -> Found | None:
     if numbers is None or followed is None:
         return None
     if not invariance:
-        return Found(followed.error.measured, numbers, str(followed), standard_error=True)
+        return Found(followed.error.measured, numbers, str(followed))
     stays = followed.invariance
-    return Found(stays.measured, numbers, followed.layer, standard_error=True) if stays else None
+    return Found(stays.measured, numbers, followed.layer) if stays else None
 
 
 def _has_viewpoints(entry: Entry) -> bool:
@@ -271,7 +266,7 @@ def _tidy(entry: Entry, answers: Iterable[Found | None]) -> Iterator[dict[str, o
             "value": None,
             "sd": None,
             "n": None,
-            "sd_is": "" if value is None else "standard error" if found and found.standard_error else "over seeds",
+            "sd_is": "" if value is None else "standard error" if value.standard_error else "over seeds",
             "remark": found.remark if found else "",
             **known,
             "tracking_run": tracked(records),

@@ -125,7 +125,7 @@ def _ours(finding: Finding | None) -> Ours | None:
     if finding is None or finding.ours is None:
         return None
     found = Ours(value=finding.ours.mean, sd=finding.ours.sd, n=finding.ours.n)
-    if finding.standard_error:
+    if finding.ours.standard_error:
         found["standard_error"] = True
     return found
 

@@ -69,7 +69,7 @@ def _write_cards(
     """Write the card of each published run, and remove those of runs that are not in `dvc.lock` either."""
     folder = root / REMOTE / "cards"
     rows = _rows(Layout(root, profile).scorecard_path)
-    kept = {f"{output.path.removeprefix(MODELS)}.md" for output in locked}
+    kept = {f"{output.path.removeprefix(MODELS)}.md" for output in locked if output.path.startswith(MODELS)}
     for output in chosen:
         run = output.path.removeprefix(MODELS)
         summary, trained = root / output.path / SUMMARY, results.numbers("train", run)

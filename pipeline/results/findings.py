@@ -17,7 +17,6 @@ class Finding:
 
     Attributes:
         ours: our number, in the claim's unit.
-        standard_error: whether the sd of `ours` is already the standard error of its mean.
         holds: whether the statement holds; None for a claim with a number, which the verdict rules judge.
         dataset: label of the data set it was measured on.
         records: provenance of every item that it uses.
@@ -33,7 +32,6 @@ class Finding:
     remarks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     others: dict[str, Measured] = field(default_factory=dict)
-    standard_error: bool = False
 
 
 Measure = Callable[[Results], Finding | None]

@@ -64,19 +64,24 @@ SIGNIFICANT_SES = 2.0
 
 @dataclass(frozen=True)
 class Measured:
-    """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1)."""
+    """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1).
+
+    Attributes:
+        standard_error: whether `sd` is the standard error of the mean instead.
+    """
 
     mean: float
     sd: float
     n: int
+    standard_error: bool = False
 
     def scaled(self, factor: float) -> Measured:
         """The same measurement in another unit: 100 turns fractions into percent."""
-        return Measured(self.mean * factor, self.sd * abs(factor), self.n)
+        return replace(self, mean=self.mean * factor, sd=self.sd * abs(factor))
 
     def as_error(self) -> Measured:
         """Of an accuracy as a fraction, the error in percent."""
-        return Measured(100 * (1 - self.mean), 100 * self.sd, self.n)
+        return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
 
     def minus(self, other: Measured) -> Measured:
         """The difference of two means, with the sd of independent measurements.
@@ -84,7 +89,7 @@ class Measured:
         If both were measured on the same replicas, what they share is counted twice: this sd is too large where they
         rise and fall together, and too small where one rises as the other falls.
         """
-        return Measured(self.mean - other.mean, math.hypot(self.sd, other.sd), min(self.n, other.n))
+        return replace(self, mean=self.mean - other.mean, sd=math.hypot(self.sd, other.sd), n=min(self.n, other.n))
 
     def over(self, other: Measured) -> Measured:
         """The ratio of two numbers of at least 0, with the sd of independent measurements to first order; infinite if
@@ -92,14 +97,14 @@ class Measured:
         """
         n = min(self.n, other.n)
         if other.mean == 0:
-            return Measured(math.inf if self.mean else 1.0, 0.0, n)
+            return replace(self, mean=math.inf if self.mean else 1.0, sd=0.0, n=n)
         ratio = self.mean / other.mean
-        return Measured(ratio, math.hypot(self.sd, ratio * other.sd) / other.mean, n)
+        return replace(self, mean=ratio, sd=math.hypot(self.sd, ratio * other.sd) / other.mean, n=n)
 
     @property
     def se(self) -> float:
         """The standard error of the mean over replicas; 0 for one replica, whose noise is unknown."""
-        return self.sd / math.sqrt(self.n)
+        return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
 
     def clearly_above(self, other: Measured) -> bool:
         """Whether its mean is above the other's by more than `SIGNIFICANT_SES` standard errors of the difference."""
@@ -107,7 +112,7 @@ class Measured:
 
     def variance_of_share(self, images: float) -> float:
         """The squared standard error of a share of so many test images: binomial, and over replicas."""
-        return self.mean * (1 - self.mean) / images + self.sd**2 / self.n
+        return self.mean * (1 - self.mean) / images + self.se**2
 
 
 @dataclass(frozen=True)

@@ -24,24 +24,14 @@ FAILURE_RATE = 1e-3
 """Probability that the goodness-of-fit tests together fail although density and samples agree."""
 
 
-def _answer(
-    kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None], standard_error: bool = False
-) -> Measure:
-    """A claim about the first study of a kind.
-
-    Args:
-        standard_error: whether the sd of the number that `check` returns is its standard error.
-    """
-
+def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
     def measure(results: Results) -> Finding | None:
         for study in candidates(results, kind):
             answer = check(study.numbers)
             if answer:
                 ours, holds, notes = answer
                 records = study.numbers.records
-                return Finding(
-                    ours, dataset_label(records), records, holds=holds, notes=notes, standard_error=standard_error
-                )
+                return Finding(ours, dataset_label(records), records, holds=holds, notes=notes)
         return None
 
     return measure
@@ -137,9 +127,9 @@ def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[
     notes = [
         f"{100 * ours:.1f} % found, {rival} {100 * ours - lead.mean:.1f}; fewer in {settings - more - as_many:.0f} of "
         f"{settings:.0f} settings, on the same {lead.n:,} scenes",
-        f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].sd:.1f} points",
+        f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].se:.1f} points",
     ]
-    return lead, lead.mean > SIGNIFICANT_SES * lead.sd, notes
+    return lead, lead.mean > SIGNIFICANT_SES * lead.se, notes
 
 
 def _points(numbers: Numbers, method: str) -> Measured | None:
@@ -147,13 +137,13 @@ def _points(numbers: Numbers, method: str) -> Measured | None:
     mean, error, scenes = (numbers.number("lead", method, key) for key in ("mean", "standard_error", "scenes"))
     if mean is None or error is None or scenes is None:
         return None
-    return Measured(100 * mean, 100 * error, int(scenes))
+    return Measured(100 * mean, 100 * error, int(scenes), standard_error=True)
 
 
 MEASURES: dict[str, Measure] = {
     "001.toy": _answer("toy", single_winner),
     "001.attn": _answer("iterated", one_parent),
     "001.vmf": _answer("density", density_and_samples_agree),
-    "001.vmf.infer": _answer("parsing", inversion_finds_more, standard_error=True),
+    "001.vmf.infer": _answer("parsing", inversion_finds_more),
 }
 """The measure of each of these claims."""

@@ -162,8 +162,8 @@ def loses_less(method: str) -> _Check:
         ]
         left = [over_replicas(attacked_part(each).mean()) for each in both]
         error = found.error(*left)
-        error_lost = math.hypot(*(found.noise(each) for each in clean), *(found.noise(each.mean) for each in left))
-        error_lost = math.hypot(error_lost, *(each.se for each in lost))
+        of_images = [found.noise(share) for share in (*clean, *(each.mean for each in left))]
+        error_lost = math.hypot(*of_images, *(each.se for each in lost))
         notes.append(
             f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
             f"difference {error:.1f} points"
