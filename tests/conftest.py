@@ -28,6 +28,14 @@ def outside_of_any_reproduction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """A test draws the same numbers alone and after any other."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def pyro_checks() -> Iterator[None]:
     """Where Pyro is used its checks are on, whatever an earlier test or the code under test did."""
     pyro = sys.modules.get("pyro")

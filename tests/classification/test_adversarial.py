@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from brightness import Brightness
+from small import CROPPED, squares
 from torch import Tensor
 
-from pipeline.classification.adversarial import Attack, attacked, black_box, gradient, gradient_sizes, white_box
+from pipeline.classification.adversarial import (
+    Attack,
+    attacked,
+    black_box,
+    gradient,
+    gradient_sizes,
+    outcome,
+    white_box,
+)
 from pipeline.classification.classifier import Classifier
+from pipeline.classification.settings import AttackParams
 
 
 def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:
@@ -46,6 +59,28 @@ def test_a_loss_that_ends_protects_nobody() -> None:
     assert gradient_sizes(model, images, labels)["without"] == 1.0
     assert gradient_sizes(model, images, labels, "cross-entropy")["without"] == 0.0
     assert gradient_sizes(Brightness(), images, labels)["without"] == 0.0
+
+
+class Flat(Brightness):
+    """Its own loss has no gradient anywhere."""
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        return 0 * scores.sum(1)
+
+
+def test_a_target_is_reached_if_either_loss_reaches_it() -> None:
+    """Only cross-entropy moves bright images to the class of dark ones, for 0.2 across the border."""
+    images, labels = torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
+    table = white_box(Flat(), images, labels, [0.2], 2).set_index(["method", "kind"])
+    for method in ("FGSM", "BIM"):
+        assert table.loc[(method, "targeted"), ["value", "own_loss"]].tolist() == [1.0, 0.0]
+
+
+def test_black_box_attacks_use_the_sources_own_loss() -> None:
+    """This source's own loss has no gradient: no image changes, so nobody is hurt."""
+    images, labels = torch.full((3, 1, 4, 4), 0.6), torch.tensor([1, 1, 1])
+    table = black_box(Flat(), {"alike": Brightness()}, images, labels, [0.2], 2)
+    assert table["value"].tolist() == [1.0, 1.0]
 
 
 def test_one_loss_is_attacked_once() -> None:
@@ -94,6 +129,26 @@ def test_black_box_attacks_hurt_whoever_is_alike() -> None:
     values = table.set_index(["method", "victim"])["value"]
     assert values["FGSM", "alike"] == values["BIM", "alike"] == 0.0
     assert values["FGSM", "contrary"] == 1.0
+
+
+def test_each_gradient_is_reported_under_its_loss() -> None:
+    """The capsules' own loss has no gradient, cross-entropy has; of the other network both are the same."""
+    images, labels = torch.full((8, 1, 12, 12), 153, dtype=torch.uint8).numpy(), torch.ones(8, dtype=torch.long).numpy()
+    part = {"train": np.arange(2), "validation": np.arange(2, 4), "test": np.arange(4, 8)}
+    bright = replace(squares(), images=images, labels=labels, split=part)
+    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.1], steps=2)
+    numbers = outcome([Sure()], [Brightness(), Brightness()], bright, study, CROPPED, "attacks").numbers
+    without = {
+        (loss, network): numbers[loss][network]["without"]["mean"]
+        for loss in ("gradient", "cross_entropy_gradient")
+        for network in ("capsules", "cnn")
+    }
+    assert without == {
+        ("gradient", "capsules"): 1.0,
+        ("gradient", "cnn"): 0.0,
+        ("cross_entropy_gradient", "capsules"): 0.0,
+        ("cross_entropy_gradient", "cnn"): 0.0,
+    }
 
 
 def test_sizes_of_gradients_tell_exact_zeros() -> None:

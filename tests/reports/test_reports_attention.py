@@ -173,8 +173,11 @@ def test_the_study_of_most_scenes_answers(
     [
         ("001.toy", "end/two-sided/2/L1/effective_number/mean", 1.0, False),
         ("001.toy", "end/two-sided/1/L1/effective_number/mean", 1.0, True),
+        ("001.toy", "end/two-sided/1/L1/effective_number/mean", 1.1, False),
         ("001.attn", "last/1/entropy/mean", 0.01, True),
+        ("001.attn", "last/1/entropy/mean", 0.2, False),
         ("001.attn", "last/1/entropy/mean", 0.9, False),
+        ("001.vmf", "largest_z/mean", 6.0, False),
         ("001.vmf", "largest_z/mean", 9.0, False),
         ("001.vmf.infer", "lead/dynamic routing, long/mean", 0.001, False),
         ("001.vmf.infer", "settings", 3, True),
@@ -198,6 +201,16 @@ def test_a_claim_can_turn(
     at[last] = value
     studied.numbers("attention", name, numbers, dataset="planted scenes")
     assert finding(results_of(studied, values), claim).holds is holds
+
+
+def test_an_entropy_that_rises_from_almost_nothing_enforces_no_parent(
+    studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome]
+) -> None:
+    numbers = copy.deepcopy(outcomes["iterated"].numbers)
+    for when, entropy in (("first", 0.005), ("last", 0.01)):
+        numbers[when]["1"]["entropy"]["mean"] = entropy
+    studied.numbers("attention", "iterated", numbers, dataset="planted scenes")
+    assert finding(results_of(studied, values), "001.attn").holds is False
 
 
 @pytest.mark.parametrize("penalty", ["none", "L2"])

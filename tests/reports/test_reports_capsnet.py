@@ -236,12 +236,26 @@ def test_a_claim_can_turn(
     assert finding(studied, params, claim).holds is False
 
 
-@pytest.mark.parametrize(("start", "end"), [(0.001, 0.01), (0.1, 0.03)])
+@pytest.mark.parametrize(("start", "end"), [(0.001, 0.01), (0.1, 0.03), (0.2, 0.004)])
 def test_losses_that_start_lower_or_end_elsewhere_refute_figure_2(
     studied: Writer, params: Params, start: float, end: float
 ) -> None:
     losses(studied, "unrouted-margin", np.array([*[start + end] * 3, *[end] * 10]))
     assert finding(studied, params, "001.fig2").holds is False
+
+
+def test_class_capsules_that_are_equally_dense_are_not_sparse(studied: Writer, params: Params) -> None:
+    for study in ("routed", "unrouted"):
+        changed = copy.deepcopy(INFERRED[study])
+        changed["forward"]["class"] = layer(0.45)
+        studied.numbers("infer", study, {"condition": changed, "images": 6})
+    assert finding(studied, params, "001.fig1.sparse").holds is False
+
+
+def test_a_middle_layer_must_be_denser_than_the_output(studied: Writer, params: Params) -> None:
+    changed = {"forward": {"middle": middle_layer(0.2, saturated=0.1), "class": layer(0.28)}}
+    studied.numbers("infer", "middle", {"condition": changed, "images": 6})
+    assert finding(studied, params, "001.mid").holds is False
 
 
 def test_a_middle_layer_that_costs_accuracy_refutes_its_claim(studied: Writer, params: Params) -> None:

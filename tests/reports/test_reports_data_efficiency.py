@@ -65,6 +65,21 @@ def test_the_claim_holds_where_fewer_parameters_have_lower_errors_on_every_share
     assert "matrix-toys has 60,000 parameters, cnn-toys 400,000" in row["notes"]
 
 
+def test_the_capsules_with_the_lowest_error_are_compared(
+    writer: Writer, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worse = {"matrix-worse-toys": ("matrix_capsules", 60_000, {"0.1": {"itself": 0.39}, "1": {"itself": 0.19}})}
+    monkeypatch.setattr(f"{__name__}.ERRORS", ERRORS | worse)
+    verdict_of_best, row = verdict(results(writer, values))
+    assert verdict_of_best == "holds"
+    assert row["ours"]["value"] == pytest.approx(0.75)
+
+
+def test_errors_on_different_shares_are_not_compared(writer: Writer, values: dict[str, Any]) -> None:
+    """Capsules were measured on a tenth of the images, the convolutional network on all of them, too."""
+    assert verdict(results(writer, values, matrix_toys=(60_000, {"0.1": 0.3})))[0] == "not run"
+
+
 def test_copies_of_the_papers_data_are_named(writer: Writer, values: dict[str, Any]) -> None:
     _, row = verdict(results(writer, values, source="smallnorb48"))
     assert "not the paper's data" not in row["dataset"]

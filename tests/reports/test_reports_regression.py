@@ -224,6 +224,15 @@ def test_a_grid_that_says_otherwise_fails(studied: tuple[Writer, Params], claim:
     assert findings(writer, params)[claim].holds is False
 
 
+def test_errors_that_do_not_change_with_the_size_do_not_fall(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    numbers = grid_numbers()
+    for of_size in numbers["errors"]["multiclass"].values():
+        of_size["test"] = spread(0.06, 0, 1)
+    writer.numbers("regression", "grid-digits", numbers)
+    assert findings(writer, params)["002.fig5.d"].holds is False
+
+
 def test_rises_within_the_noise_of_the_test_images_are_none(studied: tuple[Writer, Params]) -> None:
     """360 images: two standard errors of the difference of 2.5 and 3 % are 2.4 points."""
     writer, params = studied
@@ -247,6 +256,14 @@ def test_updates_that_do_otherwise_fail(studied: tuple[Writer, Params], claim: s
     writer, params = studied
     writer.numbers("regression", "convergence-digits", put(convergence_numbers(), path, spread(number, 0, 1)))
     assert findings(writer, params)[claim].holds is False
+
+
+def test_thresholds_that_do_not_cost_likelihood_are_no_trade(studied: tuple[Writer, Params]) -> None:
+    """Both strategies together end at the log loss of momentum alone (0.25), below that of the threshold (0.29)."""
+    writer, params = studied
+    numbers = put(convergence_numbers(), "last/threshold/log_loss", spread(0.29, 0, 1))
+    writer.numbers("regression", "convergence-digits", put(numbers, "last/both/log_loss", spread(0.25, 0, 1)))
+    assert findings(writer, params)["002.fig6"].holds is False
 
 
 def online_numbers(changed: dict[str, float], error: float = 0.03) -> dict[str, Any]:
@@ -303,6 +320,19 @@ def test_the_other_claims_can_fail_too(studied: tuple[Writer, Params]) -> None:
     found = findings(writer, params)
     assert {found[name].holds for name in ("002.fig8", "002.exact", "002.online", "002.ridge")} == {False}
     assert value(found["002.exact"]) == 7.0
+
+
+@pytest.mark.parametrize("mean_square", [0.4, 1.6])
+@pytest.mark.parametrize("quantity", ["probability", "posterior_mean"])
+def test_deviations_larger_or_smaller_than_their_standard_errors_refute_exactness(
+    studied: tuple[Writer, Params], quantity: str, mean_square: float
+) -> None:
+    writer, params = studied
+    near = {"largest": spread(3.0, 0, 1), "mean_square": spread(1.0, 0, 1)}
+    numbers = {"probability": near, "posterior_mean": near}
+    numbers[quantity] = near | {"mean_square": spread(mean_square, 0, 1)}
+    writer.numbers("regression", "exactness-digits", numbers)
+    assert findings(writer, params)["002.exact"].holds is False
 
 
 def test_exactness_is_noted_with_the_calibration(studied: tuple[Writer, Params]) -> None:

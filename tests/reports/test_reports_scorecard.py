@@ -358,6 +358,26 @@ def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, An
     assert rows["000.fig4.vae"]["ours"]["value"] == pytest.approx(26)  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    ("angles", "ahead", "verdict"),
+    [
+        ((0, 30, 60), 30, "holds"),  # none is wide: the widest counts alone
+        ((0, 90, 180), 90, "fails"),  # both are wide
+        ((0, 45, 180), 45, "holds"),
+    ],
+)
+def test_figure_4_compares_wide_ranges(
+    full: Writer, values: dict[str, Any], angles: tuple[float, ...], ahead: float, verdict: str
+) -> None:
+    """Capsules are ahead of the VAE in one range."""
+    for path in (full.metrics / "sweep").iterdir():
+        path.unlink()
+    values["sweep"] |= {"angles": list(angles)}
+    full.sweep("capsules-digits", {"t0": {angle: 0.95 if angle == ahead else 0.5 for angle in angles}}, n=5)
+    full.sweep("vae-digits", {"mu_sigma": dict.fromkeys(angles, 0.7)}, n=5)
+    assert scorecard(full, parse_params(values))["000.fig4.vae"]["verdict"] == verdict
+
+
 def test_an_incomplete_sweep_answers_nothing(full: Writer, params: Params) -> None:
     (full.metrics / "sweep" / "capsules-digits-45.json").unlink()
     rows = scorecard(full, params)
@@ -368,6 +388,14 @@ def test_growing_allows_a_fall_within_the_noise_of_a_step() -> None:
     assert grows([Measured(1, 0.1, 5), Measured(3, 0.1, 5), Measured(2.95, 0.1, 5)])
     assert not grows([Measured(1, 0.1, 5), Measured(3, 0.1, 5), Measured(2.8, 0.1, 5)])
     assert not grows([Measured(3, 0.1, 5), Measured(2.95, 0.1, 5)])
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.1, 1.0), (1.0, 0.1)])
+def test_the_noise_of_a_step_is_the_larger_of_its_ends(before: float, after: float) -> None:
+    """A step of 0.8 the wrong way, on a way of 9."""
+    means, sds = (90, 80, 80.8), (0.1, before, after)
+    assert falls([Measured(mean, sd, 5) for mean, sd in zip(means, sds, strict=True)])
+    assert grows([Measured(-mean, sd, 5) for mean, sd in zip(means, sds, strict=True)])
 
 
 @pytest.mark.parametrize(
@@ -419,6 +447,12 @@ def test_figure_7_compares_the_narrowest_range_with_the_widest(
     assert row["provenance"]["items"] == ["sweep/capsules-digits-0", "sweep/capsules-digits-180"]
 
 
+def test_figure_7_counts_the_noise_of_the_narrowest_range_too(full: Writer, params: Params) -> None:
+    full.numbers("sweep", "capsules-digits-180", {"consistency": spread(0.2, 0.0)})
+    full.numbers("sweep", "capsules-digits-0", {"consistency": spread(0.8, 0.7)})
+    assert scorecard(full, params)["000.fig7"]["verdict"] == "fails"
+
+
 def test_figure_7_waits_for_every_range_that_any_run_was_swept_at(full: Writer, params: Params) -> None:
     (full.metrics / "sweep" / "capsules-digits-180.json").unlink()
     assert scorecard(full, params)["000.fig7"]["verdict"] == "not run"
@@ -448,6 +482,12 @@ def test_children_classify_when_half_as_far_from_chance_as_t0(
     probe = {"t0": {"refit": {"rotated_0": spread(0.95)}}, "children": {"refit": {"rotated_0": spread(accuracy)}}}
     full.numbers("evaluate", "capsules-digits", {"probe": probe})
     assert scorecard(full, params)["000.appD"]["verdict"] == verdict
+
+
+def test_children_do_not_classify_like_a_t0_that_is_below_chance(full: Writer, params: Params) -> None:
+    probe = {"t0": {"refit": {"rotated_0": spread(0.05)}}, "children": {"refit": {"rotated_0": spread(0.09)}}}
+    full.numbers("evaluate", "capsules-digits", {"probe": probe})
+    assert scorecard(full, params)["000.appD"]["verdict"] == "fails"
 
 
 def test_a_measurement_of_another_form_is_refused_by_name(full: Writer, params: Params) -> None:
