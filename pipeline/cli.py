@@ -71,7 +71,7 @@ _Folder = Annotated[Path, typer.Argument(help="where the server keeps everything
 @server_app.command("start")
 def server_start(
     folder: _Folder,
-    port: Annotated[int, typer.Option(help="MLflow's port, on loopback")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="MLflow's port, on loopback")] = 5000,
     artifacts: Annotated[str | None, typer.Option(help="a folder or s3://...; by default in FOLDER")] = None,
     host: Annotated[list[str] | None, typer.Option(help="a name under which the server may be addressed")] = None,
 ) -> None:
@@ -181,6 +181,8 @@ def compare(
         words.append(WORKING_TREE)
     if len(words) > 2 and not noise:
         raise UserError("compare takes two sides; more of them only with --noise")
+    if noise and len(sides or ()) < 2:
+        raise UserError("--noise needs two revisions or more that were run on different machines (docs/compare.md)")
     loaded = load_sides(root, words, profile)
     if noise:
         measured = spread.measure(loaded)
@@ -229,7 +231,7 @@ def share(
 
 @app.command()
 def load(
-    run: Annotated[str, typer.Argument(help="a trained run, a folder of models/")],
+    run: Annotated[str, typer.Argument(help="a trained run: the name of a folder in models/")],
     images: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -237,14 +239,18 @@ def load(
         ),
     ] = None,
 ) -> None:
-    """Load trained weights and, given images, print what the models say about them (the mean over seeds)."""
+    """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
     from pipeline.layout import find_root, model_folder
     from pipeline.publishing.trained import load_trained, read_images
 
-    trained = load_trained(model_folder(find_root(), run))
-    size, channels = trained.image_size, trained.channels
+    name = run.removeprefix("models/").rstrip("/")
+    folder = model_folder(find_root(), name)
+    if not folder.exists():
+        _check_run(name)
+    trained = load_trained(folder)
+    size, channels, seeds = trained.image_size, trained.channels, len(trained.models)
     parameters = sum(parameter.numel() for parameter in trained.models[0].parameters())
-    print(f"{run}: {trained.settings.variant}, {parameters:,} parameters, {len(trained.models)} seeds")
+    print(f"{name}: {trained.settings.variant}, {parameters:,} parameters, {seeds} seed{'s' * (seeds > 1)}")
     print(f"images: {channels} x {size} x {size}")
     if not images:
         return
@@ -255,6 +261,23 @@ def load(
         return
     for name, values in trained.features(given)[0].items():
         print(f"{name}: {values.shape[1]} features per image")
+
+
+def _check_run(name: str) -> None:
+    """Raise an error that names the runs there are, or the profile to switch to, if the current one has no such run."""
+    from pipeline.params import read_params
+
+    profiles = _profiles()
+    runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
+    if name in runs[profiles.current]:
+        return
+    having = [profile for profile, names in runs.items() if name in names]
+    if having:
+        raise UserError(
+            f"run '{name}' is in profile {' and '.join(having)}: `python -m pipeline profile switch {having[0]}` first"
+        )
+    known = "; ".join(f"profile {profile}: {', '.join(names)}" for profile, names in runs.items())
+    raise UserError(f"there is no run '{name}'. {known}")
 
 
 @app.command()
@@ -299,18 +322,33 @@ def collect(path: Annotated[Path, typer.Argument(metavar="FILE", help="results.t
 
 @app.command()
 def check() -> None:
-    """Check params.yaml and own images before DVC removes outputs of stages; exit code 2 if a value is not allowed."""
+    """Check params.yaml, dvc.lock and the folders of own images before DVC removes outputs of stages.
+
+    Exit code 2 if a value in params.yaml is not allowed here.
+    """
     from pipeline.layout import find_root
-    from pipeline.params import load_params
+    from pipeline.params import ParamsError, load_params
+    from pipeline.publishing.selection import outputs
 
     root = find_root()
     params = load_params(root / "params.yaml")
+    outputs(root / "dvc.lock")
+    if params.device == "cuda":  # only then, because it takes seconds to load torch
+        from pipeline.compute import DeviceError, choose_device
+
+        try:
+            choose_device(params.device)
+        except DeviceError as error:
+            raise ParamsError(str(error)) from None
     if params.own_images:
-        from pipeline.data.own_images import check_places
+        from pipeline.data.own_images import OwnImagesError, check_places
         from pipeline.dependencies import Graph
 
         outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
-        check_places(params.own_images, root, outs)
+        try:
+            check_places(params.own_images, root, outs)
+        except OwnImagesError as error:
+            raise ParamsError(str(error)) from None
     _check_models(params)
 
 

@@ -38,9 +38,10 @@ def examine(root: Path, store: Store | None) -> Iterator[Finding]:
     """Run all checks, one after another; each has its own time limit, and none raises an error."""
     checks: dict[str, Callable[[], Finding]] = {
         "python": _python,
-        "torch": _torch,
+        "torch": lambda: _torch(root),
         "kernels": _kernels,
         "parameters": lambda: _parameters(root),
+        "lock": lambda: _lock(root),
         "disk": lambda: _disk(root),
         "downloads": lambda: _downloads(root),
         "mlflow": lambda: _mlflow(store),
@@ -59,9 +60,18 @@ def _python() -> Finding:
     return Finding("python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer")
 
 
-def _torch() -> Finding:
+def _torch(root: Path) -> Finding:
     import torch
 
+    from pipeline.compute import DeviceError, choose_device
+    from pipeline.params import load_params
+
+    try:
+        choose_device(load_params(root / "params.yaml").device)
+    except DeviceError as error:
+        return Finding("torch", False, f"{torch.__version__} on CPU", str(error))
+    except UserError:
+        pass  # reported with the parameters
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         device = f"{torch.cuda.get_device_name()}, {free / 2**30:.0f} of {total / 2**30:.0f} GiB free"
@@ -92,6 +102,17 @@ def _parameters(root: Path) -> Finding:
     return Finding("parameters", True, f"profile {params.profile}, {len(params.runs)} runs")
 
 
+def _lock(root: Path) -> Finding:
+    from pipeline.publishing.selection import PublishingError, outputs
+
+    try:
+        recorded = {output.label for output in outputs(root / "dvc.lock", ("reports/",))}
+    except PublishingError as error:
+        advice = "resolve the merge conflict, or get it back: git checkout dvc.lock"
+        return Finding("lock", False, " ".join(str(error).split()), advice)
+    return Finding("lock", True, f"dvc.lock has {len(recorded)} results")
+
+
 def _disk(root: Path) -> Finding:
     free = shutil.disk_usage(root).free / 2**30
     writable = os.access(root, os.W_OK)
@@ -100,7 +121,7 @@ def _disk(root: Path) -> Finding:
 
 
 def _downloads(root: Path) -> Finding:
-    mirror = os.environ.get("CAPSULES_MIRROR")
+    mirror = os.environ.get("CAPSULES_MIRROR") or None
     if mirror and "://" not in mirror:
         there = Path(mirror).is_dir()
         return Finding("downloads", there, f"mirror {mirror}", "CAPSULES_MIRROR names a folder that does not exist")
@@ -119,7 +140,7 @@ def _downloads(root: Path) -> Finding:
     try:
         requests.head(address, timeout=NETWORK_SECONDS, allow_redirects=True)
     except requests.RequestException:
-        advice = "without a network only the digits work; set CAPSULES_MIRROR to a local folder or another URL"
+        advice = "without a network only digits and toys work; set CAPSULES_MIRROR to a local folder or another URL"
         return Finding("downloads", False, f"no answer from {address}", advice)
     return Finding("downloads", True, f"{address} answers")
 
@@ -191,13 +212,16 @@ def _run_cache(root: Path) -> Finding:
 
 
 def _git(root: Path) -> Finding:
-    advice = "results will not record their commit"
     try:
         result = subprocess.run(
             ["git", "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10
         )
     except FileNotFoundError:
-        return Finding("git", False, "not installed", advice)
+        return Finding("git", False, "not installed", "install Git: DVC needs it")
     if result.returncode:
+        advice = (
+            "clone the repository, or `git init && git add -A && git commit -m start`: DVC needs Git, and results "
+            "record their commit"
+        )
         return Finding("git", False, "no commit here", advice)
     return Finding("git", True, f"at {result.stdout.strip()}")

@@ -48,8 +48,8 @@ _CAUSES = {
     errno.EACCES: "no permission to write there",
     errno.EPERM: "no permission to write there",
     errno.EROFS: "the file system is read-only",
-    errno.ENOTDIR: "a folder of its path is a file",
-    errno.EEXIST: "a folder of its path is a file",
+    errno.ENOTDIR: "one of the folders above it is a file",
+    errno.EEXIST: "one of the folders above it is a file",
 }
 
 
@@ -66,14 +66,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         os.close(handle)
         temporary = Path(name)
-        temporary.chmod(0o644)
         yield temporary
+        temporary.chmod(0o644)  # at the end: a library may have made the file anew
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
         cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
-        raise FileWriteError(f"cannot write {path}: {cause}. The file is as it was before.") from error
+        kept = " The file is as it was before." if os.path.lexists(path) else ""
+        raise FileWriteError(f"cannot write {path}: {cause}.{kept}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.errors import UserError
+
 if TYPE_CHECKING:
     from pipeline.tracking import Store
 
@@ -39,11 +41,18 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`."""
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`.
+
+    Raises:
+        UserError: `CAPSULES_MLFLOW` is neither on nor off.
+    """
     from pipeline.tracking import Store
 
-    if os.environ.get("CAPSULES_MLFLOW", "").lower() in ("off", "0", "false", "no"):
+    switch = os.environ.get("CAPSULES_MLFLOW", "on")
+    if switch.lower() in ("off", "0", "false", "no"):
         return None
+    if switch.lower() not in ("on", "1", "true", "yes", ""):
+        raise UserError(f"CAPSULES_MLFLOW is '{switch}': set it to on or off")
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return Store(uri)
     return Store(f"sqlite:///{home / 'mlflow.db'}", home / "mlartifacts")

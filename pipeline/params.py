@@ -6,6 +6,7 @@ defaults here: all values are in `params.yaml`, so that `dvc params diff` shows 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Pu
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
-from pipeline.settings import Name, Section, check_once
+from pipeline.settings import NAME_PATTERN, Name, Section, check_once
 from pipeline.systems import MODELS, ROUTED, SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 from pipeline.systems.capsnet.settings import CapsNetRun
@@ -368,12 +369,32 @@ def _describe(error: Any) -> str:
 
 def _message(error: Any, place: tuple[int | str, ...]) -> str:
     """What is wrong with a value, what is allowed at its `place` in the schema, and the value found."""
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+    kind, context, found = error["type"], error.get("ctx", {}), error.get("input")
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         message = f"must be {_range(place)}"
-    found = error.get("input")
+    elif kind == "too_short":
+        entries = "entry" if context["min_length"] == 1 else "entries"
+        message = f"must have at least {context['min_length']} {entries} (found {context['actual_length']})"
+    elif kind == "string_pattern_mismatch":
+        of_name = context["pattern"] == NAME_PATTERN
+        message = "must be lower-case letters, digits and hyphens" if of_name else f"must match {context['pattern']}"
+    elif kind == "union_tag_invalid":
+        return f"{context['discriminator']} must be one of {context['expected_tags']} (found '{context['tag']}')"
+    elif kind in ("model_type", "model_attributes_type", "dict_type"):
+        message = "must be a section, with a line `name: value` for each entry"
+    elif kind in ("float_parsing", "float_type") and _is_number(found):
+        return f"YAML reads {found} as text: write numbers like 0.005 or 5.0e-3 (not 5e-3), without quotes"
     shown = f" (found {found!r})" if isinstance(found, int | float | str | bool) else ""
     return f"{message}{shown}"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a text is written as a number."""
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:

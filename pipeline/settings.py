@@ -30,10 +30,11 @@ def neutral(value: bool | float | str | None) -> dict[str, Any]:
     return {"neutral": value}
 
 
+NAME_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 Name = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9][a-z0-9-]*$",
+        pattern=NAME_PATTERN,
         max_length=100,  # it becomes part of the names of files, which systems limit to 255 bytes
         description="lower-case letters, digits and hyphens",
     ),
@@ -49,7 +50,7 @@ def check_once(names: list[str]) -> list[str]:
     """Names as they are. ValueError if one stands twice."""
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name!r} stands twice")
+            raise ValueError(f"{name!r} is listed twice")
     return names
 
 

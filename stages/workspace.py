@@ -305,7 +305,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     except UserError as error:
         _exit(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _exit("stopped by the user", 130)
+        _exit("stopped by the user; a training that is run again continues from its last checkpoint", 130)
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise

@@ -227,11 +227,46 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert pipeline(monkeypatch, "doctor") == 1
     lines = capsys.readouterr().out.splitlines()
     found = {line.split()[1]: line.split()[0] for line in lines if line.startswith(("ok", "problem"))}
-    whats = ["python", "torch", "kernels", "parameters", "disk", "downloads", "mlflow", "dvc", "run-cache", "git"]
-    assert list(found) == whats
+    assert list(found) == [
+        "python", "torch", "kernels", "parameters", "lock", "disk", "downloads", "mlflow", "dvc", "run-cache", "git",
+    ]  # fmt: skip
     assert [found[what] for what in ("python", "torch", "mlflow")] == ["ok"] * 3
-    assert [found[what] for what in ("parameters", "downloads", "dvc")] == ["problem"] * 3
-    assert any("CAPSULES_MIRROR names a folder that does not exist" in line for line in lines)
+    assert [found[what] for what in ("parameters", "lock", "downloads", "dvc", "git")] == ["problem"] * 5
+    for advice in (
+        "CAPSULES_MIRROR names a folder that does not exist",
+        "git checkout dvc.lock",
+        "git init && git add -A && git commit -m start",
+    ):
+        assert any(advice in line for line in lines), advice
+
+
+def test_doctor_takes_an_empty_mirror_for_none(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CAPSULES_MIRROR", "")
+    pipeline(monkeypatch, "doctor")
+    assert "no answer from \n" not in capsys.readouterr().out
+
+
+def test_doctor_and_check_miss_a_gpu_that_is_asked_for(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
+    (root / "params.yaml").write_text(yaml.safe_dump({**values, "device": "cuda"}), encoding="utf-8")
+    (root / "dvc.lock").unlink()
+    assert pipeline(monkeypatch, "check") == 2
+    assert "torch finds no NVIDIA GPU" in capsys.readouterr().err
+    assert pipeline(monkeypatch, "doctor") == 1
+    assert "torch finds no NVIDIA GPU" in capsys.readouterr().out
+
+
+def test_a_switch_of_mlflow_that_is_neither_on_nor_off_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CAPSULES_MLFLOW", "of")
+    assert pipeline(monkeypatch, "sync-mlflow") == 1
+    assert capsys.readouterr().err == "error: CAPSULES_MLFLOW is 'of': set it to on or off\n"
 
 
 def test_doctor_names_damaged_records_of_the_run_cache(
@@ -370,10 +405,37 @@ def test_check_names_what_does_not_fit_and_changes_nothing(
     path = root / "params.yaml"
     values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    (root / "dvc.lock").write_text("<<<<<<< HEAD\n")
+    assert pipeline(monkeypatch, "check") == 1
+    assert "dvc.lock" in capsys.readouterr().err
+    (root / "dvc.lock").unlink()
     assert pipeline(monkeypatch, "check") == 0
     path.write_text(yaml.safe_dump({**values, "devise": "cpu"}), encoding="utf-8")
     assert pipeline(monkeypatch, "check") == 2
     assert "devise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ("vae-digit", "there is no run 'vae-digit'. profile paper: matrix-mnist; profile quick: vae-digits"),
+        ("matrix-mnist", "run 'matrix-mnist' is in profile paper: `python -m pipeline profile switch paper` first"),
+        ("models/vae-digits", "models/vae-digits has no trained run: `dvc pull -r published models/vae-digits`"),
+    ],
+)
+def test_load_says_where_a_run_is(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run: str, message: str
+) -> None:
+    (root / "params.yaml").write_text(QUICK + "runs: {vae-digits: {}}\n")
+    (root / "profiles" / "paper" / "params.yaml").write_text(PAPER + "runs: {matrix-mnist: {}}\n")
+    assert pipeline(monkeypatch, "load", run) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["0", "99999"])
+def test_a_port_that_does_not_exist_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    assert pipeline(monkeypatch, "server", "start", str(root / "server"), "--port", port) == 2
+    assert not (root / "server").exists()
 
 
 @pytest.mark.parametrize(
@@ -401,6 +463,7 @@ def test_check_refuses_models_that_cannot_be_built_or_do_not_fit_into_memory(
     run, name = where
     values["runs"][run]["model"][name] = value
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    (root / "dvc.lock").unlink()
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000_000)
     assert pipeline(monkeypatch, "check") == 2
     assert message in capsys.readouterr().err

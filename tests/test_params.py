@@ -119,7 +119,7 @@ def test_out_of_range_names_the_field_the_range_and_what_was_found(
         ({"value": -1}, "value: must be at least 0 and at most 360 (found -1)"),
         (
             {"factor": "colour"},
-            "factor: Input should be 'instance', 'azimuth', 'elevation' or 'lighting' (found 'colour')",
+            "factor: must be 'instance', 'azimuth', 'elevation' or 'lighting' (found 'colour')",
         ),
         ({"share": 0.5}, "share: unknown parameter"),
     ],
@@ -161,15 +161,20 @@ def test_every_number_can_say_what_it_allows(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        ("evaluate.angles", [], "List should have at least 1 item after validation, not 0"),
-        ("device", "tpu", "Input should be 'auto', 'cpu' or 'cuda' (found 'tpu')"),
+        ("evaluate.angles", [], "must have at least 1 entry (found 0)"),
+        ("device", "tpu", "must be 'auto', 'cpu' or 'cuda' (found 'tpu')"),
         (
             "sources",
             ["digits", "norb"],
-            "Input should be 'digits', 'mnist', 'fashion-mnist', 'affnist', 'cifar10', 'smallnorb', 'smallnorb48', "
+            "must be 'digits', 'mnist', 'fashion-mnist', 'affnist', 'cifar10', 'smallnorb', 'smallnorb48', "
             "'smallnorb48-posed' or 'toys' (found 'norb')",
         ),
-        ("profile", "Quick", "String should match pattern '^[a-z0-9][a-z0-9-]*$' (found 'Quick')"),
+        (
+            RUN,
+            {"variant": "cnm"},
+            "'variant' must be one of 'generative', 'vae', 'scae', 'capsnet', 'matrix_capsules', 'cnn' (found 'cnm')",
+        ),
+        ("profile", "Quick", "must be lower-case letters, digits and hyphens (found 'Quick')"),
     ],
 )
 def test_what_is_no_number_is_answered_with_what_is_allowed(
@@ -196,16 +201,20 @@ def test_an_entry_of_a_list_is_named_by_its_place(values: dict[str, Any], index:
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        (f"{RUN}.training.epochs", "40", "Input should be a valid integer (found '40')"),
-        (f"{RUN}.training.optimiser", "sgd", "Input should be 'adam' or 'rmsprop' (found 'sgd')"),
-        (f"{SCAE}.model.attention", "none", "Input should be 'published' or 'presence' (found 'none')"),
-        (f"{RUN}.training.epochs", 40.0, "Input should be a valid integer (found 40.0)"),
-        (f"{RUN}.training.epochs", True, "Input should be a valid integer (found True)"),
-        (f"{RUN}.training.learning_rate", "1e-3", "Input should be a valid number (found '1e-3')"),
-        (f"{RUN}.training.epochs", None, "Input should be a valid integer"),
-        ("evaluate.angles", 45, "Input should be a valid list (found 45)"),
-        ("profile", 3, "Input should be a valid string (found 3)"),
-        (f"{RUN}.augmentation", [0, 0], "Input should be a valid dictionary"),
+        (f"{RUN}.training.epochs", "40", "must be a valid integer (found '40')"),
+        (f"{RUN}.training.optimiser", "sgd", "must be 'adam' or 'rmsprop' (found 'sgd')"),
+        (f"{SCAE}.model.attention", "none", "must be 'published' or 'presence' (found 'none')"),
+        (f"{RUN}.training.epochs", 40.0, "must be a valid integer (found 40.0)"),
+        (f"{RUN}.training.epochs", True, "must be a valid integer (found True)"),
+        (
+            f"{RUN}.training.learning_rate",
+            "1e-3",
+            "YAML reads 1e-3 as text: write numbers like 0.005 or 5.0e-3 (not 5e-3), without quotes",
+        ),
+        (f"{RUN}.training.epochs", None, "must be a valid integer"),
+        ("evaluate.angles", 45, "must be a valid list (found 45)"),
+        ("profile", 3, "must be a valid string (found 3)"),
+        (f"{RUN}.augmentation", [0, 0], "must be a section, with a line `name: value` for each entry"),
     ],
 )
 def test_a_wrong_type_is_not_coerced(values: dict[str, Any], where: str, value: Any, message: str) -> None:
@@ -227,7 +236,7 @@ GRID = "regression_sets.digits.studies.grid-digits"
         (
             "regression_sets.digits.studies",
             {},
-            "regression_sets.digits.studies: Dictionary should have at least 1 item",
+            "regression_sets.digits.studies: must have at least 1 entry (found 0)",
         ),
         (f"{GRID}.dataset", "toys", "regression_sets.digits: studies.grid-digits.dataset: must be the set's, digits"),
         (
@@ -389,7 +398,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "ablation.toys.conditions",
             {},
-            "ablation.toys.conditions: Dictionary should have at least 1 item after validation, not 0",
+            "ablation.toys.conditions: must have at least 1 entry (found 0)",
         ),
         ("optimise.capsules-digits.replicas", 2, "optimise.capsules-digits.replicas: 'capsules-digits' has 1"),
         ("posterior.capsules-digits.replicas", 2, "posterior.capsules-digits.replicas: 'capsules-digits' has 1"),
@@ -428,7 +437,7 @@ def test_a_hyperparameters_value_must_make_a_model(values: dict[str, Any]) -> No
     line = put(values, "sensitivity.hyperparameters.pose_sd_floor", [0.2, 8.0])
     assert refused(line) == [
         "sensitivity.hyperparameters.pose_sd_floor: 8 does not give a valid model "
-        "(pose_sd_start: Input should be less than or equal to 10)"
+        "(pose_sd_start: must be less than or equal to 10)"
     ]
 
 
@@ -549,7 +558,6 @@ def test_bad_parameters_have_an_exit_code_of_their_own() -> None:
 
 # ---- what does not fit
 
-NO_SUCH_CHANNELS = "a model of variant {} takes 1 (model.views, if it has that setting)"
 HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
 
 
@@ -557,13 +565,13 @@ HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
     ("where", "value", "message"),
     [
         ("runs.matrix-toys.augmentation.crop", 49, "runs.matrix-toys: augmentation.crop is 49 pixels: toys has 48x48"),
-        (f"{CAPSNET}.model.classes", 5, f"{CAPSNET}: model.classes is 5: digits has classes up to 9"),
+        (f"{CAPSNET}.model.classes", 5, f"{CAPSNET}: model.classes is 5, but digits has 10 classes"),
         (
             "runs.cnn-toys.model.views",
             1,
-            f"runs.cnn-toys: images of toys have 2 channels: {NO_SUCH_CHANNELS.format('cnn')}",
+            "runs.cnn-toys: images of toys have 2 channels, but model.views is 1",
         ),
-        (f"{VAE}.dataset", "toys", f"{VAE}: images of toys have 2 channels: {NO_SUCH_CHANNELS.format('vae')}"),
+        (f"{VAE}.dataset", "toys", f"{VAE}: images of toys have 2 channels, but a model of variant vae takes 1"),
         (
             "datasets.toys.canvas",
             28,
@@ -597,7 +605,7 @@ HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
             "digits",
             "viewpoint.azimuth.axis: the azimuth of images of digits is not known (known: none)",
         ),
-        ("sources", ["digits", "toys", "toys"], "sources: 'toys' stands twice"),
+        ("sources", ["digits", "toys", "toys"], "sources: 'toys' is listed twice"),
         (
             "recipe.toys.conditions.unchanged",
             {"augmentation": {"crop": 50}},
@@ -606,19 +614,19 @@ HELD_OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
         (
             "ablation.toys.conditions.vector",
             {"classes": 4},
-            "ablation.toys.conditions.vector: model.classes is 4: toys has classes up to 4",
+            "ablation.toys.conditions.vector: model.classes is 4, but toys has 5 classes",
         ),
         (
             "attention_sets.small.studies.parsing.kept",
             13,
             "attention_sets.small.studies.parsing: kept: must be at most starts (12), found 13",
         ),
-        ("sweep.runs", ["vae-digits", "vae-digits"], "sweep.runs: 'vae-digits' stands twice"),
-        ("sweep.angles", [0, 45, 45], "sweep.angles: '45' stands twice"),
-        ("sweep.angles", [0, 0.0], "sweep.angles: '0' stands twice"),
-        ("sweep.angles", [33.3333333, 33.3333334], "sweep.angles: '33.3333' stands twice"),
-        ("evaluate.angles", [30, 30.0000001], "evaluate.angles: '30' stands twice"),
-        ("failures.turns", [90, 90.0], "failures.turns: '90' stands twice"),
+        ("sweep.runs", ["vae-digits", "vae-digits"], "sweep.runs: 'vae-digits' is listed twice"),
+        ("sweep.angles", [0, 45, 45], "sweep.angles: '45' is listed twice"),
+        ("sweep.angles", [0, 0.0], "sweep.angles: '0' is listed twice"),
+        ("sweep.angles", [33.3333333, 33.3333334], "sweep.angles: '33.3333' is listed twice"),
+        ("evaluate.angles", [30, 30.0000001], "evaluate.angles: '30' is listed twice"),
+        ("failures.turns", [90, 90.0], "failures.turns: '90' is listed twice"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_runs(
@@ -655,8 +663,7 @@ def test_attacked_networks_must_see_the_same_images(values: dict[str, Any]) -> N
 
 def test_the_networks_of_a_viewpoint_study_must_take_its_images(values: dict[str, Any]) -> None:
     assert refused(put(values, "viewpoint.azimuth.capsules", "matrix-digits")) == [
-        "viewpoint.azimuth.capsules: images of toys have 2 channels: a model of variant matrix_capsules takes 1 "
-        "(model.views, if it has that setting)"
+        "viewpoint.azimuth.capsules: images of toys have 2 channels, but model.views is 1"
     ]
 
 
@@ -674,7 +681,7 @@ def test_seeds_are_such_as_every_generator_takes(values: dict[str, Any], where: 
 )
 def test_numbers_are_finite(values: dict[str, Any], where: str, value: float) -> None:
     (line,) = refused(put(values, where, value))
-    assert line == f"{where}: Input should be a finite number (found {value})"
+    assert line == f"{where}: must be a finite number (found {value})"
 
 
 def test_a_name_fits_into_the_name_of_a_file(values: dict[str, Any]) -> None:
@@ -728,17 +735,17 @@ def test_own_images_are_a_source(values: dict[str, Any]) -> None:
          "characters) (found 's3://bucket/pets')"),
         ({"path": "~/pets"}, "path: must be a path on this machine, written out (no URL, no ~, no control characters) "
          "(found '~/pets')"),
-        ({"format": "zip"}, "format: Input should be 'folder' or 'npz' (found 'zip')"),
-        ({"fit": "keep"}, "fit: Input should be 'pad', 'crop' or 'stretch' (found 'keep')"),
+        ({"format": "zip"}, "format: must be 'folder' or 'npz' (found 'zip')"),
+        ({"fit": "keep"}, "fit: must be 'pad', 'crop' or 'stretch' (found 'keep')"),
         ({"side": 7}, "side: must be at least 8 and at most 256 (found 7)"),
         ({"channels": 4}, "channels: must be at least 1 and at most 3 (found 4)"),
-        ({"classes": ["cat"]}, "classes: List should have at least 2 items after validation, not 1"),
-        ({"classes": ["no", False]}, "classes.1: Input should be a valid string (found False)"),
+        ({"classes": ["cat"]}, "classes: must have at least 2 entries (found 1)"),
+        ({"classes": ["no", False]}, "classes.1: must be a valid string (found False)"),
         ({"classes": ["cat", "a/b"]}, "classes: 'a/b' cannot name a class: no /, no control characters, no dot at the "
          "start"),
         ({"classes": ["cat", "a\nb"]}, "classes: 'a\\nb' cannot name a class: no /, no control characters, no dot at "
          "the start"),
-        ({"classes": ["cat", "cat"]}, "classes: 'cat' stands twice"),
+        ({"classes": ["cat", "cat"]}, "classes: 'cat' is listed twice"),
         ({"sides": 28}, "sides: unknown parameter"),
     ],
 )  # fmt: skip

@@ -28,7 +28,7 @@ def main(
 ) -> None:
     """Damage, kill or cut off small reproductions, finish each, and compare with one that nothing happened to.
 
-    About half a minute a case. Exits with 1 if anything was lost or differs. Leave the machine as it is meanwhile: the
+    About a minute a case. Exits with 1 if anything was lost or differs. Leave the machine as it is meanwhile: the
     moments are random shares of the time that a reproduction takes.
     """
     from tqdm import tqdm

@@ -15,4 +15,7 @@ sys.path.insert(0, folder)
 from pipeline.bundles.running import main  # noqa: E402
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        print(__doc__)
+        sys.exit(0 if sys.argv[1] in ("-h", "--help") else 2)
     sys.exit(main(folder))

@@ -40,7 +40,7 @@ class ClassifierRun(RunSettings):
         super().check_fits(channels, size, classes)
         outputs = cast("ClassifierModelParams", self.model).classes
         if outputs < classes:
-            raise UserError(f"model.classes is {outputs}: {self.dataset} has classes up to {classes - 1}")
+            raise UserError(f"model.classes is {outputs}, but {self.dataset} has {classes} classes")
 
 
 class CroppedRun(ClassifierRun):

@@ -115,7 +115,7 @@ def measure(sides: Sequence[Side]) -> Measurement:
             claims[claim] = Spread(sd, len(values), verdicts, answers[0].n)
     if not claims:
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in skipped.items())
-        raise ComparisonError(f"there is no claim to measure the spread between machines of: {reasons}")
+        raise ComparisonError(f"the spread between machines cannot be measured for any claim: {reasons}")
     return Measurement(claims, skipped)
 
 
@@ -177,10 +177,10 @@ def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
 def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[str, Any]]) -> str:
     """Why a claim's answers do not show the spread between machines; empty if they do."""
     if len(answers) < wanted or not all(answer.was_run for answer in answers):
-        return "not run on every side"
+        return "not run in every revision"
     runs = [run for answer in answers for run in answer.runs]
     if len(set(runs)) < len(runs):
-        return "with a result that two sides share"
+        return "with a result that two revisions share (not made again on each machine)"
     if len({answer.n for answer in answers}) > 1:
         return "of other numbers of repetitions"
     made = {_made_by(answer, lock) for answer, lock in zip(answers, locks, strict=True)}

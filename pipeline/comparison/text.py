@@ -10,20 +10,22 @@ from pipeline.profiles import differences
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:
-    """The parameters that differ, and the claims, as lines of text.
+    """The parameters that differ (of two profiles only their number), and the claims, as lines of text.
 
     Args:
         found: from `changes`.
         units: of the claims' numbers, by id.
     """
-    profiles = before.profile if before.profile == after.profile else f"{before.profile} -> {after.profile}"
+    sides, profiles = [_named(before), _named(after)], [f"profile {before.profile}", f"profile {after.profile}"]
+    where = "" if sides == profiles else f"{' -> '.join(dict.fromkeys(profiles))}: "
     parameters = differences(before.params, after.params)
+    listed = parameters if before.profile == after.profile else []
     claims = before.answers.keys() | after.answers.keys()
     return [
-        f"profile {profiles}: {_named(before)} -> {_named(after)}",
+        f"{where}{' -> '.join(sides)}",
         "",
         f"parameters: {len(parameters) or 'none'} differ{'s' * (len(parameters) == 1)}",
-        *_aligned([(key, f"{_shown(old)} -> {_shown(new)}") for key, old, new in parameters]),
+        *_aligned([(key, f"{_shown(old)} -> {_shown(new)}") for key, old, new in listed]),
         "",
         f"claims: {len(found) or 'none'} of {len(claims)} differ{'s' * (len(found) == 1)}{_counts(found)}",
         *_aligned([(change.word, change.id, *_columns(change, units.get(change.id, ""))) for change in found]),

@@ -139,10 +139,10 @@ class RunSettings(Section):
             UserError: it does not; the message names the setting.
         """
         if self.channels != channels:
-            raise UserError(
-                f"images of {self.dataset} have {channels} channels: a model of variant {self.variant} takes "
-                f"{self.channels} (model.views, if it has that setting)"
-            )
+            images = f"images of {self.dataset} have {channels} channel{'s' * (channels > 1)}"
+            has_views = "views" in type(self.model).model_fields
+            setting = "model.views is" if has_views else f"a model of variant {self.variant} takes"
+            raise UserError(f"{images}, but {setting} {self.channels}")
         if self.augmentation.seen_size(size) > size:
             crop = self.augmentation.seen_size(size)
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")

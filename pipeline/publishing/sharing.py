@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.publishing.selection import REMOTE
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,32 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
         without: outputs that are not pushed: folders or files, relative to `root`.
 
     Raises:
-        UserError: there is no such remote, it does not answer, or it cannot have a run cache (one over HTTP).
+        UserError: there is no such remote, it does not answer, it cannot have a run cache (one over HTTP), or it is
+            the folder of published results, which is in Git.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
     try:
         with Repo(str(root)) as repo, repo.lock:
+            _check_remote(repo, root, remote)
             entries = repo.stage_cache.push(remote)
             result = repo.cloud.push(_outputs(repo, entries, without), remote=remote)
     except (DvcException, OSError) as error:
         raise UserError(f"cannot push to the remote {remote or '(default)'}: {error}") from error
     return Shared(len(entries), len(result.transferred), len(result.failed))
+
+
+def _check_remote(repo: Any, root: Path, remote: str | None) -> None:
+    if remote is None and repo.config["core"].get("remote") is None:
+        raise UserError(
+            "there is no default DVC remote: name one with --remote, or `dvc remote add --local -d team ADDRESS`"
+        )
+    if Path(repo.cloud.get_remote(remote).path).resolve() == (root / REMOTE).resolve():
+        raise UserError(
+            f"{REMOTE}/ is in Git, and the run cache remembers raw data and own images, too: use `python -m pipeline "
+            "publish` for it, or share with another remote"
+        )
 
 
 def _outputs(repo: Any, entries: Iterable[tuple[str, str]], without: Sequence[str]) -> set[Any]:

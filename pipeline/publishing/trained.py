@@ -119,16 +119,19 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     if len(paths) == 1 and paths[0].suffix == ".npy":
         try:
             images = np.load(paths[0], allow_pickle=False)
-        except (OSError, ValueError, EOFError, MemoryError) as error:
-            raise LoadingError(f"cannot read {paths[0]}: {error}") from None
-        if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size):
+        except OSError as error:
+            raise LoadingError(f"cannot read {paths[0]}: {error.strerror or error}") from None
+        except (ValueError, EOFError, MemoryError):
+            raise LoadingError(f"cannot read {paths[0]}: it is not an array of numbers as numpy.save writes") from None
+        if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size) or not len(images):
             raise LoadingError(
                 f"{paths[0]} has {images.dtype} {list(images.shape)}: give uint8 [N, {channels}, {size}, {size}]"
             )
         return torch.from_numpy(images).float() / 255
     in_colour = channels == COLOURS
     if len(paths) % (files := pictures_of_an_image(channels)):
-        raise LoadingError(f"{len(paths)} pictures: give {files} for each image")
+        given = f"{len(paths)} picture{'s' * (len(paths) > 1)}"
+        raise LoadingError(f"{given}, but this network takes {files} for each image")
     return torch.cat([_picture(path, size, in_colour) for path in paths]).view(-1, channels, size, size)
 
 

@@ -115,6 +115,17 @@ def test_a_bundle_runs_without_packages_and_its_results_are_as_if_dvc_had_run_it
     assert (root / "models/a/weights.txt").read_text() == "2 4 6"
 
 
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("-h", 0), ("train", 2)])
+def test_asked_for_help_a_bundle_runs_nothing(argument: str, code: int, tmp_path: Path) -> None:
+    start = Path(running.__file__).with_name("start.py")
+    command = [sys.executable, str(start), argument]
+    environment = {**os.environ, "PYTHONPATH": str(start.parents[2])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Run this bundle" in done.stdout
+    assert not (start.parent / "results.tar").exists()
+
+
 def test_stages_that_depend_on_each_other_travel_together(root: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="models/a is missing: run `dvc repro train@a` first, or add"):
         stage_contents(root, "total@a")

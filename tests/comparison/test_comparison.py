@@ -48,7 +48,7 @@ def test_two_machines_with_the_same_commit_differ_within_noise_throughout(reposi
     assert {change.word for change in after.values()} == {"within noise"}
     assert measured.claims[SINGLE] == noise.Spread(pytest.approx(math.sqrt(0.5)), 2, ["worse"])
     assert measured.claims[STATEMENT] == noise.Spread(None, 2, ["fails", "holds"])
-    assert measured.skipped == {"not run on every side": [NOT_RUN]}
+    assert measured.skipped == {"not run in every revision": [NOT_RUN]}
 
 
 def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Repository) -> None:
@@ -72,6 +72,15 @@ def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Reposito
     line = next(line for line in text.splitlines() if SINGLE in line)
     words = f"moved {SINGLE} 49.5 -> 53 +3.5, noise 0.14 (4 machines), p = 0.00014 worse what {SINGLE} says [%]"
     assert line.split() == words.split()
+
+
+def test_of_two_profiles_the_parameters_are_only_counted(repository: Repository) -> None:
+    side, _ = load_sides(repository.root, ["first", "second"])
+    quick = replace(side, profile="quick", params={"a": 1, "b": 2})
+    paper = replace(side, profile="paper", params={})
+    text = "\n".join(describe(quick, paper, [], {}))
+    assert "parameters: 2 differ\n\nclaims" in text
+    assert text.startswith("profile quick -> profile paper: first")
 
 
 def answer(value: float | None, sd: float = 0.0, n: int = 1, verdict: str = "within") -> Answer:
@@ -202,7 +211,7 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
         repository.reproduce("third", **changed)  # type: ignore[arg-type]
         with pytest.raises(ComparisonError, match="4 made by other code or settings"):
             measure(repository, "first", ".")
-    with pytest.raises(ComparisonError, match="4 with a result that two sides share"):
+    with pytest.raises(ComparisonError, match="4 with a result that two revisions share"):
         measure(repository, "first", "first")
     repository.reproduce("third")
     (repository.root / "dvc.lock").unlink()
@@ -344,6 +353,8 @@ def test_the_command_compares_with_the_working_tree(
     assert "parameters: 1 differs\n  runs.vae-digits.model.latent  10 -> 4\n" in out
     assert pipeline(monkeypatch, "compare", "a", "b", "c") == 1
     assert "only with --noise" in capsys.readouterr().err
+    assert pipeline(monkeypatch, "compare", "--noise", "HEAD") == 1
+    assert "--noise needs two revisions or more" in capsys.readouterr().err
 
 
 def test_the_command_says_where_results_are_older_than_the_parameters(
@@ -365,7 +376,7 @@ def test_the_command_measures_noise_and_uses_it_afterwards(
     out = capsys.readouterr().out
     assert out.splitlines() == [
         f"{Path('reports/quick/noise.json')}: spread of 4 claims over 2 machines",
-        "skipped, not run on every side: 1 claims",
+        "skipped, not run in every revision: 1 claims",
     ]
     written = json.loads((repository.root / "reports/quick/noise.json").read_text())
     assert [machine["devices"] for machine in written["machines"]] == [["CPU (first)"], ["CPU (second)"]]

@@ -70,22 +70,19 @@ class TestImagesThatARunCannotLearnFrom:
     @pytest.mark.parametrize("variant", MODELS)
     def test_a_model_of_one_channel_refuses_pairs_of_images(self, variant: str) -> None:
         message = self.refused(small_run(variant), 2, 23, 3)
-        assert variant in message
-        assert "takes 1 (model.views" in message
-        assert "squares have 2 channels" in message
+        takes = "model.views is 1" if variant in ("matrix_capsules", "cnn") else f"a model of variant {variant} takes 1"
+        assert message == f"images of squares have 2 channels, but {takes}"
 
     @pytest.mark.parametrize(("variant", "model"), [("matrix_capsules", SMALL_MATRIX_CAPSULES), ("cnn", SMALL_CNN)])
     def test_a_model_of_pairs_refuses_single_images(self, variant: str, model: dict[str, Any]) -> None:
         run = small_run(variant, model={**model, "views": 2})
         assert run.channels == 2
         run.check_fits(2, 23, 3)
-        message = self.refused(run, 1, 23, 3)
-        assert "takes 2 (model.views" in message
-        assert "squares have 1 channels" in message
+        assert self.refused(run, 1, 23, 3) == "images of squares have 1 channel, but model.views is 2"
 
     @pytest.mark.parametrize("variant", CLASSIFIERS)
     def test_a_classifier_refuses_more_classes_than_it_has_outputs(self, variant: str) -> None:
-        assert self.refused(small_run(variant), 1, 23, 4) == "model.classes is 3: squares has classes up to 3"
+        assert self.refused(small_run(variant), 1, 23, 4) == "model.classes is 3, but squares has 4 classes"
 
     @pytest.mark.parametrize("variant", sorted(set(MODELS) - set(CLASSIFIERS)))
     def test_who_learns_without_labels_takes_any_number_of_classes(self, variant: str) -> None:

@@ -85,7 +85,7 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     assert (images[0, 0] == 1).all()
     assert (images[0, 1] == 0).all()
     assert (images[1, 0] == images[1, 0, 0, 0]).all()
-    with pytest.raises(LoadingError, match="give 2 for each image"):
+    with pytest.raises(LoadingError, match="3 pictures, but this network takes 2 for each image"):
         read_images(paths[:3], 2, 8)
     colours = read_images(paths, 3, 8)
     assert colours.shape == (4, 3, 8, 8)

@@ -282,6 +282,14 @@ def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone,
     assert not (tmp_path / "remote" / SEED_0).exists()
     with pytest.raises(UserError, match="remote 'nowhere' doesn't exist"):
         share(first.folder, "nowhere")
+    (first.folder / ".dvc" / "config.local").unlink()
+    with pytest.raises(UserError, match="no default DVC remote"):
+        share(first.folder)
+    connect(first, Remote(str(first.folder / "published")))
+    for remote in ("team", None):
+        with pytest.raises(UserError, match="published/ is in Git"):
+            share(first.folder, remote)
+    assert not (first.folder / "published").exists()
     connect(first, Remote("http://127.0.0.1:9"))
     with pytest.raises(UserError, match="run-cache is not supported for http"):
         share(first.folder)

@@ -294,7 +294,10 @@ def test_interrupted_by_the_user_there_is_no_traceback(root: Path) -> None:
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=10)[1]
-    assert (process.returncode, errors) == (130, "error: stopped by the user\n")
+    assert (process.returncode, errors) == (
+        130,
+        "error: stopped by the user; a training that is run again continues from its last checkpoint\n",
+    )
 
 
 @dataclass
