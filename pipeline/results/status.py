@@ -188,4 +188,5 @@ def table(found: list[ItemStatus]) -> list[str]:
 def _in_words(each: ItemStatus) -> str:
     if each.hours is None:
         return "? h"
-    return f"{'~' if each.estimated else ''}{each.hours:.2f} h"
+    shown = f"{each.hours:.2f} h" if each.hours >= 0.1 else f"{60 * each.hours:.1f} min"
+    return f"{'~' if each.estimated else ''}{shown}"

@@ -108,7 +108,7 @@ def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[
         values["runs"][run]["augmentation"] = made_up_matrix.CROPS | {"crop": 28}
     said = remarks(verdicts(studied, values)["004.t1.r1"])
     assert "crop 28 / 32 (ours / the paper's)" in said[1]
-    assert said[2] == "variance floor 0.01 / 0.0005, saving 8.0 / None (ours / the published code's)"
+    assert said[2] == "variance floor 0.01 / 0.0005, saving 8.0 / none (ours / the published code's)"
 
 
 def test_warps_light_that_is_cut_off_and_images_held_out_are_named(studied: Writer, values: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def test_warps_light_that_is_cut_off_and_images_held_out_are_named(studied: Writ
         said = remarks(found[claim])
         assert "trained on crops and warps by rotation 12, shift 8 (paper: crops only)" in said
         assert "training images of instance 4 held out for validation" in said
-        assert any("clip True / False" in remark for remark in said)
+        assert any("clip on / off" in remark for remark in said)
     assert "10 epochs of less than 213 steps" in remarks(found["004.t1.r1"])[-1], "7,200 images of which 5 % are known"
     for run in networks:
         values["runs"][run]["augmentation"] = changed | {"brightness": 0.0, "contrast": 0.0}
@@ -146,7 +146,7 @@ def test_results_from_before_there_were_warps_are_of_crops_that_were_cut_off(
     found = judged(results)
     for claim in ("004.t1.r1", "004.t1.cnn", "004.t2.az.cnn", "004.floor"):
         said = remarks(found[claim])
-        assert any("clip True / False" in remark for remark in said)
+        assert any("clip on / off" in remark for remark in said)
         assert not any("warps" in remark or "held out" in remark for remark in said)
 
 

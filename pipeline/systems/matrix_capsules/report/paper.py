@@ -178,16 +178,21 @@ def _of_crops(augmentation: Recorded, crop: int) -> list[str]:
     differences = _differing(augmentation, {"crop": crop, **PAPER_LIGHT})
     # Results from before there was a choice were clipped. Where the light does not change, there is nothing to clip.
     if (augmentation.brightness or augmentation.contrast) and augmentation.get("clip", True):
-        differences.append("clip True / False")
+        differences.append("clip on / off")
     return differences
 
 
 def _differing(settings: Recorded, theirs: Mapping[str, object]) -> list[str]:
     return [
-        f"{name.replace('_', ' ')} {settings[name]} / {value}"
+        f"{name.replace('_', ' ')} {_in_words(settings[name])} / {_in_words(value)}"
         for name, value in theirs.items()
         if settings[name] != value
     ]
+
+
+def _in_words(value: object) -> str:
+    """A setting as text: "none", "on" and "off" rather than Python's words."""
+    return {"None": "none", "True": "on", "False": "off"}.get(str(value), str(value))
 
 
 def _listed(differences: list[str], whose: str) -> list[str]:
