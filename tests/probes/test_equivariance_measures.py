@@ -142,6 +142,17 @@ def test_a_matrix_from_the_left_is_found_and_one_from_the_right_is_not() -> None
     assert float((found - right.after).square().mean()) > 0.3 * float(right.after.square().mean())
 
 
+def test_absent_capsules_do_not_bend_the_matrix() -> None:
+    """One of three capsules is absent from every third image, and its values there are no matrix times the others."""
+    generator = torch.Generator().manual_seed(0)
+    before, T = torch.randn(50, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
+    expected = (T @ before.unflatten(-1, (4, 4))).flatten(-2)
+    after, weights = expected.clone(), torch.ones(50, 3)
+    after[::3, 1], weights[::3, 1] = 100.0, 0.0
+    rho = FromTheLeft(4).finite(torch.zeros(2, 3), Pairs(before, after, weights))
+    torch.testing.assert_close(rho(before), expected, rtol=1e-4, atol=1e-4)
+
+
 # ---- linear maps
 
 

@@ -164,6 +164,23 @@ def test_switching_off_what_does_not_follow_gains_little() -> None:
     assert switched["rotation 30"] == pytest.approx(always["rotation 30"], rel=0.05)
 
 
+@pytest.mark.parametrize("sign", [1, -1], ids=["few upright", "few upside down"])
+def test_a_map_is_fitted_to_capsules_that_are_present_before_or_after(sign: int) -> None:
+    """The capsule is present in all images one way up, and in few the other way up. These are fewer than an affine map
+    of a pose needs: fitted to them alone, it could not predict other images.
+    """
+
+    def read(images: Tensor) -> dict[str, Layer]:
+        x = sign * centroids(images)[:, :1, 0]  # positive in upright images, negative upside down; or the reverse
+        presence = ((x < 0) | (x > 0.46)).to(x)
+        return {"poses": Layer(frame(images), presence, None)}
+
+    upright = landmarks(60, 0)
+    few = upright if sign > 0 else upright.flip(-1, -2)
+    assert 1 < read(few)["poses"].weights.sum() < 7
+    assert each(measured(read), "poses", "fitted")["rotation 180"] < 0.05
+
+
 def test_an_untrained_network_is_started_as_training_would() -> None:
     """Betas of matrix capsules are balanced on images before the first epoch."""
     run = small_run("matrix_capsules")

@@ -15,12 +15,14 @@ from torch import Tensor
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
 from pipeline.learning.gradient import Task, train
+from pipeline.systems.scae.equivariance import read
 from pipeline.systems.scae.evaluation.presences import bernoulli_information, presence_measures
 from pipeline.systems.scae.model.scae import (
     SCAE,
     Attention,
     Objects,
     Parts,
+    SelfAttention,
     constrained_pose,
     entropy_sparsity,
     squared_sparsity,
@@ -176,6 +178,63 @@ def test_the_loss_is_made_of_its_terms(model: SCAE, images: Tensor) -> None:
     torch.testing.assert_close(terms["sparsity"], made.detach())
 
 
+# ---- objects
+
+
+def full(A: Tensor) -> Tensor:
+    """A pose as a matrix `[3, 3]` of homogeneous coordinates."""
+    return torch.cat([poses.to_matrix(A), torch.tensor([[0.0, 0.0, 1.0]])])
+
+
+@torch.no_grad()
+def test_votes_presences_and_sds_by_hand(model: SCAE, images: Tensor) -> None:
+    """An object's pose V_k times that of the part in it; its presence times that of the vote; softplus(. + 0.5) + 0.01.
+
+    Without the weights of all outputs but the deformations, what objects predict is in their biases: six numbers for
+    the pose, one for the presence, then presences and sds by part.
+    """
+    deformations = 6 * PARTS
+    model.outputs[..., deformations:] = 0
+    found = model.encode_objects(model.encode_parts(images))
+    assert found.deformation.abs().max() > 0.01
+    for k in range(OBJECTS):
+        pose, bias = model.output_bias[k, :6], model.output_bias[k, 6:].tolist()
+        own, each, sds = bias[0], bias[1 : 1 + PARTS], bias[1 + PARTS :]
+        for b in range(IMAGES):
+            for m in range(PARTS):
+                in_object = constrained_pose(model.static_poses[k, m] + found.deformation[b, k, m])
+                vote = full(constrained_pose(pose)) @ full(in_object)
+                torch.testing.assert_close(full(found.votes[b, k, m]), vote)
+                presence = 1 / (1 + math.exp(-own)) / (1 + math.exp(-each[m]))
+                assert found.vote_presence[b, k, m].item() == pytest.approx(presence)
+                assert found.vote_sd[b, k, m].item() == pytest.approx(math.log1p(math.exp(sds[m] + 0.5)) + 0.01)
+
+
+@torch.no_grad()
+def test_objects_see_a_parts_pose_absence_features_and_template(model: SCAE, images: Tensor) -> None:
+    """As the authors' code has it: the probability that a part is absent, not that it is present."""
+    seen: list[Tensor] = []
+    model.embed.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    parts = model.encode_parts(images)
+    model.encode_objects(parts)
+    matrices, absence, features, templates = seen[0].split([6, 1, 2, 25], dim=-1)
+    torch.testing.assert_close(matrices, parts.poses + torch.tensor([1.0, 0, 0, 0, 1, 0]))
+    torch.testing.assert_close(absence.squeeze(-1), 1 - parts.presence)
+    torch.testing.assert_close(features, parts.features)
+    torch.testing.assert_close(templates, model.coloured_templates(parts).flatten(-2))
+
+
+@torch.no_grad()
+def test_the_measures_of_equivariance_read_votes_with_their_own_presences(model: SCAE, images: Tensor) -> None:
+    """Object by object, part by part, as the poses; an object's mean presence would let absent votes count."""
+    layer, objects = read(model, images)["objects"], model.encode_objects(model.encode_parts(images))
+    assert layer.numbers.shape == (IMAGES, OBJECTS * PARTS, 6)
+    for k in range(OBJECTS):
+        for m in range(PARTS):
+            torch.testing.assert_close(layer.numbers[:, k * PARTS + m], objects.votes[:, k, m])
+            torch.testing.assert_close(layer.weights[:, k * PARTS + m], objects.vote_presence[:, k, m])
+
+
 # ---- penalties
 
 
@@ -215,6 +274,14 @@ def test_the_published_mask_leaves_the_most_present_part_and_the_other_weighs_al
     scores = (layer.query(queries) @ layer.key(parts).mT / 2).exp() * presence.unsqueeze(1)
     weights = scores / scores.sum(-1, keepdim=True)
     torch.testing.assert_close(layer(queries, parts, presence), layer.out(weights @ layer.value(parts)))
+
+
+def test_an_absent_part_passes_nothing_of_itself_on() -> None:
+    """Its row of self-attention is multiplied by its presence before the first LayerNorm."""
+    layer, presence = SelfAttention(4, "presence"), torch.tensor([[0.9, 0.0, 0.4]])
+    one, other = torch.randn(1, 3, 4), torch.randn(1, 3, 4)
+    torch.testing.assert_close(layer(one, presence)[:, 1], layer(other, presence)[:, 1])
+    assert (layer(one, presence) - layer(other, presence))[:, [0, 2]].abs().max() > 0.1
 
 
 # ---- what gradients reach

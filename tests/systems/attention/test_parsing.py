@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small import ATTENTION
 
 from pipeline.systems.attention.model import routing
 from pipeline.systems.attention.model.inversion import Settings, invert, starts
 from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, em_routing_of_several, k_means
 from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
 from pipeline.systems.attention.model.top_down import Hierarchy
+from pipeline.systems.attention.settings import ParsingStudy
 from pipeline.systems.attention.studies import parsing
 from pipeline.systems.attention.studies.parsing import found, shapes
 
@@ -89,6 +91,26 @@ def test_a_part_that_is_called_clutter_is_not_found() -> None:
     assert knows.chosen.tolist() == [[2, 0, 1, 0]]
     assert found(knows, scenes).tolist() == pytest.approx([1 / 3])
     assert found(knows, Scenes(zeros, zeros, torch.full((1, 4), 2), zeros, scenes.present)).tolist() == []
+
+
+def test_pose_errors_are_those_of_the_objects_shown() -> None:
+    """In two scenes of two objects the first is shown and off by 1 in every number, the second absent and off by 5."""
+    zeros, poses = torch.zeros(2, 2, 4), torch.tensor([1.0, 5.0]).view(1, 2, 1).expand(2, 2, 4)
+    scenes = Scenes(zeros, zeros, torch.zeros(2, 2, dtype=torch.long), zeros, torch.tensor([[True, False]] * 2))
+    parents = torch.tensor([1.0, 0.0]).expand(2, 2, 2)
+    assert parsing._measured(Parse(parents, poses), scenes)["pose_error"] == pytest.approx(1)
+
+
+def test_inversion_sees_cues_only_where_its_name_says_so() -> None:
+    """Routing sees no cues. Inversion is compared with it: with other cues for the same parts it must find the same."""
+    study = ParsingStudy(**ATTENTION["parsing"] | {"steps": 10})
+    model = hierarchy(0.3)
+    scenes = plant(model, study.scenes, 2, np.random.default_rng(10))
+    others = replace(scenes, cues=scenes.cues.roll(1, dims=0))
+    inverted, again = (parsing._parses(model, each, study)[1] for each in (scenes, others))
+    alike = {method for method in inverted if torch.equal(inverted[method].parents, again[method].parents)}
+    assert alike == {parsing.INVERSION}
+    assert inverted.keys() == {parsing.INVERSION, "inversion, cues", "inversion, cues, scales learned"}
 
 
 def test_the_truth_knows_which_objects_are_there() -> None:
@@ -206,6 +228,20 @@ def test_em_routing_with_clutter_leaves_it_to_no_one() -> None:
     torch.testing.assert_close(parse.parents.sum(-1) + parse.clutter, torch.ones(1, 3))
     assert parse.chosen[0, :2].tolist() == [0, 0]
     assert parse.chosen[0, 2] == 2
+
+
+def test_clutter_has_a_share_like_every_object() -> None:
+    """One E-step by hand. Both objects have mean 0, sd 1 and one third of the two parts, and so has clutter: its
+    density of exp(-2) counts by this third, too.
+    """
+    at = torch.tensor([[[-1.0], [-1.0]], [[1.0], [1.0]]]).unsqueeze(0)  # (1, 2, 2, 1)
+    parse, log_likelihood = routing._em(at, torch.full((1, 2, 2), 0.5), 1, 1.0, torch.full((1, 2), -2.0))
+    of_object = math.exp(-0.5) / math.sqrt(2 * math.pi) / 3
+    of_clutter = math.exp(-2.0) / 3
+    total = 2 * of_object + of_clutter
+    assert float(log_likelihood) == pytest.approx(2 * math.log(total), rel=1e-5)
+    assert parse.clutter is not None
+    assert parse.clutter.tolist() == [pytest.approx([of_clutter / total] * 2, rel=1e-5)]
 
 
 def test_variances_are_no_less_than_their_floor_and_not_more_for_it() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from pyro import poutine
 from scipy.stats import chi2, norm, vonmises
+from small import ATTENTION
 from torch import Tensor
 
 from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
@@ -22,6 +23,8 @@ from pipeline.systems.attention.model.top_down import (
     iterate_attention,
     literal_mass,
 )
+from pipeline.systems.attention.settings import DensityStudy, IteratedStudy
+from pipeline.systems.attention.studies import density, iterated
 from pipeline.systems.attention.studies.density import scores_of_cues, scores_of_poses
 
 FAILURE_RATE = 1e-4
@@ -124,6 +127,15 @@ def test_samples_are_good_within_every_component(components: Components) -> None
     assert max(map(abs, scores_of_poses(mixed, cues[0], poses))) > 2 * limit
 
 
+def test_the_largest_deviation_is_that_of_either_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A density that is too low gives negative deviations, and is as wrong as one that is too high."""
+    monkeypatch.setattr(density, "scores_of_poses", lambda *_: [0.5, -9.0, 1.0])
+    monkeypatch.setattr(density, "scores_of_cues", lambda *_: [0.5])
+    found = density.run(DensityStudy(**ATTENTION["density"]), "density")
+    assert found.numbers["largest_z"]["mean"] == 9
+    assert set(found.table.loc[found.table["what"] == "poses", "z"]) == {-9.0}
+
+
 def test_planted_scenes_follow_the_density_of_their_model() -> None:
     """With all objects shown a scene is a sample of the model: E[q / p] is one for poses and cues of one part.
 
@@ -215,6 +227,33 @@ def test_attention_leaves_one_parent_where_predictions_are_apart() -> None:
     assert entropy(weights[0]).min() > entropy(weights[-1]).max()
     assert entropy(weights[-1]).max() < 1e-3
     assert weights[-1].argmax(-1).tolist() == [0, 1, 2, 3, 0, 1]
+
+
+def test_the_study_of_iterated_attention_against_a_loop_over_parts() -> None:
+    """On the same scenes, each iteration with its own entropies and parents; headlines of the first and the last."""
+    study = IteratedStudy(**ATTENTION["iterated"] | {"sigmas": [0.5], "iterations": 4, "scales": [1.0]})
+    found = iterated.run(study, "iterated")
+    random = np.random.default_rng(study.seed)
+    W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
+    model = Hierarchy(W, torch.ones(1), torch.tensor([0.5]), 0.0, 1.0, 1.0)
+    scenes = plant(model, study.scenes, study.objects, random)
+    weights = iterate_attention(scenes.parts, model.predictions(scenes.poses), 4, 1.0).weights
+    count = study.scenes * study.parts
+    for step, row in enumerate(found.table.to_dict("records")):
+        total, single, right = 0.0, 0, 0
+        for scene, part in np.ndindex(study.scenes, study.parts):
+            shares = weights[step, scene, part].tolist()
+            total -= sum(share * math.log(share) for share in shares if share > 0)
+            single += max(shares) > 0.99
+            right += shares.index(max(shares)) == int(scenes.parents[scene, part])
+        assert row["iteration"] == step + 1
+        assert row["entropy"] == pytest.approx(total / count, rel=1e-4)
+        assert row["single"] == pytest.approx(single / count)
+        assert row["right"] == pytest.approx(right / count)
+    assert found.table["right"].nunique() > 1, "attention moves on"
+    for name, step in (("first", 0), ("last", 3)):
+        for measure in ("entropy", "single", "right"):
+            assert found.numbers[name]["1"][measure]["mean"] == found.table[measure][step]
 
 
 def test_planted_scenes_are_what_they_say(hierarchy: Hierarchy) -> None:

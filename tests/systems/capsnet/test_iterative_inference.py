@@ -14,9 +14,10 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers.dynamic_routing import squash, unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
+from pipeline.systems.capsnet.inference.predictive_coding import Inferred
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetModelParams
-from pipeline.systems.capsnet.studies.iterative_inference import _saturation, sparsity_of_inference
+from pipeline.systems.capsnet.studies.iterative_inference import _descent, _lengths, _saturation, sparsity_of_inference
 from pipeline.systems.capsnet.studies.settings import InferParams
 
 CPU = torch.device("cpu")
@@ -88,6 +89,24 @@ def test_a_saturated_layer_looks_dense_only_after_the_squash() -> None:
     assert of[0.3]["saturated"] == 0
     assert of[30.0]["saturated"] > 0.99
     assert of[30.0]["length_sd"] < 0.01 < of[0.3]["length_sd"]
+
+
+def test_an_energy_that_rises_at_any_step_does_not_count_as_falling() -> None:
+    """Energies of three images over two steps: that of the second rises before it falls below its start."""
+    energies = torch.tensor([[4.0, 4.0, 4.0], [3.0, 5.0, 3.0], [2.0, 2.0, 2.0]])  # (steps + 1, images)
+    found = _descent(Inferred([], torch.zeros(3, 1, 1), energies.unsqueeze(1)))
+    assert found["falls"] == pytest.approx(2 / 3)
+    assert found["energy"] == 2
+    before_last = 11 / 3
+    assert found["last_drop"] == pytest.approx((before_last - 2) / before_last), "a tenth of two steps is one"
+
+
+def test_lengths_of_the_right_capsule_and_of_the_others_by_hand() -> None:
+    """Three capsules in two images of classes 0 and 1: the longest is the right one, then another."""
+    lengths = torch.tensor([[0.8, 0.3, 0.1], [0.2, 0.4, 0.6]])
+    capsules = lengths.unsqueeze(-1) * torch.tensor([0.6, -0.8])
+    found = _lengths(capsules, torch.tensor([0, 1]))
+    assert found == pytest.approx({"right": 0.5, "length_right": 0.6, "length_others": 1.2 / 4})
 
 
 @pytest.mark.parametrize("output", ["predicted", "free"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -136,6 +137,7 @@ def test_seeding_sets_the_generative_model_of_the_objects_and_nothing_else(model
         y1, A1 = model.encode_parts(images)
     fit = fit_arrangements(y1.sigmoid(), A1, 3, 5, torch.Generator().manual_seed(0)).arrangements
     torch.testing.assert_close(model.M, fit.M)
+    torch.testing.assert_close(model.gamma[:, 1:], fit.gamma.T)
     torch.testing.assert_close(model.c[:, 1:], fit.c.T.clamp_min(0.022), rtol=1e-4, atol=1e-5)
 
 
@@ -214,6 +216,28 @@ def test_taught_objects_name_the_arrangement_of_an_image(model: GenerativeModel)
     assert float(loss.detach()) < 0.5 * first
     named = model.encode_objects(parts[..., 0], parts[..., 1:])[0].argmax(-1)
     assert float((named == which).float().mean()) > 0.9
+
+
+@torch.no_grad()
+def test_errors_of_taught_objects_by_hand(model: GenerativeModel) -> None:
+    """Cross-entropy of presences; poses are drawn to the best one, in units of the mean c, or to 0, as by the prior."""
+    model.gamma.add_(torch.randn_like(model.gamma))
+    model.c_excess.add_(torch.randn_like(model.c_excess))
+    model.double()
+    noise = model.draw_noise((4,), torch.Generator().manual_seed(0), "cpu").double()
+    trace = trace_bound(model, torch.rand(4, 1, 12, 12).double(), noise)
+    c = model.c[:, 1:].T
+    found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], Arrangements(model.M, c, model.gamma[:, 1:].T))
+    for n, error in enumerate(model._object_errors(trace).tolist()):
+        total = 0.0
+        for i in range(O):
+            share = found.posterior[n, i].item()
+            presence = 1 / (1 + math.exp(-trace.object_logits[n, i].item()))
+            total -= share * math.log(presence) + (1 - share) * math.log(1 - presence)
+            A0 = trace.object_poses[n, i]
+            near, size = float(((A0 - found.object_poses[n, i]) ** 2).sum()), float((A0**2).sum())
+            total += share * near / (2 * c.mean().item() ** 2) + (1 - share) * size / 2
+        assert error == pytest.approx(total, rel=1e-6)
 
 
 def test_any_slot_has_no_arrangement() -> None:

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
+from pipeline.systems.generative.evaluation.failures import part_use_analysis
 from pipeline.systems.generative.evaluation.templates import (
     CANVAS,
+    CONTROLS,
     MOST_STRETCH,
     align,
     align_all,
@@ -155,6 +157,37 @@ def test_strokes_are_windows_around_ink() -> None:
     assert windows.shape == (4, 5, 5)
     np.testing.assert_allclose(windows[:, 2, 2], 1, atol=1e-5)
     np.testing.assert_allclose(windows.sum((1, 2)), 1, atol=1e-4)
+
+
+def test_copies_among_strokes_are_those_of_independent_draws(capsules: GenerativeModel, dataset: Dataset) -> None:
+    """Means of both shares over the draws, and the sd of the share of pairs, not of the pictures copied."""
+    with torch.no_grad():
+        capsules.template_weights += 0.1
+    settings = FAILURES.model_copy(update={"threshold": 0.98})
+    numbers, _ = template_copies(capsules, dataset.images, settings, CPU)
+    size, scale = capsules.params.template_size, capsules.params.template_scale
+    draws = [
+        copies(strokes(dataset.images, int(numbers["drawn"]), size, scale, settings.seed + draw), settings)[0]
+        for draw in range(CONTROLS)
+    ]
+    pairs, copied = ([draw[name] for draw in draws] for name in ("pairs", "copied"))
+    assert numbers["strokes_pairs"] == pytest.approx(np.mean(pairs))
+    assert numbers["strokes_copied"] == pytest.approx(np.mean(copied))
+    assert numbers["strokes_pairs_sd"] == pytest.approx(np.std(pairs, ddof=1))
+    assert np.std(pairs) > 1.2 * np.std(copied) > 0, "they are not the same by chance"
+
+
+def test_templates_of_absent_parts_are_no_duplicates(capsules: GenerativeModel, dataset: Dataset) -> None:
+    """All templates are alike, but only the first part is ever present: there is no pair to count."""
+    with torch.no_grad():
+        capsules.template_weights.copy_(capsules.template_weights[:1] + 0.1)
+        capsules.part_head[2].bias[:, 0] = torch.tensor([50.0, -50.0, -50.0, -50.0])
+    alone, _ = part_use_analysis([capsules], dataset, 90.0, FAILURES, CPU)
+    assert alone["duplicates"]["pairs"]["mean"] == alone["duplicates"]["copied"]["mean"] == 0
+    with torch.no_grad():
+        capsules.part_head[2].bias[:, 0] = 50.0
+    together, _ = part_use_analysis([capsules], dataset, 90.0, FAILURES, CPU)
+    assert together["duplicates"]["pairs"]["mean"] == together["duplicates"]["copied"]["mean"] == 1
 
 
 def test_templates_not_in_use_are_left_out_and_the_rest_compared(capsules: GenerativeModel, dataset: Dataset) -> None:

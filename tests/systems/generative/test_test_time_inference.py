@@ -16,7 +16,9 @@ from pipeline.systems.generative.studies import test_time_inference
 from pipeline.systems.generative.studies.settings import OptimiseParams
 from pipeline.systems.generative.studies.test_time_inference import (
     EXAMPLE_ANGLES,
+    _kicked,
     _paired,
+    _turn,
     example_gains,
     optimisation_gains,
 )
@@ -88,6 +90,32 @@ def test_the_way_of_each_probe(capsules: GenerativeModel, dataset: Dataset, monk
         assert (kicked["kick_logit"], kicked["settles"]) == (0.7, False)
 
 
+def test_each_refitted_probe_reads_posteriors_of_its_own_kind(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after optimisation, after the first climb, and kicked: of the test images, as the probe was fitted."""
+
+    class Reader:
+        """Keeps what it is to classify."""
+
+        def accuracy(self, t0: np.ndarray, labels: np.ndarray) -> float:
+            self.t0 = t0
+            return 0.5
+
+    readers = {when: Reader() for when in ("before", "after", "once", "kicked")}
+    monkeypatch.setattr(test_time_inference, "_refit_probes", lambda *_: readers)
+    engine = STUDY.engines["gauss-newton"]
+    study = STUDY.model_copy(update={"engines": {"gauss-newton": engine}, "angles": [0.0]})
+    optimisation_gains(capsules, dataset, study, EVALUATE, CPU)
+    pixels = _turn(dataset.part("test")[0][:10], 0.0, study.seed, CPU)
+    found = optimise(capsules, pixels, engine, torch.Generator().manual_seed(study.seed))
+    kicked = _kicked(capsules, pixels, found, study).end
+    expected = {"before": found.start, "after": found.end, "once": found.once, "kicked": kicked}
+    for when, posterior in expected.items():
+        np.testing.assert_array_equal(readers[when].t0, posterior.object_logits.detach().numpy())
+    assert len({reader.t0.tobytes() for reader in readers.values()}) == 4
+
+
 def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:
     study = ONE.model_copy(update={"images": 1000, "angles": [90.0]})
     assert optimisation_gains(capsules, dataset, study, EVALUATE, CPU).by_angle["images"].tolist() == [25]
@@ -127,10 +155,14 @@ def test_errors_are_those_of_paired_images(capsules: GenerativeModel, images: to
     engine = STUDY.engines["adam"]
     found = optimise(capsules, images.float(), engine, torch.Generator().manual_seed(0))
     count = len(images)
-    made = replace(found, bound_start=torch.zeros(count), bound_end=torch.arange(count) - 1.0)
+    bounds = {"bound_start": torch.zeros(count), "bound_end": torch.arange(count) - 1.0}
+    squares = {"error_start": torch.arange(count) ** 2.0, "error_end": torch.zeros(count)}
+    made = replace(found, **bounds, **squares)
     paired = _paired(made)
     expected = np.arange(count).std(ddof=1) / np.sqrt(count)
     assert paired["bound_rise_error"] == pytest.approx(expected)
+    expected = (np.arange(count) ** 2).std(ddof=1) / np.sqrt(count)
+    assert paired["pixel_fall_error"] == pytest.approx(expected)
     assert paired["bound_fell"] == pytest.approx(1 / count)
     one = {name: getattr(made, name)[:1] for name in ("bound_start", "bound_end", "error_start", "error_end")}
     assert _paired(replace(made, **one))["bound_rise_error"] == 0

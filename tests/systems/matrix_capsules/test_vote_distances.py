@@ -41,3 +41,16 @@ def test_concentration_by_hand() -> None:
     assert found["near"] == pytest.approx([0.5, 0.9])
     counts = histograms(distance, shares, [0], bins=2)["counts"]
     np.testing.assert_allclose(counts[0, 1], [[0.1, 0.5], [0.9, 0.5]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("later", "near"), [(0.5, [0.0, 1.0]), (2.0, [0.0, 1.0]), (3.0, [0.0, 0.0])])
+def test_near_is_as_near_as_the_closest_tenth_after_the_first_iteration(later: float, near: list[float]) -> None:
+    """Ten votes for each of two classes, at first 1 to 20 from their means: the closest tenth ends at a distance of 2.
+    Then the votes for the image's own class, the second, have moved to `later`, and the others away.
+    """
+    first = np.arange(1, 21, dtype=np.float32).reshape(1, 2, 10)
+    second = np.stack([np.full((1, 10), 50, np.float32), np.full((1, 10), later, np.float32)], axis=1)
+    shares = np.full((2, 1, 2, 10), 0.5, np.float32)
+    found = concentration(np.stack([first, second]), shares, np.array([1]))
+    assert found["near"] == pytest.approx(near)
+    assert found["all"] == pytest.approx([0.5, 0.5])

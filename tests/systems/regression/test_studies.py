@@ -18,7 +18,8 @@ from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.calibration import BINS, calibration
 from pipeline.systems.regression.model.distortions import Strength, distort
-from pipeline.systems.regression.model.fits import checkpoints_in, fit_architecture
+from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.fits import checkpoints_in, everything, fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs, build_inputs, leading_directions
 from pipeline.systems.regression.settings import (
     ConvergenceStudy,
@@ -159,6 +160,35 @@ def test_rims_and_variety_of_made_up_vectors() -> None:
     assert grid.variety(pictures) == pytest.approx((0.5 + 1) / 2)
 
 
+class FixedErrors:
+    """A classifier with fixed errors on 120 training, 60 validation and 59 test images, which it knows by number."""
+
+    def __init__(self, train: float, validation: float, test: float) -> None:
+        self.errors = {120: train, 60: validation, 59: test}
+
+    def fit(self, X: NDArray[np.float32], y: NDArray[np.int64]) -> None:
+        pass
+
+    def score(self, X: NDArray[np.float32], y: NDArray[np.int64]) -> float:
+        return 1 - self.errors[len(y)]
+
+
+def test_the_strength_of_another_classifier_is_chosen_on_validation(
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the first, nor the one with the fewest training errors, nor that with the fewest test errors."""
+    candidates = [
+        ("C 1", FixedErrors(train=0.1, validation=0.3, test=0.2)),
+        ("C 2", FixedErrors(train=0.2, validation=0.2, test=0.4)),
+        ("C 3", FixedErrors(train=0.0, validation=0.25, test=0.1)),
+    ]
+    monkeypatch.setattr(grid, "_candidates", lambda name: candidates)
+    X, y = inputs.X | {"test": inputs.X["test"][:59]}, inputs.y | {"test": inputs.y["test"][:59]}
+    row, _ = grid.baseline("support-vectors", Inputs(X, y, inputs.basis, 3))
+    assert row["chosen"] == "C 2"
+    assert [row[part] for part in ("train", "validation", "test")] == pytest.approx([0.2, 0.2, 0.4])
+
+
 def test_calibration_of_probabilities_that_are_known() -> None:
     # Confidences 0.6, 0.65 (one right), 1.0 (right), and a decision for a class that is not the most probable.
     probabilities = np.array([[0.6, 0.4, 0], [0.65, 0.25, 0.1], [0, 0, 1.0], [0.45, 0.35, 0.2]])
@@ -203,6 +233,31 @@ def test_convergence_by_variant(inputs: Inputs) -> None:
     assert found.numbers["last"]["plain"]["log_loss"]["mean"] == plain.iloc[-1]
 
 
+@pytest.mark.parametrize(
+    ("variant", "momentum", "threshold"),
+    [("plain", 0.0, 0.0), ("momentum", 0.5, 0.0), ("threshold", 0.0, 0.5), ("both", 0.5, 0.5)],
+)
+def test_each_variant_of_convergence_is_a_loop_of_its_updates(
+    inputs: Inputs, variant: str, momentum: float, threshold: float
+) -> None:
+    """W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1)), equation 27; the twelfth row is of the weights after 11 updates."""
+    study = ConvergenceStudy.model_validate(
+        {**BASE, "study": "convergence", "size": 2, "iterations": 12, "momentum": 0.5, "threshold": 0.5}
+    )
+    found = convergence.run(inputs, study, Extras()).numbers["last"][variant]
+    X, y = everything(inputs)
+    problems = Problems(X, y, build_architecture("multiclass", 2, 3), dtype=torch.float64)
+    only, thresholds = torch.arange(1), torch.tensor([threshold], dtype=torch.float64)
+    W = previous = problems.subspace_start()
+    for _ in range(11):
+        moments = problems.passed(W, only, thresholds, problems.examples).moments
+        updated = problems.update(moments, only) + momentum * (W - previous)
+        W, previous = updated, W
+    last = problems.passed(W, only, None, problems.examples)
+    assert found["log_loss"]["mean"] == pytest.approx(-float(last.log_likelihood) / len(X) / math.log(3), rel=1e-6)
+    assert found["train"]["mean"] == pytest.approx(float(last.errors) / len(X))
+
+
 def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
     settings = {**BASE, "study": "starts", "size": 2, "iterations": 10, "momentum": 0.9, "threshold": 0.5, "seed": 0}
     study = StartsStudy.model_validate({**settings, "sds": [0.1, 1.0], "seeds": 3})
@@ -213,6 +268,20 @@ def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
     assert found.numbers["random"]["1"]["n"] == 3
     fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}), Extras())
     assert fewer.table["error"].tolist()[:3] == found.table["error"].tolist()[:3]
+
+
+def test_the_lowest_error_of_a_start_does_not_rise_with_more_iterations(inputs: Inputs) -> None:
+    """With momentum errors go up and down: those of the last iteration would rise."""
+    settings = {**BASE, "study": "starts", "size": 2, "momentum": 0.9, "threshold": 0.5, "seed": 0}
+    study = StartsStudy.model_validate({**settings, "sds": [1.0], "seeds": 6, "iterations": 2})
+    lowest = np.stack(
+        [
+            starts.run(inputs, study.model_copy(update={"iterations": iterations}), Extras()).table["error"]
+            for iterations in range(2, 16)
+        ]
+    )
+    assert np.diff(lowest, axis=0).max() <= 0
+    assert (lowest[-1] < lowest[0]).any()
 
 
 def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +327,16 @@ def test_ridge_and_sizes(inputs: Inputs) -> None:
     table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"}), Extras()).table
     assert table["plan"].tolist() == ["equal", "by error", "against error"]
     assert [sum(map(int, plan.split())) for plan in table["sizes"]] == [6, 6, 6]
+
+
+def test_sizes_follow_validation_errors_or_their_inverse(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six numbers each class has one. Errors of 1, 2 and 4 share the other three as 0.4, 0.9 and 1.7; inverse
+    errors, as 1.7, 0.9 and 0.4.
+    """
+    monkeypatch.setattr(sizes, "by_class", lambda *_: [0.1, 0.2, 0.4])
+    study = SizesStudy.model_validate({**BASE, "size": 2, "schedule": SCHEDULE, "study": "sizes"})
+    table = sizes.run(inputs, study, Extras()).table.set_index("plan")
+    assert table["sizes"].to_dict() == {"equal": "2 2 2", "by error": "1 2 3", "against error": "3 2 1"}
 
 
 @pytest.mark.parametrize(
