@@ -196,7 +196,7 @@ def test_check_refuses_what_dvc_would_stumble_over(
 ) -> None:
     pipe = walked / "data/own/photos/flower/pipe.png"
     os.mkfifo(pipe)
-    assert check(monkeypatch) == 1
+    assert check(monkeypatch) == 2
     assert "pipe.png' is neither a file nor a folder" in capsys.readouterr().err
     pipe.unlink()
     shutil.rmtree(walked / "data/own/photos")

@@ -350,10 +350,11 @@ def test_equivariance_is_measured_alike_for_every_system(
     assert record["layers"]["trained"].keys() == layers.keys()
     assert by in record["derivative_by"]["trained"]
     assert record["images"] == {"test": 12, "fit": 16}
-    assert record["relative_error"]["trained"], "all layers are constant"
+    trained = record["relative_error"].get("trained", {})
+    assert bool(trained) == (run != "capsules"), "only generative capsules are constant after so little training"
     for layer, measures in layers.items():
-        found = record["relative_error"]["trained"].get(layer)
-        if found is None:  # constant after so little training
+        found = trained.get(layer)
+        if found is None:
             assert record["layers"]["trained"][layer]["variation"]["mean"] < 1e-3
             continue
         assert found.keys() == {*measures, "invariance", "resampling"}
