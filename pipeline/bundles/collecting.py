@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.bundles.archive import BundleError, extract, inside
-from pipeline.bundles.contents import differences, stage_contents
+from pipeline.bundles.contents import differences, item_of, stage_contents
 from pipeline.bundles.running import LOG, RESULTS, Results, remove
 from pipeline.files import FileWriteError
 from pipeline.layout import CHECKPOINTS, JOURNALS
@@ -35,7 +35,8 @@ def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], No
     Raises:
         BundleError: the file is damaged or incomplete, or the code, the parameters or the inputs are no longer those
             that its stages ran with; every difference is named, and nothing has been changed. Or a stage failed.
-        AlreadyRunningError: the stage runs here at the moment.
+        GraphError: a stage is no longer here.
+        AlreadyRunningError: one of the stages runs here at the moment.
         FileWriteError: the files cannot be put in place; the earlier ones are.
     """
     from pipeline.dependencies import Graph
@@ -49,8 +50,9 @@ def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], No
         results = Results.from_manifest(manifest, str(path))
         contents = results.contents
         _check_places(path, manifest, results)
+        graph = Graph.load(root)
         if results.done:
-            now = stage_contents(root, contents.stages, Graph.load(root))
+            now = stage_contents(root, contents.stages, graph)
             if changed := differences(contents, now):
                 then = f"commit {contents.commit[:10]}{' and its uncommitted changes' * contents.dirty}"
                 raise BundleError(
@@ -60,8 +62,10 @@ def collect(root: Path, path: Path, recorder: Callable[[Path, Sequence[str]], No
             outputs = [output for step in now.steps if step.stage in results.done for output in step.outputs]
             if set(results.made) != set(outputs):
                 raise BundleError(f"{path} has not the outputs of {', '.join(results.done)}: {', '.join(results.made)}")
-            for label in results.done:
-                locks.enter_context(single_instance(lock_path(root, label), label))
+        for label in (*results.done, *([] if results.failed is None else [results.failed])):
+            item_of(graph, label)  # its name becomes that of a file
+            locks.enter_context(single_instance(lock_path(root, label), label))
+        if results.done:
             replace(root, folder, outputs, Path(made) / "before")
         _take(folder, root, JOURNALS)
         _take(folder, root, CHECKPOINTS)
@@ -167,11 +171,13 @@ def replace(root: Path, source: Path, outputs: Sequence[str], aside: Path) -> No
                 kept.append(output)
             _move(new, place)
             moved.append(output)
-    except OSError as error:
+    except BaseException as error:  # Ctrl-C, too: `aside` is about to be deleted
         for output in moved:
             remove(root / output)
         for output in kept:
             _move(aside / output, root / output)
+        if not isinstance(error, OSError):
+            raise
         raise FileWriteError(f"cannot write {root}: {error.strerror or error}. The files are as before.") from None
 
 

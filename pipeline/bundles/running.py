@@ -106,6 +106,9 @@ def main(folder: str) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # a full disk, or a folder that cannot be written
+        print(f"error: {error.filename or folder}: {error.strerror or error}", file=sys.stderr)
+        return 1
     code = read_results(path).exit_code
     print(f"{path}: take it back with `python -m pipeline collect {path.name}`")
     return code

@@ -126,6 +126,16 @@ def test_asked_for_help_a_bundle_runs_nothing(argument: str, code: int, tmp_path
     assert not (start.parent / "results.tar").exists()
 
 
+def test_a_folder_that_cannot_be_written_is_named(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack(root, "train@a", tmp_path / "bundle.tar")
+    unpack(tmp_path / "bundle.tar", tmp_path / "there")
+    (tmp_path / "there/log.txt").mkdir()  # as root, tests can write into read-only folders
+    assert running.main(str(tmp_path / "there")) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path}/there/log.txt: Is a directory\n"
+
+
 def test_stages_that_depend_on_each_other_travel_together(root: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="models/a is missing: run `dvc repro train@a` first, or add"):
         stage_contents(root, "total@a")
@@ -499,6 +509,41 @@ def test_nothing_is_collected_while_the_stage_runs_here(root: Path, tmp_path: Pa
     with single_instance(lock_path(root, "train@a"), "train@a"), pytest.raises(AlreadyRunningError, match="train@a"):
         collect(root, path)
     assert state(root) == {}
+
+
+def test_a_failed_stage_leaves_no_record_while_it_runs_here_or_is_unknown(root: Path, tmp_path: Path) -> None:
+    (root / "stages/train.py").write_text("raise SystemExit('no weights')\n")
+    path = packed_and_run(root, tmp_path, "train@a")
+    with single_instance(lock_path(root, "train@a"), "train@a"), pytest.raises(AlreadyRunningError, match="train@a"):
+        collect(root, path)
+
+    def elsewhere(manifest: dict[str, Any]) -> None:
+        manifest["failed"] = manifest["contents"]["steps"][0]["stage"] = "../../precious"
+        manifest["key"] = Contents.from_json(manifest["contents"], "").key
+
+    (root / "precious.lock").write_text("mine")
+    with pytest.raises(GraphError, match="precious"):
+        collect(root, edited(path, elsewhere, tmp_path / "elsewhere.tar"))
+    assert (root / "precious.lock").read_text() == "mine"
+    assert state(root) == {}
+
+
+def test_earlier_outputs_come_back_after_ctrl_c(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed_and_run(root, tmp_path, "train@a")
+    (root / "models/a").mkdir(parents=True)
+    (root / "models/a/old.txt").write_text("old")
+    before = state(root)
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if Path(target) == root / "reports/a.json":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        collect(root, path)
+    assert state(root) == before
 
 
 def test_earlier_outputs_stay_until_all_new_ones_are_in_place(
