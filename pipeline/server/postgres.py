@@ -74,7 +74,10 @@ class Postgres:
         """The port on which it listens; None if it does not run."""
         if not self._data.exists() or self._call("pg_ctl", "status", "-D", str(self._data), check=False).returncode:
             return None
-        return int((self._data / "postmaster.pid").read_text().splitlines()[3])
+        try:
+            return int((self._data / "postmaster.pid").read_text().splitlines()[3])
+        except (OSError, IndexError, ValueError):  # it has just ended, or only begins to start
+            return None
 
     def address(self, database: str) -> str:
         """SQLAlchemy's address of a database, without the password. It must run."""
@@ -124,16 +127,27 @@ class Postgres:
             self._call("pg_ctl", "stop", "-w", "-t", str(SECONDS), "-m", "fast", "-D", str(self._data))
 
     def create_database(self, name: str) -> None:
-        """Make a database, unless there is one of this name. It must run."""
+        """Make a database, unless there is one of this name. It must run.
+
+        Raises:
+            DatabaseError: it refuses; the message says why.
+        """
         connection = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-w")
         # Not as the cluster's owner, who cannot read the password.
         settings = {**os.environ, "PGPASSFILE": str(self.password_file)}
-        listed = subprocess.run(
-            [self.programs / "psql", *connection, "-d", "postgres", "-Atc", "SELECT datname FROM pg_database"],
-            env=settings, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        if name not in listed.stdout.split():
-            subprocess.run([self.programs / "createdb", *connection, name], env=settings, check=True)
+
+        def said_by(program: str, *arguments: str) -> str:
+            command = [str(self.programs / program), *connection, *arguments]
+            try:
+                done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+            except OSError as error:
+                raise DatabaseError(f"cannot run {command[0]}: {error.strerror}") from None
+            if done.returncode:
+                raise DatabaseError(f"{program} failed: {done.stderr.strip()}")
+            return done.stdout
+
+        if name not in said_by("psql", "-d", "postgres", "-Atc", "SELECT datname FROM pg_database").split():
+            said_by("createdb", name)
 
     @property
     def _data(self) -> Path:

@@ -84,7 +84,7 @@ def start(
             was wrong is in the message, with the end of MLflow's log if there is one.
         DatabaseError: PostgreSQL is not installed or does not start.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()  # its processes are found by it, whatever link it was named by
     _check_packages(artifacts)
     database = Postgres(folder / "postgres")
     _ = database.programs  # missing ones are told before anything is written
@@ -94,11 +94,11 @@ def start(
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
             raise ServerError(f"port {port} is in use: choose another one with --port")
-    is_new = _prepare(folder)
+    _prepare(folder)
     given = os.environ.get(PASSWORD)
     if given is not None:
         check_password(given)
-    elif is_new:
+    elif not database.exists and not (folder / "admin_password").exists():
         write_secret(folder / "admin_password", secrets.token_urlsafe(18) + "\n")
     if not database.exists:
         database.create()
@@ -118,7 +118,7 @@ def start(
 
 def stop(folder: Path) -> bool:
     """Stop MLflow and PostgreSQL; whether any of them ran."""
-    folder = folder.absolute()
+    folder = folder.resolve()
     _check_folder(folder)
     ran = _end_processes(folder)
     database = Postgres(folder / "postgres")
@@ -129,7 +129,7 @@ def stop(folder: Path) -> bool:
 
 def status(folder: Path) -> Status:
     """What runs of the server in this folder."""
-    folder = folder.absolute()
+    folder = folder.resolve()
     port = None
     for process in _processes(folder):
         words = process.cmdline()
@@ -142,7 +142,8 @@ def add_user(folder: Path, name: str) -> str:
     """Make a user with a random password, which is returned and kept nowhere. The server must run.
 
     Raises:
-        ServerError: the server does not run, there is such a user, or the administrator's password is not known here.
+        ServerError: the server does not run or does not answer, there is such a user, or the administrator's password
+            is not known here.
     """
     port = status(folder).mlflow
     if port is None:
@@ -150,12 +151,15 @@ def add_user(folder: Path, name: str) -> str:
     import requests
 
     password = secrets.token_urlsafe(18)
-    answer = requests.post(
-        f"http://127.0.0.1:{port}/api/2.0/mlflow/users/create",
-        json={"username": name, "password": password},
-        auth=(ADMIN, _admin_password(folder)),
-        timeout=60,
-    )
+    try:
+        answer = requests.post(
+            f"http://127.0.0.1:{port}/api/2.0/mlflow/users/create",
+            json={"username": name, "password": password},
+            auth=(ADMIN, _admin_password(folder)),
+            timeout=60,
+        )
+    except requests.RequestException as error:
+        raise ServerError(f"the server of {folder} does not answer: {error}") from None
     if answer.status_code != 200:
         raise ServerError(f"no user {name} was made: {answer.text[:300]}")
     return password
@@ -181,12 +185,12 @@ def _check_folder(folder: Path) -> None:
         raise ServerError(f"{folder} is not the folder of a server")
 
 
-def _prepare(folder: Path) -> bool:
-    """Make the folder and the key; whether the folder is new."""
+def _prepare(folder: Path) -> None:
+    """Make the folder and the key, unless they are there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "secret_key").exists():
-            return False
+            return
         if any(folder.iterdir()):
             raise ServerError(f"{folder} is not empty and is not the folder of a server: name another one")
         # As root, PostgreSQL's user has to get through.
@@ -194,7 +198,6 @@ def _prepare(folder: Path) -> bool:
         write_secret(folder / "secret_key", secrets.token_urlsafe(32))
     except OSError as error:
         raise ServerError(f"{folder} cannot be used: {error.strerror}") from error
-    return True
 
 
 def _users_settings(database: Postgres) -> str:

@@ -6,7 +6,9 @@ import importlib.util
 import shutil
 import socket
 import stat
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,65 @@ def test_a_password_that_is_known_or_short_is_refused(
     with pytest.raises(ServerError, match=f"{PASSWORD} (is a password that everybody knows|must have 12 characters)"):
         team.start(installed / "server", port=free_port())
     assert not (installed / "server" / "postgres").exists()
+
+
+def test_after_a_refused_password_the_server_starts_with_one_of_its_own(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = installed / "server"
+    monkeypatch.setenv(PASSWORD, "short")
+    with pytest.raises(ServerError, match="12 characters"):
+        team.start(folder, port=free_port())
+    monkeypatch.delenv(PASSWORD)
+    monkeypatch.setattr(Postgres, "create", lambda self: (_ for _ in ()).throw(DatabaseError("enough")))
+    with pytest.raises(DatabaseError, match="enough"):
+        team.start(folder, port=free_port())
+    password = (folder / "admin_password").read_text()
+    assert len(password) > team.MIN_LENGTH
+    with pytest.raises(DatabaseError, match="enough"):
+        team.start(folder, port=free_port())
+    assert (folder / "admin_password").read_text() == password
+
+
+def test_a_server_is_found_by_a_link_to_its_folder_too(tmp_path: Path) -> None:
+    folder, link = tmp_path / "server", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    command = [sys.executable, "-c", "import time; time.sleep(60)", "uvicorn", "--port", "5017"]
+    with subprocess.Popen(command, env={team.MARK: str(folder)}) as process:
+        try:
+            deadline = time.monotonic() + 10
+            while team.status(link).mlflow != 5017 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert team.status(link).mlflow == team.status(folder).mlflow == 5017
+        finally:
+            process.kill()
+
+
+def test_a_database_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Postgres(tmp_path / "postgres")
+    database.programs = tmp_path
+    monkeypatch.setattr(Postgres, "port", 5432)
+    with pytest.raises(DatabaseError, match=f"cannot run {tmp_path}/psql: No such file or directory"):
+        database.create_database("mlflow")
+    (tmp_path / "psql").write_text("#!/bin/sh\necho 'password authentication failed' >&2\nexit 2\n")
+    (tmp_path / "psql").chmod(0o755)
+    with pytest.raises(DatabaseError, match="psql failed: password authentication failed"):
+        database.create_database("mlflow")
+
+
+def test_a_database_that_only_begins_to_start_has_no_port(installed: Path) -> None:
+    database = Postgres(installed / "cluster")
+    programs, data = installed / "postgresql/15/bin", database.folder / "data"
+    (programs / "pg_ctl").write_text("#!/bin/sh\n")
+    (programs / "pg_ctl").chmod(0o755)
+    data.mkdir(parents=True)
+    database._owner = None  # type: ignore[misc]
+    assert database.port is None
+    (data / "postmaster.pid").write_text("1234\n/data\n")
+    assert database.port is None
+    (data / "postmaster.pid").write_text("1234\n/data\n1790000000\n5433\n")
+    assert database.port == 5433
 
 
 def test_a_port_in_use_is_told(installed: Path) -> None:
