@@ -278,4 +278,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copyfile(source, target)
+        part = target.parent.with_suffix(".part")  # not beside it, where half a copy would count as a file of the run
+        shutil.copyfile(source, part)
+        part.replace(target)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +128,31 @@ def test_an_artifact_is_kept_as_it_was(tmp_path: Path) -> None:
     event = events(run)[-1]
     assert (run.path / event["file"]).read_bytes() == b"first"
     assert (event["event"], event["folder"], Path(event["file"]).name) == ("artifact", "model", "weights.safetensors")
+
+
+def test_half_a_copy_is_never_taken_for_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(b"all of it")
+    copy = shutil.copyfile
+
+    def no_link(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def killed(source: Path, target: Path) -> None:
+        Path(target).write_bytes(b"all")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(shutil, "copyfile", killed)
+    first = new_run(tmp_path / "runs")
+    with pytest.raises(KeyboardInterrupt):
+        first.log_artifact(weights)
+    first.finish("KILLED")
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    second = new_run(tmp_path / "runs")
+    assert second.resume(first.id)
+    second.log_artifact(weights)
+    assert (second.path / events(second)[-1]["file"]).read_bytes() == b"all of it"
 
 
 def test_a_journal_that_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
