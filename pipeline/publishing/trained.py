@@ -123,6 +123,8 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
             raise LoadingError(f"cannot read {paths[0]}: {error.strerror or error}") from None
         except (ValueError, EOFError, MemoryError):
             raise LoadingError(f"cannot read {paths[0]}: it is not an array of numbers as numpy.save writes") from None
+        if not isinstance(images, np.ndarray):  # several arrays in one file
+            raise LoadingError(f"cannot read {paths[0]}: it is not an array of numbers as numpy.save writes")
         if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size) or not len(images):
             raise LoadingError(
                 f"{paths[0]} has {images.dtype} {list(images.shape)}: give uint8 [N, {channels}, {size}, {size}]"
@@ -142,12 +144,13 @@ def pictures_of_an_image(channels: int) -> int:
 
 def _picture(path: Path, size: int, in_colour: bool) -> Tensor:
     """`[3, size, size]` in colour, else `[1, size, size]`."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as picture:
             resized = picture.convert("RGB" if in_colour else "L").resize((size, size), Image.Resampling.BILINEAR)
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+    # Pillow raises ValueError and SyntaxError, too, on damaged pictures.
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise LoadingError(f"cannot read {path}: {error}") from None
     pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, -1)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from small import SIZE, small_run, squares, training
 
 from pipeline.learning.gradient import Task, train
@@ -94,6 +95,11 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     broken.write_bytes(paths[0].read_bytes()[:30])
     with pytest.raises(LoadingError, match=r"cannot read .*broken\.png"):
         read_images([broken], 1, 8)
+    text = PngInfo()
+    text.add_text("comment", "x" * (2 << 20), zip=True)
+    Image.new("L", (8, 8)).save(broken, pnginfo=text)
+    with pytest.raises(LoadingError, match=r"cannot read .*broken\.png: Decompressed data too large"):
+        read_images([broken], 1, 8)
 
 
 def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -104,6 +110,10 @@ def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
         np.save(path, wrong)
         with pytest.raises(LoadingError, match="give uint8"):
             read_images([path], 1, 8)
+    with path.open("wb") as file:
+        np.savez(file, images=np.zeros((3, 1, 8, 8), np.uint8))
+    with pytest.raises(LoadingError, match="cannot read"):
+        read_images([path], 1, 8)
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(LoadingError, match="cannot read"):
         read_images([path], 1, 8)
