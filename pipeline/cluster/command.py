@@ -192,7 +192,8 @@ def only_head(folder: Path) -> Iterator[None]:
             name = holder.read_text(encoding="utf-8").strip()
         raise HeadError(f"fan-out is already running here ({name or 'unknown process'}): this one stops") from None
     try:
-        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+        with suppress(OSError):  # on a full disk, the lock works without its owner's name
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
         yield
     finally:
         lock.release()

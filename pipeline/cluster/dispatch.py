@@ -148,7 +148,7 @@ class FanOut:
             UserError: of `slots`, if there can be no more workers. Stages that were recorded stay recorded.
         """
         try:
-            self._unblock()
+            self._unblock(stopping)
             while self._waiting or self._ready or self._running:
                 if stopping.is_set():
                     self.summary.stopped = True
@@ -166,7 +166,7 @@ class FanOut:
                 self._dispatch()  # before the results are hashed and recorded, so that no worker waits for that
                 for name, future in ended:
                     self._end(name, future)
-                    self._unblock()
+                    self._unblock(stopping)
         finally:
             self._workers.stop()
             self._here.stop()
@@ -174,10 +174,12 @@ class FanOut:
             self._progress.status("")
         return self.summary
 
-    def _unblock(self) -> None:
-        """Decide on all stages whose needs are recorded; those up to date unblock others."""
+    def _unblock(self, stopping: threading.Event) -> None:
+        """Decide on all stages whose needs are recorded; those up to date unblock others. `stopping` ends it."""
         while found := [name for name, needs in self._waiting.items() if not needs]:
             for name in self._longest_first(found):
+                if stopping.is_set():  # hashing what all stages read can take minutes
+                    return
                 del self._waiting[name]
                 try:
                     state = self._repository.decide(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import subprocess
@@ -57,6 +58,7 @@ def keep_workers(
     dask.config.set({"distributed.scheduler.allowed-failures": MANY})
     logs = root / LOGS
     logs.mkdir(parents=True, exist_ok=True)
+    place = shlex.quote(str(root))
     cluster = SLURMCluster(
         queue=partition,
         account=account,
@@ -70,7 +72,7 @@ def keep_workers(
         local_directory=str(logs),
         # A job that SLURM started again would be one more: this process replaces those that end.
         job_extra_directives=["--no-requeue", *(["--gres=gpu:1"] if gpus else []), *directives],
-        job_script_prologue=[f"cd '{root}'", f"export OMP_NUM_THREADS={cores} PYTHONPATH='{root}'"],
+        job_script_prologue=[f"cd {place}", f"export OMP_NUM_THREADS={cores} PYTHONPATH={place}"],
         worker_extra_args=["--no-nanny", *(["--resources", "GPU=1"] if gpus else [])],
         scheduler_options={"port": port, "dashboard": False},
         python=sys.executable,

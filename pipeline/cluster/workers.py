@@ -142,9 +142,8 @@ class Workers:
                 except LostError as error:
                     self._ledger.write("lost", name, key, member.address)
                     left = self._attempts - attempt
-                    self._note(
-                        f"{name}: {member.name} was lost ({error}); " + (f"trying again, {left} left" if left else "")
-                    )
+                    again = f"; trying again, {left} left" if left else ""
+                    self._note(f"{name}: {member.name} was lost ({error}){again}")
                     if worker.finished(folder) is None:
                         self._take_checkpoint(folder)
                         contents = self._pack(name)  # with the checkpoint; its key may be another one

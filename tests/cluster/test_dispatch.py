@@ -166,6 +166,22 @@ def test_stopping_ends_what_runs_and_records_nothing_more() -> None:
     assert [call for call in repository.calls if call.startswith("record")] == ["record quick"]
 
 
+def test_stopping_does_not_wait_until_all_stages_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = threading.Event()
+    decide = Repository.decide
+
+    def stopped_at_the_second(self: Repository, name: str) -> State:
+        if self.calls:
+            stopping.set()
+        return decide(self, name)
+
+    monkeypatch.setattr(Repository, "decide", stopped_at_the_second)
+    names = {f"s{index}": frozenset[str]() for index in range(9)}
+    summary, repository, _ = fan_out(names, states=dict.fromkeys(names, State.CURRENT), stopping=stopping)
+    assert summary.stopped
+    assert len(repository.calls) == 2
+
+
 def test_an_error_of_the_workers_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(self: Runner) -> int:
         raise StageError("no workers")
