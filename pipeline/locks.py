@@ -29,7 +29,9 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except TimeoutError:
-        number = holder.read_text() if holder.exists() else ""
+        number = ""
+        with suppress(OSError):
+            number = holder.read_text(errors="replace")
         message = f"{label} is already running (process {number or 'unknown'}): this one stops"
         raise AlreadyRunningError(message) from None
     with suppress(OSError):  # on a full disk, the lock works without its owner's id
@@ -46,7 +48,7 @@ def lock_path(root: Path, label: str) -> Path:
 
 
 def is_running(root: Path, stage: str, item: str) -> bool:
-    """Whether a process holds the lock of an item of a stage."""
+    """Whether a process holds the lock of an item of a stage; False if this user cannot open the lock."""
     path = lock_path(root, f"{stage}@{item}")
     if not path.exists():
         return False
@@ -55,5 +57,7 @@ def is_running(root: Path, stage: str, item: str) -> bool:
         lock.acquire(blocking=False)
     except TimeoutError:
         return True
+    except OSError:  # of another user, or on a disk that is read-only: `status` says the rest
+        return False
     lock.release()
     return False
