@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngInfo
 from small import SIZE, small_run, squares, training
 
@@ -100,6 +100,18 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(broken, pnginfo=text)
     with pytest.raises(LoadingError, match=r"cannot read .*broken\.png: Decompressed data too large"):
         read_images([broken], 1, 8)
+
+
+def test_pictures_are_read_as_own_images_are(tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    Image.fromarray(np.full((8, 8), 0x3300, np.uint16)).save(path)
+    assert (read_images([path], 1, 8) == 0.2).all(), "16 bits"
+    Image.new("LA", (8, 8), (255, 0)).save(path)
+    assert (read_images([path], 1, 8) == 0).all(), "transparent"
+    turned = Image.Exif()
+    turned[ExifTags.Base.Orientation] = 3
+    Image.fromarray(np.repeat(np.array([[0], [255]], np.uint8), 2, axis=1)).save(path, exif=turned)
+    assert read_images([path], 1, 2)[0, 0].tolist() == [[1, 1], [0, 0]], "upside down"
 
 
 def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
