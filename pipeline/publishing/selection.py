@@ -140,11 +140,18 @@ def _published_sizes(remote: Path, md5: str) -> list[int] | None:
 
 
 def _hashes(remote: Path, md5: str) -> Iterator[str]:
-    """The hashes of an output and of the files in it, as far as the remote has their list."""
+    """The hashes of an output and of the files in it, as far as the remote has their list.
+
+    Raises:
+        PublishingError: the list is corrupt.
+    """
     yield md5
     listing = stored(remote, md5)
     if md5.endswith(".dir") and listing.exists():
-        yield from (entry["md5"] for entry in json.loads(listing.read_text(encoding="utf-8")))
+        try:
+            yield from [str(entry["md5"]) for entry in json.loads(listing.read_text(encoding="utf-8"))]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise PublishingError(f"{listing} is corrupt. Get it back with `git checkout`.") from None
 
 
 def stored(remote: Path, md5: str) -> Path:

@@ -104,3 +104,12 @@ def test_a_corrupt_scorecard_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "scorecard.json").write_bytes(content)
     with pytest.raises(PublishingError, match=r"scorecard\.json is corrupt"):
         _rows(tmp_path / "scorecard.json")
+
+
+@pytest.mark.parametrize("content", ["{", '["beef"]', '[{"relpath": "a"}]'])
+def test_a_corrupt_list_of_published_files_is_named(tmp_path: Path, content: str) -> None:
+    listing = stored(tmp_path, MODEL.md5)
+    listing.parent.mkdir(parents=True)
+    listing.write_text(content)
+    with pytest.raises(PublishingError, match=f"{listing.name} is corrupt"):
+        unused(tmp_path, [MODEL])
