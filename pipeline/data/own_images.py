@@ -320,18 +320,23 @@ def _decoded(file: Path, params: OwnImagesParams) -> NDArray[np.uint8]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                upright = ImageOps.exif_transpose(image)
-                if upright.mode.startswith("I;16"):  # Pillow would cut values off
-                    upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-                if _is_transparent(upright):
-                    coloured = upright.convert("RGBA")
-                    upright = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
-                plain = upright.convert("L" if params.channels == 1 else "RGB")
+                plain = upright_on_black(image, params.channels)
         # All exceptions: decoders raise many kinds on damaged files.
         except Exception as error:
             raise OwnImagesError(f"{file} is damaged: {error or type(error).__name__}") from None
     pixels = np.asarray(_fitted(plain, params))
     return pixels[None] if params.channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
+    """An image as its EXIF data turns it, over black where it is transparent, in grey (1 channel) or colour (3)."""
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I;16"):  # Pillow would cut values off
+        upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+    if _is_transparent(upright):
+        coloured = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
+    return upright.convert("L" if channels == 1 else "RGB")
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:

@@ -144,17 +144,14 @@ def pictures_of_an_image(channels: int) -> int:
 
 def _picture(path: Path, size: int, in_colour: bool) -> Tensor:
     """`[3, size, size]` in colour, else `[1, size, size]`; upright and on black, as own images are prepared."""
-    from PIL import Image, ImageOps
+    from PIL import Image
+
+    from pipeline.data.own_images import upright_on_black
 
     try:
         with Image.open(path) as picture:
-            upright = ImageOps.exif_transpose(picture)
-            if upright.mode.startswith("I;16"):  # Pillow would cut values off
-                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-            if upright.mode in ("LA", "PA", "RGBA") or "transparency" in upright.info:
-                coloured = upright.convert("RGBA")
-                upright = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
-            resized = upright.convert("RGB" if in_colour else "L").resize((size, size), Image.Resampling.BILINEAR)
+            plain = upright_on_black(picture, channels=3 if in_colour else 1)
+            resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     # Pillow raises ValueError and SyntaxError, too, on damaged pictures.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise LoadingError(f"cannot read {path}: {error}") from None
