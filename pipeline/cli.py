@@ -498,3 +498,7 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:  # a full disk, or a file that cannot be read or written
+        message = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error
+        print(f"error: {message}", file=sys.stderr)
+        sys.exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -65,6 +66,24 @@ def test_profiles_are_listed_and_the_current_one_is_marked(
     assert pipeline(monkeypatch, "profile") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["  paper  the documents' own settings (not yet reproduced)", "* quick  minutes on two cores"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "params.yaml"), "params.yaml: No space left on device"),
+        (TimeoutError("timed out"), "timed out"),
+    ],
+)
+def test_a_refusal_of_the_system_is_one_message(
+    error: OSError, message: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(profiles: Profiles) -> str:
+        raise error
+
+    monkeypatch.setattr(Profiles, "current", property(refuse))
+    assert pipeline(monkeypatch, "profile") == 1
+    assert capsys.readouterr().err == f"error: {message}\n"
 
 
 def test_the_current_profile_is_printed(
