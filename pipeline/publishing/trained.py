@@ -118,13 +118,12 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     """
     if len(paths) == 1 and paths[0].suffix == ".npy":
         try:
-            images = np.load(paths[0], allow_pickle=False)
+            with paths[0].open("rb") as file:  # np.load would open files of several arrays, too
+                images = np.lib.format.read_array(file, allow_pickle=False)
         except OSError as error:
             raise LoadingError(f"cannot read {paths[0]}: {error.strerror or error}") from None
         except (ValueError, EOFError, MemoryError):
             raise LoadingError(f"cannot read {paths[0]}: it is not an array of numbers as numpy.save writes") from None
-        if not isinstance(images, np.ndarray):  # several arrays in one file
-            raise LoadingError(f"cannot read {paths[0]}: it is not an array of numbers as numpy.save writes")
         if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size) or not len(images):
             raise LoadingError(
                 f"{paths[0]} has {images.dtype} {list(images.shape)}: give uint8 [N, {channels}, {size}, {size}]"
