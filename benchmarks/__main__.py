@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, show_error
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -84,6 +84,5 @@ def main(
 if __name__ == "__main__":
     try:
         app()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    except (UserError, OSError) as error:
+        sys.exit(show_error(error))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, show_error
 
 if TYPE_CHECKING:
     from pipeline.params import Params
@@ -495,10 +495,5 @@ def main() -> None:
     """Run the command line; errors that a user can fix are shown as one message and set the exit code."""
     try:
         app()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except OSError as error:  # a full disk, or a file that cannot be read or written
-        message = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error
-        print(f"error: {message}", file=sys.stderr)
-        sys.exit(1)
+    except (UserError, OSError) as error:
+        sys.exit(show_error(error))

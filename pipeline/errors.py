@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+
 
 class UserError(RuntimeError):
     """An error outside the code, in parameters, files, the network or the disk. The message says what to do."""
 
     exit_code = 1
+
+
+def show_error(error: UserError | OSError) -> int:
+    """Print an error as one message; the exit code that belongs to it.
+
+    An `OSError` is of a full disk, or of a file that cannot be read or written: its file is named.
+    """
+    message, code = str(error), 1
+    if isinstance(error, UserError):
+        code = error.exit_code
+    elif error.filename and error.strerror:
+        message = f"{error.filename}: {error.strerror}"
+    print(f"error: {message}", file=sys.stderr)
+    return code

@@ -27,7 +27,7 @@ from pipeline.bundles.archive import MANIFEST, BundleError, digest, parse_manife
 from pipeline.bundles.contents import Contents
 from pipeline.bundles.packing import BUNDLE, KERNELS, WHEELS, contents_of, records, unfinished
 from pipeline.commits import COMMIT, named
-from pipeline.errors import UserError
+from pipeline.errors import UserError, show_error
 from pipeline.layout import JOURNALS
 
 RESULTS = "results"
@@ -103,12 +103,8 @@ def main(folder: str) -> int:
     """Run the bundle in `folder`; the exit code of the stages."""
     try:
         path = run(Path(folder))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:  # a full disk, or a folder that cannot be written
-        print(f"error: {error.filename or folder}: {error.strerror or error}", file=sys.stderr)
-        return 1
+    except (UserError, OSError) as error:
+        return show_error(error)
     code = read_results(path).exit_code
     print(f"{path}: take it back with `python -m pipeline collect {path.name}`")
     return code

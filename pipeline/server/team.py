@@ -24,12 +24,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
+from pipeline.locks import single_instance
 from pipeline.server.files import end_of, write_secret
 from pipeline.server.postgres import Postgres
 
@@ -83,47 +84,55 @@ def start(
         ServerError: something is missing, the port is in use, the folder cannot be used or the password is bad; what
             was wrong is in the message, with the end of MLflow's log if there is one.
         DatabaseError: PostgreSQL is not installed or does not start.
+        AlreadyRunningError: another process is starting or stopping it.
     """
     folder = folder.resolve()  # its processes are found by it, whatever link it was named by
     _check_packages(artifacts)
     database = Postgres(folder / "postgres")
     _ = database.programs  # missing ones are told before anything is written
-    if status(folder).mlflow is not None:
-        raise ServerError(f"the server of {folder} is already running")
-    _end_processes(folder)
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise ServerError(f"port {port} is in use: choose another one with --port")
     _prepare(folder)
-    given = os.environ.get(PASSWORD)
-    if given is not None:
-        check_password(given)
-    elif not database.exists and not (folder / "admin_password").exists():
-        write_secret(folder / "admin_password", secrets.token_urlsafe(18) + "\n")
-    if not database.exists:
-        database.create()
-    database.start()
-    for name in (RUNS, USERS):
-        database.create_database(name)
-    write_secret(folder / "basic_auth.ini", _users_settings(database))
-    allowed = ["127.0.0.1:*", "localhost:*", *hosts]  # any port: tunnels begin at another one
-    command = [
-        *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
-        *("--workers", str(workers), "--app-name", "basic-auth", "--allowed-hosts", ",".join(allowed)),
-        *("--backend-store-uri", database.address(RUNS)),
-        *("--artifacts-destination", artifacts or str(folder / "artifacts")),
-    ]
-    _start_mlflow(folder, command, database.password_file, port)
+    with _alone(folder):
+        if status(folder).mlflow is not None:
+            raise ServerError(f"the server of {folder} is already running")
+        _end_processes(folder)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                raise ServerError(f"port {port} is in use: choose another one with --port")
+        given = os.environ.get(PASSWORD)
+        if given is not None:
+            check_password(given)
+        elif not database.exists and not (folder / "admin_password").exists():
+            write_secret(folder / "admin_password", secrets.token_urlsafe(18) + "\n")
+        if not database.exists:
+            database.create()
+        database.start()
+        for name in (RUNS, USERS):
+            database.create_database(name)
+        write_secret(folder / "basic_auth.ini", _users_settings(database))
+        allowed = ["127.0.0.1:*", "localhost:*", *hosts]  # any port: tunnels begin at another one
+        command = [
+            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
+            *("--workers", str(workers), "--app-name", "basic-auth", "--allowed-hosts", ",".join(allowed)),
+            *("--backend-store-uri", database.address(RUNS)),
+            *("--artifacts-destination", artifacts or str(folder / "artifacts")),
+        ]
+        _start_mlflow(folder, command, database.password_file, port)
 
 
 def stop(folder: Path) -> bool:
-    """Stop MLflow and PostgreSQL; whether any of them ran."""
+    """Stop MLflow and PostgreSQL; whether any of them ran.
+
+    Raises:
+        ServerError: there is no server in this folder.
+        AlreadyRunningError: another process is starting or stopping it.
+    """
     folder = folder.resolve()
     _check_folder(folder)
-    ran = _end_processes(folder)
-    database = Postgres(folder / "postgres")
-    ran = ran or database.port is not None
-    database.stop()
+    with _alone(folder):
+        ran = _end_processes(folder)
+        database = Postgres(folder / "postgres")
+        ran = ran or database.port is not None
+        database.stop()
     return ran
 
 
@@ -178,6 +187,11 @@ def _check_packages(artifacts: str | None) -> None:
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise ServerError(f"not installed: {', '.join(missing)}. Run pip install '.[server]'")
+
+
+def _alone(folder: Path) -> AbstractContextManager[None]:
+    """Hold the server's lock: of two starts at once, the second would end the processes of the first."""
+    return single_instance(folder / "server.lock", f"`server start` or `server stop` of {folder}")
 
 
 def _check_folder(folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
+from pipeline.locks import AlreadyRunningError, single_instance
 from pipeline.server import postgres, team
 from pipeline.server.files import write_secret
 from pipeline.server.postgres import DatabaseError, Postgres
@@ -106,6 +107,18 @@ def test_a_port_in_use_is_told(installed: Path) -> None:
         port = server.getsockname()[1]
         with pytest.raises(ServerError, match=f"port {port} is in use: choose another one with --port"):
             team.start(installed / "server", port=port)
+
+
+def test_of_two_starts_at_once_the_second_ends_nothing(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, ended = installed / "server", []
+    folder.mkdir()
+    (folder / "secret_key").write_text("key")
+    monkeypatch.setattr(team, "_end_processes", ended.append)
+    with single_instance(folder / "server.lock", "the first"):
+        for begin in (team.start, team.stop):
+            with pytest.raises(AlreadyRunningError, match=rf"server start.*{folder} is already running"):
+                begin(folder)
+    assert not ended
 
 
 def test_a_folder_with_something_else_or_none_is_refused(installed: Path) -> None:
