@@ -7,7 +7,7 @@ from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
@@ -64,7 +64,9 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
                 rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
             )
         axis.set_xscale("log")
-        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set(xlabel="parameters", title=dataset)
         axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
     axes[0].set_ylabel("test error (%)")
