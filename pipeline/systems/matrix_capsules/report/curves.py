@@ -149,7 +149,7 @@ def factors(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
     """
     known = {factor for _, table in tables.values() for factor in table["factor"]}
     shown = {factor: look for factor, look in FACTORS.items() if factor in known}
-    figure, axes = panels(len(shown), 2.3, sharey=True)
+    figure, axes = panels(len(shown), 3.0, sharey=True)
     for axis, (factor, look) in zip(axes, shown.items(), strict=True):
         values: set[int] = set()
         for name, line in looks(tables, marked=True):
