@@ -341,13 +341,23 @@ def _check_item(graph: Graph, name: str, item: str | None) -> None:
     raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(sorted(known)) or 'none'}")
 
 
+class BesideBars(logging.Handler):
+    """Writes messages to the terminal on lines of their own, also while progress bars are shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tqdm import tqdm
+
+        try:
+            tqdm.write(self.format(record), file=sys.stderr)
+        except Exception:  # all exceptions, as in every handler: a message that cannot be shown stops no stage
+            self.handleError(record)
+
+
 def _configure_logging() -> None:
     """Show the library's log messages in the terminal, unless the caller has configured logging."""
     logger = logging.getLogger("pipeline")
     if not logger.handlers and not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
+        logger.addHandler(BesideBars())
         logger.setLevel(logging.INFO)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from tqdm import tqdm
 
 from pipeline.commits import COMMIT, git_state, named
 from pipeline.dependencies import Graph
@@ -27,7 +29,7 @@ from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.results.outcome import Outcome, one
 from stages.tracked import params_hash
-from stages.workspace import stage
+from stages.workspace import BesideBars, stage
 
 ROOT = Path(__file__).parents[2]
 RUN = "capsules-digits"
@@ -257,6 +259,14 @@ def test_a_defect_keeps_its_traceback(root: Path) -> None:
     tags = [event["tags"] for event in journal(root) if event["event"] == "tags"]
     assert any("ZeroDivisionError" in each.get("error", "") for each in tags)
     assert journal(root)[-1]["status"] == "FAILED"
+
+
+def test_a_message_beside_a_progress_bar_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.Logger("of a stage")
+    logger.addHandler(BesideBars())
+    with tqdm(total=3, desc="epochs", file=sys.stderr):
+        logger.warning("the %s is gone", "server")
+    assert "\rthe server is gone\n" in capsys.readouterr().err
 
 
 def test_a_second_copy_is_refused_until_the_first_is_gone(root: Path) -> None:
