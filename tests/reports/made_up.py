@@ -163,9 +163,9 @@ def copies(n: int = 2, **changed: float) -> dict[str, Any]:
         "drawn": 16.0,
         "pairs": 0.6,
         "copied": 0.9,
-        "strokes_pairs": 0.3,
-        "strokes_pairs_sd": 0.1,
-        "strokes_copied": 0.8,
+        "faded_strokes_pairs": 0.3,
+        "faded_strokes_pairs_sd": 0.1,
+        "faded_strokes_copied": 0.8,
     }
     return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
 
@@ -250,7 +250,10 @@ class Writer:
         test = {"bound": spread(355.0, 3.0, n), "pixel_error": spread(13.2, 0.2, n)}
         if "t0_sampled" in features:
             test |= presences(n)
-        failures = {"equivariance": equivariance(n), "templates": copies(n)} if "t0" in features else {}
+        failures: dict[str, Any] = {}
+        if "t0" in features:
+            use = {f"{angle}": {"consistency": spread(0.7, 0.02, n)} for angle in (0, 180)}
+            failures = {"equivariance": equivariance(n), "templates": copies(n), "part_use": use}
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:

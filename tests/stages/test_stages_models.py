@@ -328,7 +328,7 @@ def test_evaluation_measures_the_failures_of_models_with_parts(done: Path) -> No
     for by_angle in capsules["equivariance"].values():
         assert by_angle.keys() == {"90", "180"}
         assert all(each["n"] == 2 for measures in by_angle.values() for each in measures.values())
-    assert {"drawn", "pairs", "copied", "strokes_pairs"} <= capsules["templates"].keys()
+    assert {"drawn", "pairs", "copied", "faded_strokes_pairs"} <= capsules["templates"].keys()
     assert not {"equivariance", "templates"} & vae.keys()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from small import FAILURES
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
@@ -19,6 +20,7 @@ from pipeline.systems.generative.evaluation.consistency import (
     upright,
     use_of_parts,
 )
+from pipeline.systems.generative.evaluation.failures import part_use_by_range
 from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
 
@@ -171,3 +173,28 @@ def test_part_use_of_a_model_has_its_arrays_and_depends_on_the_angle(
     np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
     np.testing.assert_array_equal(again["images"], arrays["images"])
     assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)
+
+
+def test_parts_in_fixed_places_seem_inconsistent_once_images_turn() -> None:
+    """Why Figure 7 needs a control: nothing is trained here, and each place of the image has a part of its own."""
+    side, random = 28, np.random.default_rng(0)
+    tiles = np.arange(side) // 7
+    places = torch.from_numpy(4 * tiles[:, None] + tiles[None, :]).float()
+    classes = np.repeat(np.arange(4), 25)
+    found = {}
+    for angle in (0.0, 45.0, 180.0):
+        back = warps.uniform_rotations(len(classes), angle, torch.Generator().manual_seed(0), CPU)
+        seen = warps.warp(places.expand(len(classes), 1, side, side) + 1, back)[:, 0].round().long().numpy() - 1
+        found[angle] = consistency(np.where(random.random(seen.shape) < 0.2, seen, NO_INK), classes)
+    assert found[0.0] == pytest.approx(1)
+    assert 0.2 < found[45.0] < 0.7
+    assert found[180.0] < 0.15
+
+
+def test_part_use_by_range_is_part_use_at_each_angle(capsules: GenerativeModel, dataset: Dataset) -> None:
+    images, classes = dataset.part("test")
+    found = part_use_by_range([capsules, capsules], dataset, [0.0, 90.0], FAILURES, CPU)
+    for angle in (0.0, 90.0):
+        alone, _ = part_use(capsules, images[: FAILURES.images], classes[: FAILURES.images], angle, FAILURES.seed, CPU)
+        assert found[f"{angle:g}"]["consistency"] == {"mean": alone["consistency"], "sd": 0.0, "n": 2}
+        assert found[f"{angle:g}"]["overlap"]["mean"] == alone["overlap"]

@@ -13,7 +13,7 @@ from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import spread
 from pipeline.systems.generative.evaluation.examples import evaluation_examples, object_examples
-from pipeline.systems.generative.evaluation.failures import failure_analysis
+from pipeline.systems.generative.evaluation.failures import failure_analysis, part_use_by_range
 from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.studies.settings import FailureParams
@@ -24,7 +24,7 @@ RULER = ("test.presence_information", "probe.t0_sampled.refit.rotated_0")
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Probes as of every model; whether presences carry information; whether poses turn with the image; copies among
-    templates; and pictures, also of what each object explains.
+    templates; consistency of part use; and pictures, also of what each object explains.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -32,6 +32,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     assert isinstance(evaluate_params, EvaluateParams)
     assert isinstance(failure_params, FailureParams)
     failures, arrays = failure_analysis(models, inputs.dataset, failure_params, device)
+    failures["part_use"] = part_use_by_range(models, inputs.dataset, evaluate_params.angles, failure_params, device)
     images, labels = inputs.dataset.part("test")
     presences = [presence_measures(model, images, evaluate_params.seed, device) for model in models]
     measured = {name: spread(each[name] for each in presences) for name in presences[0]}

@@ -59,6 +59,28 @@ def part_use_analysis(
     return numbers, found[0][1]
 
 
+def part_use_by_range(
+    models: Sequence[GenerativeModel],
+    dataset: Dataset,
+    angles: Sequence[float],
+    failures: FailureParams,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Consistency of part use and overlap, over replicas, by the range of the test images' rotations (degrees).
+
+    The control of Figure 7: consistency falls with this range for any training if parts stay in their places while the
+    images turn, so a model trained on a wide range is compared with these models on images of that range.
+    """
+    images, classes = dataset.part("test")
+    images, classes = images[: failures.images], classes[: failures.images]
+    return {
+        f"{angle:g}": _over_replicas(
+            [part_use(model, images, classes, angle, failures.seed, device)[0] for model in models]
+        )
+        for angle in angles
+    }
+
+
 def _over_replicas(numbers: Sequence[dict[str, float]]) -> dict[str, Any]:
     table = pd.DataFrame(numbers)
     return {str(name): spread(table[name]) for name in table}

@@ -161,8 +161,8 @@ def template_copies(
         images: uint8 `[N, 1, S, S]`: those the templates are used for, and the digits that strokes are cut from.
 
     Returns:
-        numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` in the mean over
-        `CONTROLS` draws of them, and the sd of the first over the draws;
+        numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` that fade as the
+        templates do, in the mean over `CONTROLS` draws of them, and the sd of the first over the draws;
         arrays: parts (indices of the drawn templates `[n]`), correlation `[n, n]`, and for each of the k `BEST` pairs
         pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second, pair_aligned `[k, H, H]` on the canvas.
     """
@@ -170,10 +170,11 @@ def template_copies(
     share, pairs, alignment = copies(pictures, failures)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # a pair at least
+    fading = envelope(pictures) if len(pictures) else torch.ones(size, size, device=device)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
-    controls = pd.DataFrame([copies(windows, failures)[0] for windows in draws])
-    control = {f"strokes_{name}": float(mean) for name, mean in controls.mean().items()}
-    control["strokes_pairs_sd"] = float(controls["pairs"].std())
+    controls = pd.DataFrame([copies(windows * fading, failures)[0] for windows in draws])
+    control = {f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()}
+    control["faded_strokes_pairs_sd"] = float(controls["pairs"].std())
     matrix = torch.eye(len(pictures), device=pictures.device)
     matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = alignment.correlation
     shown = _best(pairs, alignment.correlation)
@@ -203,11 +204,22 @@ def _best(pairs: Tensor, found: Tensor) -> list[int]:
     return chosen
 
 
+def envelope(pictures: Tensor) -> Tensor:
+    """How pictures `[n, h, h]` fade towards the edges of their frame: their mean, 1 at its largest, `[h, h]`.
+
+    A template has hardly any ink at its edges. A window cut out of a digit has ink that ends at the edge, which hardly
+    any map of another window matches. So windows that do not fade are less alike, whatever the templates show.
+    """
+    mean = pictures.mean(0)
+    return mean / mean.max().clamp_min(1e-12)
+
+
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
     """The control: windows of digits `[count, size, size]` in [0, 1], as large as a template is drawn.
 
     Each is centred on an ink pixel of another image, so they hold what a template would have to draw there. Strokes of
-    digits are alike up to affine maps too: templates have copies among them only where they are more alike than these.
+    digits are alike up to affine maps too: templates have copies among them only where they are more alike than these,
+    faded as the templates are (`envelope`).
 
     Args:
         images: uint8 `[N, 1, S, S]`.

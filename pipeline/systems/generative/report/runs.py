@@ -182,6 +182,17 @@ def swept(results: Results, variant: str) -> list[Sweep]:
     return sorted(found, key=lambda sweep: rank(sweep.setting))
 
 
+def unswept(results: Results, sweep: Sweep, angle: float) -> tuple[Numbers, Measured] | None:
+    """The evaluation of the run that was swept, trained on its own images, and its consistency of part use on test
+    images within +-angle degrees; None where this was not measured, or the run's own images turn as far.
+    """
+    for run, numbers in results.executed("evaluate"):
+        if run == sweep.run and numbers.run(run).augmentation.rotation < angle:
+            value = numbers.measured("part_use", f"{angle:g}", "consistency")
+            return None if value is None else (numbers, value)
+    return None
+
+
 def beyond_paper(setting: Setting) -> list[str]:
     """How the model extends the paper's, in words; empty for most runs."""
     run = setting.run
