@@ -1,8 +1,8 @@
 """What single changes of the training result in, by the error on objects that it is not trained on.
 
 Settings are chosen by this error, never on test images: for each value of a factor in turn, the training images of that
-value validate. Each network is judged at the end of training, at which the test error of a final run is measured too,
-not at its best epoch.
+value validate. Each network is judged at the end of training, not at its best epoch: that would be chosen by the error
+that is reported. A final run, whose validation images are of known objects, keeps the weights of their lowest loss.
 """
 
 from __future__ import annotations

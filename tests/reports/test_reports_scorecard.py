@@ -200,6 +200,7 @@ def test_the_gain_in_accuracy_is_read_upright_in_points(full: Writer, params: Pa
     assert row["notes"] == [
         "refit probe: encoder 90.0 %, optimised 90.5 %",
         "fixed probe: encoder 92.0 %, optimised 80.0 %",
+        "one standard error of the refit probe on 64 images: 3.8 points",
         "probe on samples 91.0 % (standardised, like the log odds), I(t0; x) 2.10 nats",
     ]
 
@@ -216,6 +217,7 @@ def test_the_kicks_effect_is_noted_and_changes_no_verdict(full: Writer, params: 
     assert row["notes"] == [
         "refit probe: encoder 90.0 %, without restarts 93.0 %, optimised 89.0 %, kicked 60.0 %",
         "fixed probe: encoder 92.0 %, without restarts 91.0 %, optimised 80.0 %, kicked 40.0 %",
+        "one standard error of the refit probe on 64 images: 3.8 points",
         "kicked: log odds perturbed too (sd 1), objects unsettled: bound -1.0 nats",
         "probe on samples 91.0 % (standardised, like the log odds), I(t0; x) 2.10 nats",
     ]

@@ -60,7 +60,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             If it is 0 or too small for one example, the training examples are used instead.
         start: "subspace", each class's leading directions (equation 28), or "random".
         start_sd: sd of the weights in a random start.
-        online_rate: alpha of `partial_fit`: the step size of its t-th call is (t + 2)^-alpha.
+        online_rate: alpha of `partial_fit`: the step size of its first call is 1, of its t-th (t + 1)^-alpha.
         dtype: "float32" or "float64", for the iterations.
         device: "cpu", "cuda" or another torch device.
         random_state: seed or generator for the split and for a random start.
