@@ -11,6 +11,7 @@ from pipeline.drawing.style import WIDTH, in_house_style
 
 MOST_COLUMNS = 16
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
+_CHARACTER = 0.062  # inches, about, of a heading
 
 
 def mosaic(rows: Sequence[np.ndarray], gap: int = 2) -> np.ndarray:
@@ -55,7 +56,8 @@ def image_rows(
     # With few columns cells are limited in width, so that one image does not fill half a page.
     drawn = min(WIDTH - _LABEL_WIDTH, 0.75 * count)
     height = drawn * picture.shape[0] / picture.shape[1]
-    figure = Figure(figsize=(drawn + _LABEL_WIDTH, height + (0.45 if columns else 0.1)))
+    width = min(WIDTH, max(drawn, _CHARACTER * len(heading)) + _LABEL_WIDTH)
+    figure = Figure(figsize=(width, height + (0.45 if columns else 0.1)))
     axes = figure.subplots()
     axes.imshow(picture, interpolation="nearest")
     axes.grid(False)
