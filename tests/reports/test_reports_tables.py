@@ -113,9 +113,10 @@ def test_failures_have_their_tables(full: Writer, params: Params) -> None:
         ]
     ]
     assert found["part-use"].shown.to_numpy().tolist() == [
-        ["capsules-digits", "0", "1", "0.80", "0.60", "50.0", "90.0"],
-        ["capsules-digits", "45", "1", "0.32", "0.60", "50.0", "90.0"],
-        ["capsules-digits", "180", "1", "0.11", "0.60", "50.0", "90.0"],
+        ["capsules-digits", "0", "0", "1", "0.80", "0.60", "50.0", "90.0"],
+        ["capsules-digits", "45", "45", "1", "0.32", "0.60", "50.0", "90.0"],
+        ["capsules-digits", "180", "180", "1", "0.11", "0.60", "50.0", "90.0"],
+        ["capsules-digits", "0", "180", "2", "0.70 ± 0.02", "", "", ""],
     ]
 
 
