@@ -92,10 +92,11 @@ def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"part-use-{sweep.run}",
             "png",
-            f"Part use after narrow and wide training, {sweep.run}",
-            "After training on narrow rotations, the same part draws the same stroke of every digit; after training on "
-            "wide rotations, different parts draw it (the paper's Figure 7). The number below each range is the "
-            "consistency: 1 if it is always the same part, 0 for chance.",
+            f"Part use on narrow and wide rotations, {sweep.run}",
+            "Trained and tested on narrow rotations, the same part draws the same stroke of every digit; on wide "
+            "rotations, different parts draw it (the paper's Figure 7). The number below each range is the "
+            "consistency: 1 if it is always the same part, 0 for chance. Whether the training or the test makes the "
+            "difference is seen from a model that was not trained on wide rotations (table of part use).",
             "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
             "per part, rotated back upright.",
             [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
