@@ -447,7 +447,7 @@ def test_figure_7_compares_the_narrowest_range_with_the_widest(
     row = scorecard(full, params)["000.fig7"]
     assert (row["verdict"], row["ours"]["value"]) == (verdict, pytest.approx(0.8 - wide))  # type: ignore[index]
     sweeps, control = ["sweep/capsules-digits-0", "sweep/capsules-digits-180"], "evaluate/capsules-digits"
-    assert {*sweeps, control} <= set(row["provenance"]["items"])  # type: ignore[index]
+    assert row["provenance"]["items"] == [*sweeps, "train/capsules-digits", control]  # type: ignore[index]
 
 
 def test_figure_7_counts_the_noise_of_the_narrowest_range_too(full: Writer, params: Params) -> None:

@@ -183,7 +183,7 @@ def test_copies_among_strokes_are_those_of_independent_draws(capsules: Generativ
     assert numbers["faded_strokes_pairs"] == pytest.approx(np.mean(pairs))
     assert numbers["faded_strokes_copied"] == pytest.approx(np.mean(copied))
     assert numbers["faded_strokes_pairs_sd"] == pytest.approx(np.std(pairs, ddof=1))
-    assert abs(np.std(pairs) - np.std(copied)) > 0.1, "they are not the same by chance"
+    assert np.std(copied) > 1.2 * np.std(pairs) > 0, "they are not the same by chance"
 
 
 def test_templates_of_absent_parts_are_no_duplicates(capsules: GenerativeModel, dataset: Dataset) -> None:

@@ -195,8 +195,7 @@ def optimisation_gain(results: Results) -> Finding | None:
         for name, key in (("refit", "refit_accuracy"), ("fixed", "accuracy"))
         if {f"{key}_before", f"{key}_after"} <= set(values)
     ]
-    before = values["refit_accuracy_before"].mean
-    noise = 100 * math.sqrt(before * (1 - before) / study.images)
+    noise = 100 * math.sqrt(values["refit_accuracy_before"].variance_of_share(study.images))
     notes.append(f"one standard error of the refit probe on {study.images:,} images: {noise:.1f} points")
     if {"bound_kicked", "bound_after"} <= set(values):
         better = values["bound_kicked"].minus(values["bound_after"]).mean

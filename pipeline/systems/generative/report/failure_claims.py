@@ -115,20 +115,19 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
             setting = swept_setting(numbers)
             images = min(numbers.settings.failures.images, setting.dataset.test)
             remarks += shortcomings(setting, images=images)
-        less, than_control = (before.minus(consistency[wide]) for before in (consistency[narrow], control))
-        noise = [max(before.sd, consistency[wide].sd) for before in (consistency[narrow], control)]
+        after = consistency[wide]
         return Finding(
-            less,
+            consistency[narrow].minus(after),
             dataset_label(sweep.items[wide].records),
             [
                 *sweep.items[narrow].records,
                 *sweep.items[wide].records,
                 *with_training(results, evaluation, sweep.run),
             ],
-            holds=less.mean > noise[0] and than_control.mean > noise[1],
+            holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
             remarks=unique(remarks),
             notes=[
-                f"test images within ±{wide:g}°: {consistency[wide].mean:.2f} after training on this range, "
+                f"test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
                 f"{control.mean:.2f} after that of {sweep.run}"
             ],
         )

@@ -186,11 +186,11 @@ def unswept(results: Results, sweep: Sweep, angle: float) -> tuple[Numbers, Meas
     """The evaluation of the run that was swept, trained on its own images, and its consistency of part use on test
     images within +-angle degrees; None where this was not measured, or the run's own images turn as far.
     """
-    for run, numbers in results.executed("evaluate"):
-        if run == sweep.run and numbers.run(run).augmentation.rotation < angle:
-            value = numbers.measured("part_use", f"{angle:g}", "consistency")
-            return None if value is None else (numbers, value)
-    return None
+    numbers = results.numbers("evaluate", sweep.run)
+    if numbers is None or numbers.run(sweep.run).augmentation.rotation >= angle:
+        return None
+    value = numbers.measured("part_use", f"{angle:g}", "consistency")
+    return None if value is None else (numbers, value)
 
 
 def beyond_paper(setting: Setting) -> list[str]:
