@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from functools import partial
 
@@ -14,6 +15,8 @@ from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import INK, in_house_style, panels
 from pipeline.page.models import LOOKS, NAMES, Entry, entries
 from pipeline.results.reading import Results, dataset_label
+
+_TITLE = 18  # characters of a panel's title in a line: there may be four panels
 
 
 def draw(results: Results) -> Iterator[Drawing]:
@@ -64,10 +67,11 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
                 rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
             )
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        low, high = axis.get_xlim()
+        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high > 30 * low else (1, 3)))
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axis.set(xlabel="parameters", title=dataset)
+        axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
         axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
     axes[0].set_ylabel("test error (%)")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}

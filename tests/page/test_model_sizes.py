@@ -1,0 +1,36 @@
+"""Test errors over numbers of parameters."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from pipeline.page.model_sizes import error_over_parameters
+
+
+def test_titles_and_ticks_of_four_panels_do_not_overlap() -> None:
+    datasets = ["MNIST", "MNIST, 40x40", "smallNORB (JPEG-derived)", "Fashion-MNIST"]
+    rows = [
+        {"series": "CNN", "system": "cnn", "x": x, "y": 11.0, "low": 10.0, "high": 12.0, "dataset": dataset}
+        for dataset in datasets
+        for x in (31_000, 4_200_000)
+    ]
+    figure = error_over_parameters(pd.DataFrame(rows))
+    FigureCanvasAgg(figure).draw()
+    gap = 0.04 * figure.dpi  # inches
+    titles = [
+        child.get_window_extent()
+        for axis in figure.axes
+        for child in axis.get_children()
+        if isinstance(child, Text) and child.get_text()
+    ]
+    assert len(titles) == len(datasets)
+    assert all(left.x1 + gap < right.x0 for left, right in pairwise(titles))
+    for axis in figure.axes:
+        ticks = [label.get_window_extent() for label in axis.get_xticklabels() if label.get_text()]
+        inside = [box for box in ticks if axis.bbox.x0 <= (box.x0 + box.x1) / 2 <= axis.bbox.x1]
+        assert len(inside) > 1
+        assert all(left.x1 + gap < right.x0 for left, right in pairwise(inside))
