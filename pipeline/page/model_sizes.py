@@ -68,7 +68,7 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
             )
         axis.set_xscale("log")
         low, high = axis.get_xlim()
-        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high > 30 * low else (1, 3)))
+        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high > 30 * low and len(datasets) > 3 else (1, 3)))
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
