@@ -38,11 +38,11 @@ class Replicas:
         with torch.random.fork_rng(devices=[]):
             for seed in seeds:
                 torch.manual_seed(seed)
-                models.append(build())
+                models.append(build().to(device))
         self.seeds, self.device = list(seeds), device
-        self.skeleton = models[0].to(device)  # its structure and constants; its parameters are never used
+        self.skeleton = models[0]  # its structure and constants; its parameters are never used
         self.parameters: Stacked = {
-            name: torch.stack([dict(model.named_parameters())[name].detach() for model in models]).to(device)
+            name: torch.stack([dict(model.named_parameters())[name].detach() for model in models])
             for name, _ in self.skeleton.named_parameters()
         }
         unknown = sorted({*(start or {}), *frozen} - self.parameters.keys())

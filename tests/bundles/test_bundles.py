@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from small_repository import dvc, git
 
@@ -375,20 +376,9 @@ def test_a_stage_ends_with_the_process_that_wants_its_results(root: Path, tmp_pa
     stop_when_waiting(there, process.kill)
     process.communicate(timeout=30)
     deadline = time.monotonic() + 10
-    while True:
-        alive = subprocess.run(["pgrep", "-f", f"{there}.*|stages.train slow"], capture_output=True, text=True).stdout
-        mine = [pid for pid in alive.split() if Path(f"/proc/{pid}/cwd").exists() and _cwd(pid) == there]
-        if not mine:
-            break
-        assert time.monotonic() < deadline, mine
+    while alive := [each.pid for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(there)]:
+        assert time.monotonic() < deadline, alive
         time.sleep(0.1)
-
-
-def _cwd(pid: str) -> Path | None:
-    try:
-        return Path(f"/proc/{pid}/cwd").readlink()
-    except OSError:
-        return None
 
 
 # ---- what collect refuses

@@ -141,7 +141,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
     target = torch.nn.functional.one_hot(y, len(sizes)).to(X)
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
     of_y = (l1 * (share * target).sum(-1)).unsqueeze(-1)
-    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * target + sizes[y].unsqueeze(-1)) / (2 + D)
+    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * target + sizes.to(X)[y].unsqueeze(-1)) / (2 + D)
     P = (class_probabilities(lengths, sizes.to(X), l0) * target).sum(-1, keepdim=True)
     return (Q / P).unsqueeze(-1) * prior
 
