@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from made_up import Writer, with_scae
 from made_up_report import Report
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -25,6 +26,7 @@ from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, ResultError
 from pipeline.systems.generative.report.comparison import companions
 from pipeline.systems.generative.report.curves import in_order, name_of_test
+from pipeline.systems.generative.report.failure_figures import template_copies
 from pipeline.systems.generative.report.runs import Setting
 
 ALL = {
@@ -311,6 +313,25 @@ def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Pa
     thick = max(figure.axes[0].get_lines()[:3], key=lambda line: line.get_linewidth())
     assert thick.get_xdata()[-1] == 25
     assert max(line.get_xdata()[-1] for line in figure.axes[0].get_lines()[:3]) == 40
+
+
+def test_pairs_that_are_not_similar_are_not_shown(full: Writer, params: Params) -> None:
+    drawing = next(each for each in drawings_of(full, params) if each.name == "copies-capsules-digits")
+    (arrays, threshold) = drawing.figure.args  # type: ignore[attr-defined]
+    similar = ["1, 2\n0.99", "3, 4\n0.97", "5, 6\n0.95", "7, 8\n0.93", "9, 10\n0.91"]
+    for correlations, shown in ((arrays["pair_correlation"], similar), (np.full(8, 0.7), ["1, 2\n0.70"])):
+        figure = template_copies({**arrays, "pair_correlation": correlations}, threshold)
+        (gallery,) = (axes for axes in figure.findobj(Axes) if axes.get_title(loc="left").startswith("similar pairs"))
+        assert [label.get_text() for label in gallery.get_xticklabels()] == shown
+
+
+def test_the_scale_of_correlations_ends_below_the_smallest_and_the_threshold(full: Writer, params: Params) -> None:
+    drawing = next(each for each in drawings_of(full, params) if each.name == "copies-capsules-digits")
+    (arrays, threshold) = drawing.figure.args  # type: ignore[attr-defined]
+    for smallest, lowest in ((0.62, 0.6), (0.98, 0.85)):
+        figure = template_copies({**arrays, "correlation": np.full((16, 16), smallest)}, threshold)
+        (image,) = (image for axes in figure.findobj(Axes) for image in axes.get_images() if image.get_array().ndim < 3)
+        assert image.norm.vmin == pytest.approx(lowest)
 
 
 def test_mosaic_places_each_image_whole_in_its_cell() -> None:
