@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import Writer, with_scae
 from made_up_report import Report
@@ -22,6 +23,7 @@ from small import run_on
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.page.figures import draw_all, incomplete, on_disk, write_figures
+from pipeline.page.runs import learning_chart, learning_curves
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, ResultError
 from pipeline.systems.generative.report.comparison import companions
@@ -29,6 +31,7 @@ from pipeline.systems.generative.report.curves import in_order, name_of_test
 from pipeline.systems.generative.report.failure_figures import template_copies
 from pipeline.systems.generative.report.runs import Setting
 
+PLOTTED = list(itertools.product(("train", "validation"), ("bound", "pixel_error")))
 ALL = {
     "accuracy-capsules-digits.svg",
     "reconstructions-capsules-digits.png",
@@ -332,6 +335,30 @@ def test_the_scale_of_correlations_ends_below_the_smallest_and_the_threshold(ful
         figure = template_copies({**arrays, "correlation": np.full((16, 16), smallest)}, threshold)
         (image,) = (image for axes in figure.findobj(Axes) for image in axes.get_images() if image.get_array().ndim < 3)
         assert image.norm.vmin == pytest.approx(lowest)
+
+
+def test_an_axis_leaves_out_a_long_steep_start(full: Writer, params: Params) -> None:
+    epochs = np.arange(1, 25)
+    settled = 500.0 - 100 / epochs
+    for before, low in ((-1000.0, settled[7]), (470.0, 470.0)):
+        bound = np.where(epochs <= 5, before, settled)
+        table = pd.DataFrame({"replica": 0, "epoch": epochs})
+        table = table.assign(**{f"{part}_{metric}": bound for part, metric in PLOTTED})
+        bottom, top = learning_curves(table, "bound").axes[0].get_ylim()
+        assert low - 2 < bottom < low
+        assert settled[-1] < top < settled[-1] + 2
+        assert learning_chart(table, "bound").panels[0].y_range == pytest.approx((bottom, top))
+
+
+def test_the_jump_where_objects_are_started_from_parts_is_explained(full: Writer, values: dict[str, Any]) -> None:
+    model = values["runs"]["capsules-digits"]["model"]
+    seeding = {"images": 100, "iterations": 2, "teaching_epochs": 1}
+    for changes, jumps in (({"seeding": seeding}, True), ({"seeding": None}, False)):
+        model |= {"seeding_epoch": 3, **changes}
+        drawings = {drawing.name: drawing for drawing in drawings_of(full, parse_params(values))}
+        assert ("After epoch 3 the bound jumps" in drawings["learning-capsules-digits"].caption) == jumps
+        assert "jumps" not in drawings["learning-vae-digits"].caption
+        assert "bands on the page are one sd over seeds" in drawings["learning-vae-digits"].caption
 
 
 def test_mosaic_places_each_image_whole_in_its_cell() -> None:
