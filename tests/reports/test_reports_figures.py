@@ -361,6 +361,18 @@ def test_the_jump_where_objects_are_started_from_parts_is_explained(full: Writer
         assert "bands on the page are one sd over seeds" in drawings["learning-vae-digits"].caption
 
 
+def test_symbols_and_the_papers_rows_are_named_where_capsules_are_drawn(full: Writer, params: Params) -> None:
+    symbols, rows = "(t0: presences of the objects; A0: their poses)", "the paper's capsule rows"
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
+    assert symbols in drawings["accuracy-capsules-digits"].caption
+    assert symbols in drawings["sweep-capsules-digits"].caption
+    assert rows in drawings["accuracy-capsules-digits"].caption
+    (full.metrics / "evaluate" / "capsules-digits.json").unlink()
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
+    assert symbols not in drawings["accuracy-vae-digits"].caption
+    assert rows not in drawings["accuracy-vae-digits"].caption
+
+
 def test_mosaic_places_each_image_whole_in_its_cell() -> None:
     noise = np.random.default_rng(0)
     grey, colour = noise.random((3, 6, 6)), noise.random((2, 6, 6, 3))
