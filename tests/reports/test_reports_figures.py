@@ -373,6 +373,23 @@ def test_symbols_and_the_papers_rows_are_named_where_capsules_are_drawn(full: Wr
     assert rows not in drawings["accuracy-vae-digits"].caption
 
 
+def test_a_picture_of_a_run_that_is_now_drawn_beside_another_is_removed(full: Writer, params: Params) -> None:
+    """Its results are the same, but nothing that it needs is away."""
+    folder = full.root / "figures"
+    away = {path: path.read_bytes() for path in (full.metrics / "sweep").glob("capsules-digits-*.json")}
+    for path in away:
+        path.unlink()
+    write_figures(folder, recorded(full.results, params))
+    assert (folder / "sweep-vae-digits.svg").exists()
+    for path, content in away.items():
+        path.write_bytes(content)
+    write_figures(folder, recorded(full.results, params))
+    assert {path.name for path in folder.iterdir()} == ALL
+    assert {each.name for each in on_disk(folder, recorded(full.results, params))} == {
+        name.partition(".")[0] for name in ALL
+    }
+
+
 def test_mosaic_places_each_image_whole_in_its_cell() -> None:
     noise = np.random.default_rng(0)
     grey, colour = noise.random((3, 6, 6)), noise.random((2, 6, 6, 3))
