@@ -373,6 +373,16 @@ def test_symbols_and_the_papers_rows_are_named_where_capsules_are_drawn(full: Wr
     assert rows not in drawings["accuracy-vae-digits"].caption
 
 
+def test_engines_have_their_proper_names(full: Writer, params: Params) -> None:
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
+    assert drawings["reconstructions-capsules-digits"].caption.endswith("Engine: Gauss-Newton.")
+    drawing = drawings["optimisation-capsules-digits"]
+    legend = [text.get_text() for text in drawing.figure().legends[0].get_texts()]
+    assert legend[:3] == ["Gauss-Newton", "L-BFGS", "Adam"]
+    assert drawing.chart is not None
+    assert drawing.chart.series[0].name == "Gauss-Newton, upright"
+
+
 def test_a_picture_of_a_run_that_is_now_drawn_beside_another_is_removed(full: Writer, params: Params) -> None:
     """Its results are the same, but nothing that it needs is away."""
     folder = full.root / "figures"

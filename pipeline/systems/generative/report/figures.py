@@ -126,6 +126,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
     names = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
     for study, numbers in results.executed("optimise"):
         arrays, steps = results.examples("optimise", study, names), results.table("optimise", study, _WORK)
+        chosen = str(numbers.settings.optimise[study].chosen)
         if arrays is None:
             written.miss(f"optimise/{study} (its examples)")
         else:
@@ -142,7 +143,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
                 "repair it (as in the paper's Figure 3). "
-                f"Engine: {numbers.settings.optimise[study].chosen}.",
+                f"Engine: {curves.ENGINES.get(chosen, chosen)}.",
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
@@ -156,8 +157,8 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "svg",
                 f"The bound during test-time optimisation, {study}",
                 "The bound that each engine reaches after a number of gradient evaluations (left) and of seconds "
-                "(right; one batch), for the narrowest and the widest range of rotation. The vertical axis starts near "
-                "the bounds of the encoder's output.",
+                "for all images in one batch (right), for the narrowest and the widest range of rotation. The "
+                "vertical axis starts near the bounds of the encoder's output.",
                 "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
