@@ -373,6 +373,17 @@ def test_symbols_and_the_papers_rows_are_named_where_capsules_are_drawn(full: Wr
     assert rows not in drawings["accuracy-vae-digits"].caption
 
 
+def test_the_objects_that_own_an_image_are_counted(full: Writer, params: Params) -> None:
+    path = full.arrays / "evaluate" / "capsules-digits" / "examples.npz"
+    with np.load(path) as drawn:
+        arrays = dict(drawn)
+    for owners, words_of_it in ((14, "14 of 16 objects own an image"), (1, "1 of 16 objects owns an image")):
+        arrays["object_classes"][owners:] = 0
+        np.savez(path, **arrays)
+        drawing = next(each for each in drawings_of(full, params) if each.name == "objects-capsules-digits")
+        assert words_of_it in drawing.caption
+
+
 def test_engines_have_their_proper_names(full: Writer, params: Params) -> None:
     drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
     assert drawings["reconstructions-capsules-digits"].caption.endswith("Engine: Gauss-Newton.")
