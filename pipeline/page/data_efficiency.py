@@ -9,7 +9,7 @@ from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import in_house_style, look, panels
@@ -42,6 +42,7 @@ class Curve:
         how: what classifies: the model itself, or the features of the linear probe that is best on all images.
         errors: shares of test images, by the number of training images.
         parameters: of the model; None if its training is not recorded.
+        epochs: over all images; on fewer it took as many steps.
     """
 
     run: str
@@ -49,6 +50,7 @@ class Curve:
     how: str
     errors: dict[int, Measured]
     parameters: float | None
+    epochs: int
     numbers: Numbers
 
     @property
@@ -61,7 +63,8 @@ def curves(results: Results) -> list[Curve]:
     """The errors of every run that was measured. Raises `ResultError` if a result is corrupt."""
     found = []
     for item, numbers in results.executed("data_efficiency"):
-        run = str(numbers.settings.data_efficiency[item].run)
+        settings = numbers.settings.data_efficiency[item]
+        run = str(settings.run)
         shares = sorted(numbers.names("share"), key=float)
         ways = {
             how: error.mean
@@ -76,7 +79,7 @@ def curves(results: Results) -> list[Curve]:
                 errors[int(images)] = error
         trained = training_behind(results, numbers, run)
         parameters = trained.number("parameters", "total") if trained else None
-        found.append(Curve(run, str(numbers.run(run).variant), how, errors, parameters, numbers))
+        found.append(Curve(run, str(numbers.run(run).variant), how, errors, parameters, int(settings.epochs), numbers))
     return found
 
 
@@ -85,12 +88,14 @@ def draw(results: Results) -> Iterator[Drawing]:
     found = curves(results)
     if not found:
         return
+    epochs = " or ".join(map(str, sorted({curve.epochs for curve in found})))
     yield Drawing(
         NAME,
         "svg",
         "Test error against the number of training images",
-        "Networks trained on shares of the training and validation images, with as many steps as on all of them; both "
-        "axes are logarithmic, bars are one sd over seeds. Models that learn without labels are classified by a "
+        f"Networks trained on shares of the training and validation images, on each for only as many steps as {epochs} "
+        "epochs of all of them take, so that errors are higher than in other figures. Both axes are logarithmic, bars "
+        "are one sd over seeds. Models that learn without labels are classified by a "
         "linear probe, which is fit on the same images.",
         "Line plots of test error over the number of training images, a panel for each data set, a line for each run.",
         [record for curve in found for record in curve.numbers.records],
@@ -117,14 +122,15 @@ def errors_over_images(found: list[Curve]) -> Figure:
             )
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(PercentFormatter(decimals=0))
-        axis.yaxis.set_minor_formatter(PercentFormatter(decimals=0))
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
         images = sorted({count for curve in drawn for count in curve.errors})
         axis.set_xticks(images, [f"{count:,}" for count in images])
         axis.set_xticks([], minor=True)
         axis.set(xlabel="training images", title=dataset)
         axis.legend()
-    axes[0].set_ylabel("test error")
+    axes[0].set_ylabel("test error (%)")
     return figure
 
 

@@ -140,8 +140,13 @@ class Followed:
     error: Error
     invariance: Error | None
 
+    @property
+    def prediction(self) -> str:
+        """What says how it moves."""
+        return _PREDICTED[self.measure]
+
     def __str__(self) -> str:
-        return f"{self.layer}, {_PREDICTED[self.measure]}"
+        return f"{self.layer}, {self.prediction}"
 
 
 _PREDICTED = {OWN: "by theory", FITTED: "fitted map"}

@@ -12,7 +12,7 @@ from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import FAINT, INK, in_house_style, plain
 from pipeline.page.equivariance import Followed, best_layer, variant_of
 from pipeline.page.models import LOOKS, NAMES
-from pipeline.results.reading import Results
+from pipeline.results.reading import Results, dataset_label
 
 NAME = "equivariance-summary"
 DOCUMENT = "003"
@@ -23,11 +23,17 @@ _ROW, _REST = 0.2, 0.45
 
 @dataclass(frozen=True)
 class Row:
-    """A system, and its layer that follows best."""
+    """A system, and its layer that follows best, on a data set."""
 
     label: str
     variant: str
     followed: Followed
+    dataset: str
+
+    @property
+    def judged(self) -> str:
+        """How the layer is predicted to move, and on which data, without what these were made from."""
+        return f"{self.followed.prediction}, {self.dataset.partition(' (')[0]}"
 
 
 def rows(results: Results) -> list[Row]:
@@ -41,12 +47,12 @@ def rows(results: Results) -> list[Row]:
         run, variant = variant_of(item, numbers)
         followed = best_layer(numbers, variant)
         if followed is not None:
-            found.append((variant, run, followed))
-    variants = [variant for variant, _, _ in found]
+            found.append((variant, run, followed, dataset_label(numbers.records)))
+    variants = [variant for variant, *_ in found]
     order = list(NAMES)
     return [
-        Row(NAMES[variant] if variants.count(variant) == 1 else run, variant, followed)
-        for variant, run, followed in sorted(found, key=lambda each: order.index(each[0]))
+        Row(NAMES[variant] if variants.count(variant) == 1 else run, variant, followed, dataset)
+        for variant, run, followed, dataset in sorted(found, key=lambda each: order.index(each[0]))
     ]
 
 
@@ -55,15 +61,16 @@ def draw(results: Results) -> Iterator[Drawing]:
     found = rows(results)
     if not found:
         return
-    layers = "; ".join(f"{row.label}: {row.followed}" for row in found)
+    layers = "; ".join(f"{row.label}: {row.followed}, on {row.dataset}" for row in found)
     yield Drawing(
         NAME,
         "png",
         "How well each system follows a moved image",
         "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
         "vary over images (1: nothing is known of the image): filled where it is predicted to move, open if it is "
-        f"taken to stay. Where filled lies left of open, numbers move as predicted rather than stay. Layers: {layers}; "
-        "bars are two standard errors.",
+        "taken to stay (bars: two standard errors). Where filled lies left of open, numbers move as predicted rather "
+        "than stay; a map fitted to training images is an easier test than the action that theory gives, and rows on "
+        f"different data do not compare. Layers: {layers}.",
         f"A row for each of {', '.join(row.label for row in found)}, with two marks each.",
         [record for _, numbers in results.executed("equivariance") for record in numbers.records],
         partial(summary, found),
@@ -73,7 +80,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 @in_house_style
 def summary(found: list[Row]) -> Figure:
     """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
-    figure = Figure(figsize=(4.4, _ROW * len(found) + _REST))
+    figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
     axes = figure.subplots()
     for place, row in enumerate(found):
         colour, marker = LOOKS[row.variant]
@@ -85,6 +92,9 @@ def summary(found: list[Row]) -> Figure:
     axes.axvline(1, color=INK, linewidth=0.7)
     axes.set_yticks(range(len(found)), [plain(row.label) for row in found])
     axes.tick_params(axis="y", length=0, labelsize=10)
+    for place, row in enumerate(found):
+        text = plain(row.judged)
+        axes.text(1.03, place, text, fontsize=8.5, va="center_baseline", transform=axes.get_yaxis_transform())
     axes.tick_params(axis="x", labelsize=9)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set_xlim(0, None)

@@ -3,7 +3,7 @@
 Titles and captions are in `figures.json`, next to the folder of figures; the numbers of figures that a page can draw
 from them are in the folder `charts` (`pipeline/drawing/charts.py`). A picture whose arrays are missing cannot be
 drawn again (Git holds pictures and numbers, but no arrays). It is kept as long as the results that it was drawn from
-are the same.
+are the same; one that is not drawn although nothing is missing is removed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def write_figures(folder: Path, results: Results) -> Written:
         written.files.append(path)
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
-    shown = _with_kept(drawn, [each for each in before if (folder / each.file).exists()])
+    kept_from_before = [each for each in before if (folder / each.file).exists() and _waits(each, written.missing)]
+    shown = _with_kept(drawn, kept_from_before)
     write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing})
     contents = {_data(folder, each.name): each.chart.to_csv() for each in shown if each.chart}
     contents |= {_film(folder, each.name): each.film for each in shown if each.film}
@@ -149,6 +150,12 @@ def incomplete(folder: Path) -> list[str]:
         ResultError: as `on_disk`.
     """
     return [str(each) for each in _read(folder).get("incomplete", [])]
+
+
+def _waits(picture: Picture, missing: Sequence[str]) -> bool:
+    """Whether arrays or tables of an item that it shows are away."""
+    items = {each.partition(" ")[0] for each in missing}
+    return any(f"{record['stage']}/{record['item']}" in items for record in picture.records)
 
 
 def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Picture]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
@@ -17,6 +19,8 @@ from pipeline.page.models import LOOKS, NAMES, Entry, entries
 from pipeline.results.reading import Results, dataset_label
 
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
+_FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
+"""Ticks of errors in each decade, where there is more than one and where there is less."""
 
 
 def draw(results: Results) -> Iterator[Drawing]:
@@ -50,6 +54,16 @@ def _table(found: list[Entry]) -> pd.DataFrame:
     return around(table).assign(y=table["mean"])
 
 
+def _limits(table: pd.DataFrame) -> tuple[float, float] | None:
+    """Ticks of a logarithmic axis clearly below and above all errors and bars; None if not all are above 0."""
+    values = table[["y", "low", "high"]].to_numpy(dtype=float)
+    low, high = np.nanmin(values), np.nanmax(values)
+    if low <= 0:
+        return None
+    ticks = [step * 10.0**decade for decade in range(-6, 4) for step in _MANY]
+    return max(tick for tick in ticks if 1.05 * tick < low), min(tick for tick in ticks if tick > 1.05 * high)
+
+
 @in_house_style
 def error_over_parameters(table: pd.DataFrame) -> Figure:
     """Test error (percent) over parameters.
@@ -60,19 +74,29 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
     datasets = list(dict.fromkeys(table["dataset"]))
     figure, axes = panels(len(datasets), 2.6)
     for axis, dataset in zip(axes, datasets, strict=True):
-        for system, rows in table[table["dataset"] == dataset].groupby("system", sort=False):
+        drawn = table[table["dataset"] == dataset]
+        for system, rows in drawn.groupby("system", sort=False):
             colour, marker = LOOKS.get(str(system), (INK, "o"))
             bars = rows["y"] - rows["low"]
-            axis.errorbar(
-                rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=rows["series"].iloc[0]
-            )
+            label = rows["series"].iloc[0]
+            # Points on top of each other show through.
+            axis.errorbar(rows["x"], rows["y"], bars, color=colour, marker=marker, linestyle="", label=label, alpha=0.7)
         axis.set_xscale("log")
+        axis.margins(x=0.15)
         low, high = axis.get_xlim()
         axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high > 30 * low and len(datasets) > 3 else (1, 3)))
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
-        axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
+        limits = _limits(drawn)
+        if limits is None:
+            axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
+            continue
+        axis.set_yscale("log")
+        axis.set_ylim(limits)
+        axis.yaxis.set_major_locator(LogLocator(subs=_FEW if limits[1] > 10 * limits[0] else _MANY))
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     axes[0].set_ylabel("test error (%)")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
@@ -81,8 +105,10 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
 
 def parameters_chart(table: pd.DataFrame) -> Chart:
     """The numbers of `error_over_parameters`."""
-    parts = [
-        (Panel(dataset, "parameters", "test error (%)", x_log=True, from_zero=True), table[table["dataset"] == dataset])
-        for dataset in dict.fromkeys(table["dataset"])
-    ]
+    parts = []
+    for dataset in dict.fromkeys(table["dataset"]):
+        drawn = table[table["dataset"] == dataset]
+        limits = _limits(drawn)
+        y: dict[str, Any] = {"from_zero": True} if limits is None else {"y_log": True, "y_range": limits}
+        parts.append((Panel(dataset, "parameters", "test error (%)", x_log=True, **y), drawn))
     return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])

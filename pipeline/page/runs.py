@@ -17,12 +17,14 @@ from pipeline.drawing.charts import Chart, Panel, Series, chart, over_replicas
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, look, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.reading import Recorded, Results, dataset_label
 from pipeline.systems import CLASSIFIERS, COMPARED, REPORTS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
 """The axis label of the training objective, by the name of its metric; "loss" if the model has no bound."""
 PIXEL_ERROR = "pixel error (per image)"
+_START, _LONG_START, _STEEP = 0.05, 0.3, 4
+"""Shares of the epochs that an axis leaves out: a start, and a long one if its values span so many times the rest's."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
@@ -46,12 +48,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             continue
         bounded = objective == "bound"
         aim = "The bound should rise and the pixel error fall" if bounded else "Loss and pixel error should fall"
+        bands = "; bands on the page are one sd over seeds" if len(table["replica"].unique()) > 1 else ""
         yield Drawing(
             f"learning-{run}",
             "svg",
             f"Learning curves of {run}",
             f"{aim} until both level off, with validation close to training. The vertical axis leaves out the steep "
-            "start, which would flatten the rest.",
+            f"start, which would flatten the rest{bands}.{_jump(numbers.run(run))}",
             f"Two line plots over epochs: {objective} and pixel error of {run}, training and validation, one line per "
             "seed.",
             numbers.records,
@@ -59,6 +62,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             chart=learning_chart(table, objective),
             document=(REPORTS | COMPARED).get(numbers.run(run).variant, ""),
         )
+
+
+def _jump(run: Recorded) -> str:
+    """A sentence on the epoch after which the bound jumps; empty for runs without one."""
+    if run.variant != "generative" or run.model.seeding is None or run.model.seeding_epoch >= run.training.epochs:
+        return ""
+    return f" After epoch {run.model.seeding_epoch} the bound jumps, because objects are started from the parts."
 
 
 def build(results: Results) -> list[Table]:
@@ -77,12 +87,19 @@ def _thin_and_mean(axes: Axes, table: pd.DataFrame, x: str, y: str, colour: str,
 
 
 def _limits(table: pd.DataFrame, x: str, columns: Sequence[str]) -> tuple[float, float]:
-    """Limits of `y`: the values after the first few steps, which are far from the rest and would flatten it."""
-    settled = table[table[x] >= table[x].min() + 0.05 * (table[x].max() - table[x].min())]
-    values = settled[list(columns)].to_numpy(dtype=float)
-    low, high = np.nanmin(values), np.nanmax(values)
+    """Limits of `y`: the values after the start, which are far from the rest and would flatten it."""
+    (low, high), (low_later, high_later) = (_range(table, x, columns, share) for share in (_START, _LONG_START))
+    if high - low > _STEEP * (high_later - low_later):
+        low, high = low_later, high_later
     margin = 0.06 * (high - low) or 1.0
-    return float(low - margin), float(high + margin)
+    return low - margin, high + margin
+
+
+def _range(table: pd.DataFrame, x: str, columns: Sequence[str], share: float) -> tuple[float, float]:
+    """The least and the greatest value after the first `share` of `x`."""
+    later = table[table[x] >= table[x].min() + share * (table[x].max() - table[x].min())]
+    values = later[list(columns)].to_numpy(dtype=float)
+    return float(np.nanmin(values)), float(np.nanmax(values))
 
 
 @in_house_style

@@ -109,8 +109,16 @@ def test_a_perfect_network_is_not_beaten(writer: Writer, values: dict[str, Any])
 def test_figure_and_table_show_every_run(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values)
     (drawing,) = data_efficiency.draw(found)
-    shown = {text for text, _ in words(drawing.figure())}
-    assert {"training images", "test error", *ERRORS} <= shown
+    assert "only as many steps as 4 epochs of all of them" in drawing.caption
+    assert drawing.caption.count(". ") <= 2
+    figure = drawing.figure()
+    shown = {text for text, _ in words(figure)}
+    assert {"training images", "test error (%)", *ERRORS} <= shown
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        ticks = [label.get_text() for label in axes.get_yticklabels() if low <= label.get_position()[1] <= high]
+        assert {"10", "15", "20", "30"} >= {*ticks} >= {"10", "20"}
+        assert not len(axes.get_yticks(minor=True))
     (table,) = data_efficiency.build(found)
     assert len(table.shown) == 6
     assert table.shown.to_numpy().tolist()[0] == [

@@ -263,6 +263,8 @@ def test_the_summary_has_the_layer_of_each_system_that_follows_best(writer: Writ
     assert capsules.invariance.mean == pytest.approx(0.9)
     assert rows["CNN"].layer == "maps", "its other layer is constant"
     assert str(rows["CapsNet"]) == "capsules, fitted map"
+    judged = {row.label: row.judged for row in equivariance_summary.rows(found)}
+    assert (judged["CapsNet"], judged["matrix capsules"]) == ("fitted map, digits", "by theory, toys")
 
 
 def test_poses_that_are_vectors_are_summed_up_by_a_map(writer: Writer, values: dict[str, Any]) -> None:
@@ -283,10 +285,11 @@ def test_the_summary_is_drawn_and_is_the_documents_picture(
     found = results(writer, values)
     (drawing,) = equivariance_summary.draw(found)
     assert drawing.caption.count(". ") <= 2
-    assert "CNN: hidden, fitted map" in drawing.caption
+    assert "CNN: hidden, fitted map, on toys (stand-in)" in drawing.caption
     with matplotlib.rc_context(style.RC):
         figure = drawing.figure()
         boxes = words(figure)
+    assert {"by theory, digits", "fitted map, toys"} <= {text for text, _ in boxes}
     assert not [(one, other) for (one, a), (other, b) in itertools.combinations(boxes, 2) if a.overlaps(b)]
     assert all(box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 for _, box in boxes)
     (axes,) = figure.axes

@@ -8,9 +8,11 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import Writer, with_scae
 from made_up_report import Report
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -21,12 +23,15 @@ from small import run_on
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.page.figures import draw_all, incomplete, on_disk, write_figures
+from pipeline.page.runs import learning_chart, learning_curves
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, ResultError
 from pipeline.systems.generative.report.comparison import companions
 from pipeline.systems.generative.report.curves import in_order, name_of_test
+from pipeline.systems.generative.report.failure_figures import template_copies
 from pipeline.systems.generative.report.runs import Setting
 
+PLOTTED = list(itertools.product(("train", "validation"), ("bound", "pixel_error")))
 ALL = {
     "accuracy-capsules-digits.svg",
     "reconstructions-capsules-digits.png",
@@ -311,6 +316,99 @@ def test_replicas_that_stop_early_shorten_the_mean_only(full: Writer, params: Pa
     thick = max(figure.axes[0].get_lines()[:3], key=lambda line: line.get_linewidth())
     assert thick.get_xdata()[-1] == 25
     assert max(line.get_xdata()[-1] for line in figure.axes[0].get_lines()[:3]) == 40
+
+
+def test_pairs_that_are_not_similar_are_not_shown(full: Writer, params: Params) -> None:
+    drawing = next(each for each in drawings_of(full, params) if each.name == "copies-capsules-digits")
+    (arrays, threshold) = drawing.figure.args  # type: ignore[attr-defined]
+    similar = ["1, 2\n0.99", "3, 4\n0.97", "5, 6\n0.95", "7, 8\n0.93", "9, 10\n0.91"]
+    for correlations, shown in ((arrays["pair_correlation"], similar), (np.full(8, 0.7), ["1, 2\n0.70"])):
+        figure = template_copies({**arrays, "pair_correlation": correlations}, threshold)
+        (gallery,) = (axes for axes in figure.findobj(Axes) if axes.get_title(loc="left").startswith("similar pairs"))
+        assert [label.get_text() for label in gallery.get_xticklabels()] == shown
+
+
+def test_the_scale_of_correlations_ends_below_the_smallest_and_the_threshold(full: Writer, params: Params) -> None:
+    drawing = next(each for each in drawings_of(full, params) if each.name == "copies-capsules-digits")
+    (arrays, threshold) = drawing.figure.args  # type: ignore[attr-defined]
+    for smallest, lowest in ((0.62, 0.6), (0.98, 0.85)):
+        figure = template_copies({**arrays, "correlation": np.full((16, 16), smallest)}, threshold)
+        (image,) = (image for axes in figure.findobj(Axes) for image in axes.get_images() if image.get_array().ndim < 3)
+        assert image.norm.vmin == pytest.approx(lowest)
+
+
+def test_an_axis_leaves_out_a_long_steep_start(full: Writer, params: Params) -> None:
+    epochs = np.arange(1, 25)
+    settled = 500.0 - 100 / epochs
+    for before, low in ((-1000.0, settled[7]), (470.0, 470.0)):
+        bound = np.where(epochs <= 5, before, settled)
+        table = pd.DataFrame({"replica": 0, "epoch": epochs})
+        table = table.assign(**{f"{part}_{metric}": bound for part, metric in PLOTTED})
+        bottom, top = learning_curves(table, "bound").axes[0].get_ylim()
+        assert low - 2 < bottom < low
+        assert settled[-1] < top < settled[-1] + 2
+        assert learning_chart(table, "bound").panels[0].y_range == pytest.approx((bottom, top))
+
+
+def test_the_jump_where_objects_are_started_from_parts_is_explained(full: Writer, values: dict[str, Any]) -> None:
+    model = values["runs"]["capsules-digits"]["model"]
+    seeding = {"images": 100, "iterations": 2, "teaching_epochs": 1}
+    for changes, jumps in (({"seeding": seeding}, True), ({"seeding": None}, False)):
+        model |= {"seeding_epoch": 3, **changes}
+        drawings = {drawing.name: drawing for drawing in drawings_of(full, parse_params(values))}
+        assert ("After epoch 3 the bound jumps" in drawings["learning-capsules-digits"].caption) == jumps
+        assert "jumps" not in drawings["learning-vae-digits"].caption
+        assert "bands on the page are one sd over seeds" in drawings["learning-vae-digits"].caption
+
+
+def test_symbols_and_the_papers_rows_are_named_where_capsules_are_drawn(full: Writer, params: Params) -> None:
+    symbols, rows = "(t0: presences of the objects; A0: their poses)", "the paper's capsule rows"
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
+    assert symbols in drawings["accuracy-capsules-digits"].caption
+    assert symbols in drawings["sweep-capsules-digits"].caption
+    assert rows in drawings["accuracy-capsules-digits"].caption
+    (full.metrics / "evaluate" / "capsules-digits.json").unlink()
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
+    assert symbols not in drawings["accuracy-vae-digits"].caption
+    assert rows not in drawings["accuracy-vae-digits"].caption
+
+
+def test_the_objects_that_own_an_image_are_counted(full: Writer, params: Params) -> None:
+    path = full.arrays / "evaluate" / "capsules-digits" / "examples.npz"
+    with np.load(path) as drawn:
+        arrays = dict(drawn)
+    for owners, words_of_it in ((14, "14 of 16 objects own an image"), (1, "1 of 16 objects owns an image")):
+        arrays["object_classes"][owners:] = 0
+        np.savez(path, **arrays)
+        drawing = next(each for each in drawings_of(full, params) if each.name == "objects-capsules-digits")
+        assert words_of_it in drawing.caption
+
+
+def test_engines_have_their_proper_names(full: Writer, params: Params) -> None:
+    drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
+    assert drawings["reconstructions-capsules-digits"].caption.endswith("Engine: Gauss-Newton.")
+    drawing = drawings["optimisation-capsules-digits"]
+    legend = [text.get_text() for text in drawing.figure().legends[0].get_texts()]
+    assert legend[:3] == ["Gauss-Newton", "L-BFGS", "Adam"]
+    assert drawing.chart is not None
+    assert drawing.chart.series[0].name == "Gauss-Newton, upright"
+
+
+def test_a_picture_of_a_run_that_is_now_drawn_beside_another_is_removed(full: Writer, params: Params) -> None:
+    """Its results are the same, but nothing that it needs is away."""
+    folder = full.root / "figures"
+    away = {path: path.read_bytes() for path in (full.metrics / "sweep").glob("capsules-digits-*.json")}
+    for path in away:
+        path.unlink()
+    write_figures(folder, recorded(full.results, params))
+    assert (folder / "sweep-vae-digits.svg").exists()
+    for path, content in away.items():
+        path.write_bytes(content)
+    write_figures(folder, recorded(full.results, params))
+    assert {path.name for path in folder.iterdir()} == ALL
+    assert {each.name for each in on_disk(folder, recorded(full.results, params))} == {
+        name.partition(".")[0] for name in ALL
+    }
 
 
 def test_mosaic_places_each_image_whole_in_its_cell() -> None:

@@ -71,11 +71,11 @@ def test_optimisation_shows_before_and_after(full: Writer, params: Params) -> No
     assert (row["images"], row["evaluations"], row["seconds"], row["n"]) == (64, 40.0, 8.0, 2)
     shown = table.shown.to_numpy().tolist()
     assert shown[1] == [
-        "capsules-digits", "gauss-newton", "±180°", "64", "2", "40", "8.0",
+        "capsules-digits", "Gauss-Newton", "±180°", "64", "2", "40", "8.0",
         "120.0 ± 5.0", "330.0 ± 5.0", "46.0 ± 0.5", "17.0 ± 0.5", "41.0 ± 1.0", "46.0 ± 1.0", "41.0 ± 1.0",
         "46.0 ± 1.0",
     ]  # fmt: skip
-    assert shown[5][:3] == ["capsules-digits", "adam", "±180°"]
+    assert shown[5][:3] == ["capsules-digits", "Adam", "±180°"]
     assert shown[5][-2:] == ["", ""], "no probe was refit for the other engines"
 
 

@@ -8,7 +8,15 @@ import pandas as pd
 
 from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, around, chart, level
 from pipeline.drawing.style import BLUE, FAINT, INK, look
-from pipeline.systems.generative.report.curves import ACCURACY, BOUND, ENGINE_LOOKS, PROTOCOLS, in_order, name_of_test
+from pipeline.systems.generative.report.curves import (
+    ACCURACY,
+    BOUND,
+    ENGINE_LOOKS,
+    ENGINES,
+    PROTOCOLS,
+    in_order,
+    name_of_test,
+)
 from pipeline.systems.generative.report.runs import PAPER_SEEDS
 
 _PERCENT = (0.0, 102.0)
@@ -70,8 +78,9 @@ def optimisation(table: pd.DataFrame) -> Chart:
         for angle, name, dash in zip(angles, words, ("-", "--"), strict=False):
             chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
             means = chosen.groupby("round")[["evaluations", "seconds", "bound"]].mean()
-            rows.append(means.assign(series=f"{engine}, {name}", y=means["bound"]))
-            series.append(Series(f"{engine}, {name}", colour, marker, dash))
+            label = f"{ENGINES.get(engine, engine)}, {name}"
+            rows.append(means.assign(series=label, y=means["bound"]))
+            series.append(Series(label, colour, marker, dash))
     last = table.groupby(["replica", "engine", "angle"])["bound"].last()
     start = table[table["round"] == 0]["bound"]
     low = start.mean() if len(start) else last.min()

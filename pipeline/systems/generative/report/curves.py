@@ -32,6 +32,8 @@ ACCURACY = "accuracy (%)"
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
 RING = 7.5
 """Size of an open (unfilled) marker, in points."""
+ENGINES = {"gauss-newton": "Gauss-Newton", "l-bfgs": "L-BFGS", "adam": "Adam"}
+"""Their proper names; engines of other names are called by them."""
 CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
 
 
@@ -65,7 +67,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     low = start.mean() if len(start) else last.min()
     axes[0].set_ylim(low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low))
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=3, label=engine)
+        Line2D([], [], color=colour, marker=marker, markersize=3, label=ENGINES.get(engine, engine))
         for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False)
     ]
     handles += [

@@ -64,10 +64,11 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
                 "png",
                 f"Templates that are affine copies of each other, {run}",
                 "Left: correlation of each pair of templates under the best affine map; pairs above the white mark on "
-                "the scale count as copies. Right: the most similar pairs. If the mapped second template looks like "
-                "the first, two parts can draw the same stroke (as in the paper's Figure 6).",
-                f"A heat map of best correlations between {len(arrays['parts'])} templates, and pairs of templates "
-                "with the second mapped onto the first.",
+                "the scale count as copies. Right: similar pairs, the best first, each part in one pair at most; if "
+                "the mapped second template looks like the first, two parts can draw the same stroke (as in the "
+                "paper's Figure 6). Only parts that are used are shown.",
+                f"A heat map of best correlations between {len(arrays['parts'])} templates, and similar "
+                "pairs of templates with the second mapped onto the first.",
                 numbers.records,
                 partial(template_copies, arrays, numbers.settings.failures.threshold),
             )
@@ -185,20 +186,22 @@ def poses_over_rotation(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
-    """The best correlation of every pair, and the most similar pairs with the second mapped onto the first.
+    """The best correlation of every pair, and the similar pairs with the second mapped onto the first.
 
     Args:
-        arrays: of `studies.templates.template_copies`.
+        arrays: of `studies.templates.template_copies`; pairs have each part once, so that the last need not be similar.
         threshold: two templates with at least this correlation count as copies; marked on the scale.
     """
     numbers = [int(part) + 1 for part in arrays["parts"]]
-    pairs = len(arrays["pair_parts"])
+    pairs = max(1, int((arrays["pair_correlation"] >= threshold).sum()))
     figure = Figure(figsize=(WIDTH, 2.75))
     # Each half has its own layout: in a common one the heat map's labels are cut off when the pairs need less height.
     matrix, gallery = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.2])[0]
     left, right = matrix.subplots(), gallery.subplots()
     correlation = np.where(np.eye(len(numbers), dtype=bool), np.nan, arrays["correlation"])
-    shown = left.imshow(correlation, cmap="cividis", vmin=min(0.5, float(np.nanmin(correlation))), vmax=1)
+    # The twentieth below all, so that the mark lies on the scale.
+    lowest = (np.ceil(20 * min(threshold, np.nanmin(correlation)) - 1e-9) - 1) / 20
+    shown = left.imshow(correlation, cmap="cividis", vmin=lowest, vmax=1)
     step = 1 + (len(numbers) - 1) // 12
     places = list(range(0, len(numbers), step))
     for axis in (left.xaxis, left.yaxis):
@@ -211,19 +214,19 @@ def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
     bar.ax.axhline(threshold, color="white", linewidth=1.5)
     bar.outline.set_visible(False)
 
-    rows = [arrays[f"pair_{name}"] for name in ("first", "second", "aligned")]
+    rows = [arrays[f"pair_{name}"][:pairs] for name in ("first", "second", "aligned")]
     right.imshow(pictures.mosaic(rows, gap=1), interpolation="nearest")
     side = rows[0].shape[-1] + 1
     centre = (side - 1) / 2 - 0.5
     names = [
         f"{a + 1:g}, {b + 1:g}\n{value:.2f}"
-        for (a, b), value in zip(arrays["pair_parts"], arrays["pair_correlation"], strict=True)
+        for (a, b), value in zip(arrays["pair_parts"][:pairs], arrays["pair_correlation"][:pairs], strict=True)
     ]
     right.set_xticks([centre + side * place for place in range(pairs)], names, fontsize=7)
     right.set_yticks([centre + side * place for place in range(3)], ["first", "second", "mapped"])
     right.tick_params(length=0)
     right.spines[:].set_visible(False)
-    right.set_title("most similar pairs")
+    right.set_title("similar pairs, each part once")
     right.grid(False)
     return figure
 

@@ -64,20 +64,25 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
         beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
         label = dataset_label(records)
         stand_in = "" if label == PAPER_DATASET or not upright else f" (ours: {label}; the paper's: {PAPER_DATASET})"
+        agrees = " (the paper's capsule rows agree with this)" if "t0" in set(table["features"]) else ""
         yield Drawing(
             f"accuracy-{group[0]}",
             "svg",
             f"Probe accuracy over rotation, {' and '.join(group)}",
-            "Accuracy of a linear probe on each representation as test images are rotated further than the training "
-            "images. Left: the probe is refit on equally warped images (the paper's capsule rows agree with this); "
-            "right: it is fit on clean images. Bars: one sd over seeds"
-            f"{stand_in}{other_images(settings, group)}.",
+            f"Accuracy of a linear probe on each representation{_symbols(table)} as test images are rotated further "
+            f"than the training images. Left: the probe is refit on equally warped images{agrees}; right: it is fit on "
+            f"clean images. Bars: one sd over seeds, where there are several{stand_in}{other_images(settings, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
             partial(curves.accuracy_over_rotation, table, beside, settings[group[0]].chance),
             chart=charts.accuracy_over_rotation(table, beside, settings[group[0]].chance),
         )
+
+
+def _symbols(table: pd.DataFrame) -> str:
+    """What t0 and A0 are, where they are drawn."""
+    return " (t0: presences of the objects; A0: their poses)" if {"t0", "t0_A0"} & set(table["features"]) else ""
 
 
 def _turned(results: Results, written: Written) -> Iterator[Drawing]:
@@ -96,8 +101,9 @@ def _turned(results: Results, written: Written) -> Iterator[Drawing]:
             "png",
             f"A digit rotated through 360 degrees, {study}",
             "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would "
-            "rotate with it, their presences would stay and colours would not change. Frames are the squares of the "
-            "parts' templates at their poses, the stronger the more present a part is; thick is a template's top.",
+            "rotate with it, their presences would stay and colours would not change. In the page's film, frames are "
+            "the squares of the parts' templates at their poses, the stronger the more present a part is; thick is a "
+            "template's top.",
             "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
             numbers.records,
             partial(pictures.over_rotation, arrays["angles"], rows),
@@ -120,6 +126,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
     names = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
     for study, numbers in results.executed("optimise"):
         arrays, steps = results.examples("optimise", study, names), results.table("optimise", study, _WORK)
+        chosen = str(numbers.settings.optimise[study].chosen)
         if arrays is None:
             written.miss(f"optimise/{study} (its examples)")
         else:
@@ -136,7 +143,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
                 "repair it (as in the paper's Figure 3). "
-                f"Engine: {numbers.settings.optimise[study].chosen}.",
+                f"Engine: {curves.ENGINES.get(chosen, chosen)}.",
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
@@ -150,8 +157,8 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "svg",
                 f"The bound during test-time optimisation, {study}",
                 "The bound that each engine reaches after a number of gradient evaluations (left) and of seconds "
-                "(right; one batch), for the narrowest and the widest range of rotation. The vertical axis starts near "
-                "the bounds of the encoder's output.",
+                "for all images in one batch (right), for the narrowest and the widest range of rotation. The "
+                "vertical axis starts near the bounds of the encoder's output.",
                 "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
@@ -192,8 +199,8 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
             f"templates-{run}",
             "png",
             f"Templates learned by {run}",
-            "Look for templates that look like strokes, for parts that are never used (blank alpha channel), and for "
-            "templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
+            "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
+            "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
             f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
             numbers.records,
             partial(pictures.templates, arrays["templates"], arrays["alphas"]),
@@ -223,14 +230,16 @@ def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Dr
         )
         for i in order
     ]
+    owners = f"{len(order)} of {len(classes)} objects {'owns' if len(order) == 1 else 'own'} an image"
     return Drawing(
         f"objects-{run}",
         "png",
         f"What the objects of {run} explain",
         f"Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
-        f"these images, and of the parts that the object owns in them. {len(order)} of {len(classes)} objects own an "
-        f"image; an object that stands for an arrangement of strokes has a sharp mean image of mostly one class.",
-        f"Two rows of pictures, a column for each of {len(order)} objects, with the most common class above.",
+        f"these images, and of the parts that the object owns in them. {owners}; an object that stands for an "
+        "arrangement of strokes has a sharp mean image of mostly one class.",
+        f"Two rows of pictures, a column for each of {len(order)} object{'s' * (len(order) != 1)}, with the most "
+        "common class above.",
         numbers.records,
         partial(
             pictures.image_rows,
@@ -258,9 +267,9 @@ def _swept(results: Results) -> Iterator[Drawing]:
             f"sweep-{group[0]}",
             "svg",
             f"Trained and tested on rotations, {' and '.join(group)}",
-            "Does training on wider rotations lower the capsules' accuracy, and do they stay ahead of the VAE? In the "
-            "paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: one sd over seeds"
-            f"{other_images(settings, group)}.",
+            f"Does training on wider rotations lower the capsules' accuracy{_symbols(table)}, and do they stay ahead "
+            "of the VAE? In the paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: "
+            f"one sd over seeds, where there are several{other_images(settings, group)}.",
             "Accuracy over the range of rotation in training and testing, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
