@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -63,6 +64,7 @@ class Panel:
 
     Attributes:
         categories: the values of x in their order where x is not a number.
+        x_symlog, y_symlog: up to where an axis is linear, and logarithmic from there on; 0 if it is neither.
         y_range: limits of the vertical axis; what is outside is cut off.
         from_zero: whether the vertical axis begins at zero.
     """
@@ -73,6 +75,8 @@ class Panel:
     categories: list[str] = field(default_factory=list)
     x_log: bool = False
     y_log: bool = False
+    x_symlog: float = 0.0
+    y_symlog: float = 0.0
     y_range: tuple[float, float] | None = None
     from_zero: bool = False
 
@@ -154,6 +158,15 @@ def _thinned(points: pd.DataFrame, log: bool, most: int) -> pd.DataFrame:
     return points.iloc[np.unique(kept.round().astype(int))]
 
 
+def symlog_ticks(linear: float, largest: float, steps: Sequence[int] = (1, 2, 5)) -> list[float]:
+    """Ticks of an axis that is linear up to `linear` and logarithmic from there to `largest`: 0, then in each decade
+    these steps.
+    """
+    decades = range(math.floor(math.log10(linear)), math.floor(math.log10(max(linear, largest))) + 1)
+    found = [float(f"{step}e{decade}") for decade in decades for step in steps]  # exact, unlike a product
+    return [0.0, *(tick for tick in found if linear <= tick <= largest)]
+
+
 CHANCE = Series("chance", FAINT, "", ":")
 
 
@@ -227,6 +240,8 @@ def specification(chart: Chart, number: int) -> dict[str, Any]:
     else:
         scale_of_x = {"type": "log", "nice": False} if panel.x_log else {"zero": False, "nice": False}
         encoding["x"]["scale"] = {**scale_of_x, "padding": 8}
+        if panel.x_symlog:
+            _symlog(encoding["x"], panel.x_symlog, rows["x"], steps=(1,))
     encoding["y"]["scale"] = {"type": "log"} if panel.y_log else {"zero": panel.from_zero}
     if panel.y_log:
         encoding["y"]["axis"] = {"tickCount": 4}
@@ -234,6 +249,8 @@ def specification(chart: Chart, number: int) -> dict[str, Any]:
         encoding["y"]["scale"] = {"domain": list(panel.y_range), "nice": False} | (
             {"type": "log"} if panel.y_log else {}
         )
+    if panel.y_symlog:
+        _symlog(encoding["y"], panel.y_symlog, rows["y"])
     line, point, spread = layers["line"], layers["point"], layers["spread"]
     line["mark"]["clip"] = point["mark"]["clip"] = spread["mark"]["clip"] = panel.y_range is not None
     line["transform"] = [_only(each.name for each in here if each.dash)]
@@ -266,6 +283,14 @@ def specification(chart: Chart, number: int) -> dict[str, Any]:
     if rows.groupby(["series", _parts(rows)]).size().max() > MANY and any(each.dash for each in here):
         _only_under_the_pointer(point)
     return spec
+
+
+def _symlog(channel: dict[str, Any], linear: float, values: pd.Series[Any], **steps: Any) -> None:
+    """Vega's own ticks of such an axis are evenly spaced numbers, which crowd at its end, and labels are rounded for
+    these.
+    """
+    channel["scale"] |= {"type": "symlog", "constant": linear}
+    channel["axis"] = {"values": symlog_ticks(linear, float(values.astype(float).max()), **steps), "format": "~g"}
 
 
 def _only_under_the_pointer(point: dict[str, Any]) -> None:

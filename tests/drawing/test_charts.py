@@ -12,7 +12,16 @@ import pandas as pd
 import pytest
 
 from pipeline.drawing import charts
-from pipeline.drawing.charts import Chart, Panel, Series, chart, lines_of_table, over_replicas, specification
+from pipeline.drawing.charts import (
+    Chart,
+    Panel,
+    Series,
+    chart,
+    lines_of_table,
+    over_replicas,
+    specification,
+    symlog_ticks,
+)
 from pipeline.page import vendor
 
 ROWS = pd.DataFrame(
@@ -48,6 +57,29 @@ def test_what_is_written_is_read_again() -> None:
     assert again.series == made.series
     assert again.to_csv() == made.to_csv()
     assert specification(again, 0) == specification(made, 0)
+
+
+def test_files_from_before_an_option_was_added_are_read() -> None:
+    words = small().to_json()
+    for panel in words["panels"]:
+        del panel["x_symlog"], panel["y_symlog"]
+    assert Chart.read(words, small().to_csv()).panels == small().panels
+
+
+def test_an_axis_can_be_linear_at_first_and_then_logarithmic() -> None:
+    encoding = specification(small(x_symlog=20.0, y_symlog=1.0, y_range=(0.0, 102.0)), 0)["encoding"]
+    assert encoding["x"]["scale"] == {"type": "symlog", "constant": 20.0, "zero": False, "nice": False, "padding": 8}
+    assert encoding["y"]["scale"] == {"type": "symlog", "constant": 1.0, "domain": [0.0, 102.0], "nice": False}
+    assert encoding["y"]["axis"] == {"values": [0, 1, 2, 5, 10, 20, 50], "format": "~g"}
+    plain = specification(small(), 0)["encoding"]
+    assert "type" not in plain["x"]["scale"]
+    assert "axis" not in plain["y"]
+
+
+def test_ticks_of_an_axis_that_is_linear_at_first() -> None:
+    assert symlog_ticks(1.0, 20.0) == [0, 1, 2, 5, 10, 20]
+    assert symlog_ticks(0.0025, 0.2, steps=(1,)) == [0, 0.01, 0.1]
+    assert symlog_ticks(1.0, 0.0) == [0], "nothing is above"
 
 
 @pytest.mark.parametrize("csv", ["", "panel,series\n0,a\n"])

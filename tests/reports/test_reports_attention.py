@@ -19,7 +19,7 @@ from pipeline.results.findings import Finding
 from pipeline.results.outcome import Outcome
 from pipeline.results.reading import Results
 from pipeline.systems.attention.report.claims import MEASURES
-from pipeline.systems.attention.report.figures import attention_over_iterations, draw, parents_found
+from pipeline.systems.attention.report.figures import attention_over_iterations, draw, parents_found, parsed_scenes
 from pipeline.systems.attention.report.tables import build
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
 from pipeline.systems.attention.studies import run_study
@@ -67,6 +67,26 @@ def test_figures(studied: Writer, values: dict[str, Any]) -> None:
         assert drawing.caption.endswith(".")
         assert drawing.alt.endswith(".")
     assert written.missing == []
+
+
+def test_shapes_are_drawn_as_themselves_and_whole(outcomes: dict[str, Outcome]) -> None:
+    arrays = dict(outcomes["parsing"].arrays)
+    arrays["outlines"] = arrays["outlines"] + 5.0  # away from all parts
+    for row, axes in enumerate(zip(*[iter(parsed_scenes(arrays).axes)] * 3, strict=True)):
+        outlines = arrays["outlines"][row][..., :2]
+        for axis in axes:
+            assert [line.get_marker() for line in axis.get_lines()[1:6:2]] == ["^", "s", "*"]
+            assert (outlines > (axis.get_xlim()[0], axis.get_ylim()[0])).all()
+            assert (outlines < (axis.get_xlim()[1], axis.get_ylim()[1])).all()
+
+
+def test_figures_and_captions_use_one_name(studied: Writer, values: dict[str, Any]) -> None:
+    drawings = {drawing.name: drawing for drawing in draw(results_of(studied, values), Written())}
+    titles = [axis.get_title(loc="left") for axis in drawings["scenes-parsing"].figure().axes[:3]]
+    assert titles == ["true", "dynamic routing, long", "inversion"]
+    assert "Dynamic routing, long, has 10 iterations" in drawings["scenes-parsing"].caption
+    assert "multiplied by the scale" in drawings["attention-iterated"].caption
+    assert drawings["attention-iterated"].figure().axes[1].get_ylabel() == "parts at their own parent (%)"
 
 
 def test_a_caption_tells_the_settings_that_made_its_figure(

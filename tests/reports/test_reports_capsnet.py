@@ -141,6 +141,32 @@ def test_figures(studied: Writer, params: Params) -> None:
     assert written.missing == []
 
 
+def test_conditions_are_told_apart_by_more_than_colour(studied: Writer, params: Params) -> None:
+    losses, _, inferred, *_ = draw(recorded(studied.results, params), Written())
+    best = losses.figure().axes[2]
+    assert [tick.get_text() for tick in best.get_xticklabels()] == ["routing", "none", "routing", "none"]
+    halves = [tick.get_text().strip() for tick in best.get_xticklabels(minor=True)]
+    assert halves == ["reconstruction", "no reconstruction"]
+    faces = [part[0].get_markerfacecolor() for part in best.containers]
+    assert [face == "white" for face in faces] == [False, False, True, True]
+    assert losses.chart is not None
+    assert [series.hollow for series in losses.chart.series] == [False, False, True, True]
+    lines = [line for line in inferred.figure().axes[0].get_lines() if "layer" in str(line.get_label())]
+    assert [line.get_linestyle() for line in lines] == ["-", "--", "-."]
+
+
+def test_the_caption_tells_what_the_reconstruction_weighs(studied: Writer, params: Params) -> None:
+    results = recorded(studied.results, params)
+    caption = next(draw(results, Written())).caption
+    assert caption.endswith("The reconstruction's weight (0.0005 of the mean error) is so small that lines with and "
+                            "without it coincide.")  # fmt: skip
+    for name in ("routed", "unrouted"):
+        model = params.runs[name].model.model_dump() | {"reconstruction": "summed"}
+        record_again(results.records / "train" / f"{name}.json", "runs", name, model=model)
+    caption = next(draw(results, Written())).caption
+    assert caption.endswith("different functions and cannot be compared.")
+
+
 def test_tables(studied: Writer, params: Params) -> None:
     accuracies, sparsity = build(recorded(studied.results, params))
     assert accuracies.name == "capsnet-digits"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import Writer, spread
-from made_up_matrix import CONDITIONS, with_matrix
+from made_up_matrix import CONDITIONS, CROPS, evaluated, with_matrix
 from made_up_report import write_page
 from recorded import recorded
 
@@ -18,9 +18,12 @@ from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
 from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
-from pipeline.results.reading import Recorded, Results
+from pipeline.results.reading import Measured, Recorded, Results
+from pipeline.systems.matrix_capsules.report import charts
+from pipeline.systems.matrix_capsules.report.curves import Dot, by_factor, factors
+from pipeline.systems.matrix_capsules.report.curves import accuracies as drawn_accuracies
 from pipeline.systems.matrix_capsules.report.curves import attacks as drawn_attacks
-from pipeline.systems.matrix_capsules.report.curves import by_factor, factors
+from pipeline.systems.matrix_capsules.report.curves import conditions as drawn_conditions
 from pipeline.systems.matrix_capsules.report.figures import draw
 from pipeline.systems.matrix_capsules.report.paper import CLASSES, class_names
 from pipeline.systems.matrix_capsules.report.pictures import attacked
@@ -84,6 +87,8 @@ def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
     drawn = [float(line.get_xdata()[0]) for line in papers.get_lines()]
     of_conditions = [9.7, 2.2, 1.8, 3.9, 2.9, 2.6, 3.2, 3.2, 5.8, 4.5]
     assert drawn == [*of_conditions, 1.8, 5.2], "colder stands for no row of the paper's"
+    assert papers.get_title(loc="left") == "the paper's (other scale)", "30 % are more than thrice 9.7 %"
+    assert ours.get_xlim()[1] > 30 > papers.get_xlim()[1]
     general, targeted, _ = figures["matrix-attacks-toys"].axes
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in general.get_lines()}
     np.testing.assert_allclose(lines["CNN, BIM"], [88, 42, 18, 4, 2])
@@ -106,6 +111,57 @@ def test_errors_by_factor_are_means_over_seeds() -> None:
     assert azimuth.get_xticks().tolist() == [0, 90, 180, 270]
     assert lighting.get_xticks().tolist() == [1], "its values"
     assert [axis.get_lines()[0].get_linestyle() for axis in figure.axes] == ["-", "None"], "lights have no order"
+
+
+def test_conditions_of_like_errors_have_one_scale() -> None:
+    dots = [Dot(name, Measured(error, 0.0, 1), paper) for name, error, paper in (("a", 14.0, 9.7), ("b", 9.0, None))]
+    ours, papers = drawn_conditions(dots).axes
+    assert ours.get_xlim() == papers.get_xlim()
+    assert papers.get_title(loc="left") == "the paper's"
+
+
+def test_the_papers_error_is_drawn_once_beside_the_cnn_that_is_nearest_to_its_own(
+    studied: Writer, values: dict[str, Any]
+) -> None:
+    values = with_matrix(values)
+    values["runs"]["a-warped"] = values["runs"]["cnn-toys"] | {"augmentation": CROPS | {"rotation": 12.0}}
+    evaluated(studied, "a-warped", 0.1, 0.1)
+    drawings = {drawing.name: drawing for drawing in draw(recorded(studied.results, parse_params(values)), Written())}
+    ours, papers = drawings["matrix-conditions-matrix-toys"].figure().axes
+    rows = [tick.get_text() for tick in ours.get_yticklabels()]
+    of_cnn = [rows[int(line.get_ydata()[0])] for line in papers.get_lines() if line.get_xdata()[0] == 5.2]
+    assert rows[-2:] == ["a-warped (CNN)", "cnn-toys (CNN)"]
+    assert of_cnn == ["cnn-toys (CNN)"]
+
+
+def test_errors_are_logarithmic_from_one_percent_on() -> None:
+    table = pd.DataFrame({"epoch": [1, 2, 3], "train_accuracy": [0.6, 0.9, 1.0], "validation_accuracy": [0.9] * 3})
+    tables = {"run": (False, table)}
+    for axis in drawn_accuracies(tables).axes:
+        assert axis.get_yscale() == "symlog"
+        assert axis.get_yticks().tolist() == [0, 1, 2, 5, 10, 20]
+        assert axis.get_ylim()[0] == 0
+    assert [panel.y_symlog for panel in charts.accuracies(tables).panels] == [1, 1]
+
+
+def test_matched_networks_do_not_hide_each_other_and_studies_have_one_scale(results: Results) -> None:
+    drawings = {drawing.name: drawing for drawing in draw(results, Written())}
+    azimuth, elevation = drawings["matrix-viewpoints-toys"].figure().axes
+    assert azimuth.get_ylim() == elevation.get_ylim()
+    capsules, cnn = (
+        next(part for part in azimuth.containers if part.get_label() == f"{name}, matched")
+        for name in ("capsules", "CNN")
+    )
+    assert capsules[0].get_markersize() > 1.5 * cnn[0].get_markersize()
+    assert capsules[0].get_zorder() < cnn[0].get_zorder()
+
+
+def test_votes_end_where_few_are_left() -> None:
+    counts = np.zeros((1, 2, 3, 10))
+    counts[..., 0], counts[..., 3], counts[..., 9] = 50, 49.5, 0.5
+    arrays = {"counts": counts, "edges": np.linspace(0, 5, 11), "images": np.zeros((1, 1, 4, 4))}
+    arrays |= {"labels": np.array([0]), "scores": np.eye(3)[:1]}
+    assert [axis.get_xlim() for axis in drawn_votes(arrays, ("a", "b", "c")).axes[1:]] == [(0, 2)] * 2
 
 
 def test_votes_mark_the_right_class_and_the_one_taken_for_it(results: Results) -> None:
@@ -192,7 +248,10 @@ def test_epsilons_of_several_orders_are_spread_out(epsilons: list[float], scale:
         for epsilon in epsilons
     ]
     columns = ["network", "replica", "method", "kind", "epsilon", "value"]
-    figure = drawn_attacks(pd.DataFrame(rows, columns=columns), 20.0)
+    table = pd.DataFrame(rows, columns=columns)
+    linear = 0.0 if scale == "linear" else min(epsilons[1:])
+    assert {panel.x_symlog for panel in charts.attacks(table, 20.0).panels} == {linear}, "the page's is the same"
+    figure = drawn_attacks(table, 20.0)
     for axis in figure.axes:
         assert axis.get_xscale() == scale
         assert ticks is None or [label.get_text() for label in axis.get_xticklabels()] == ticks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from made_up import Writer, spread
@@ -56,6 +57,45 @@ def test_every_study_has_its_figure(studied: tuple[Writer, Params]) -> None:
         assert drawing.alt.endswith(".")
         assert drawing.caption.endswith(".")
     assert written.missing == []
+
+
+def test_what_is_drawn_can_be_told_apart(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), Written())}
+    sizes = drawings["capsule-size-grid-digits"].figure()
+    test, training = sizes.axes
+    assert test.get_ylim() == training.get_ylim()
+    highest = max(np.max(line.get_ydata()) for axis in sizes.axes for line in axis.get_lines())
+    assert test.get_ylim() == pytest.approx((0, 1.06 * highest)), "no marker is cut off"
+    dashes = {line.get_label(): line.get_linestyle() for line in test.get_lines()}
+    assert dashes["logistic regression"] != dashes["support vectors (RBF)"]
+    planes = drawings["planes-grid-digits"].figure().axes[:10]
+    for axis in planes:
+        drawn, counts = np.unique(axis.collections[0].get_facecolor(), axis=0, return_counts=True)
+        assert len(drawn) == 2, "a panel's class and all others"
+        assert sorted(counts) == [30, 270]
+    legend = drawings["ridge-digits"].figure().axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["training", "validation", "test"]
+    ridge = drawings["ridge-digits"].chart
+    assert ridge is not None
+    assert [series.name for series in ridge.series] == ["training", "validation", "test"]
+    assert "m: number of classes" in drawings["convergence-digits"].caption
+    assert "m: number of classes" in drawings["online-digits"].caption
+    passes = drawings["online-digits"].figure().axes[0].xaxis
+    assert passes.get_major_formatter()(10.0) == "10"
+
+
+def test_starts_fill_their_axis(studied: tuple[Writer, Params]) -> None:
+    writer, params = studied
+    drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), Written())}
+    (axis,) = drawings["starts-digits"].figure().axes
+    assert axis.get_ylim() == pytest.approx((0.95, 1.55)), "from 1.0 to 1.5 and a tenth more at either end"
+    single = [np.asarray(line.get_ydata()) for line in axis.get_lines() if line.get_marker() == "o"]
+    np.testing.assert_allclose(single, [[1.2, 1.3, 1.4, 1.5]] * 2)
+    assert drawings["starts-digits"].caption.endswith(
+        "Boxes: the middle half; line: the median; points: 4 starts for each sd."
+    )
 
 
 def test_without_results_there_is_nothing(writer: Writer) -> None:

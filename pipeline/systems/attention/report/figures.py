@@ -32,7 +32,8 @@ SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"
 DASHES = ("-", "--", ":", "-.")
 """If there are more scales than colours, colours repeat with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
-SHAPES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"))
+SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
+"""Colours and markers of a triangle, a square and a star, in their order in results."""
 _NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outlines", "routed_outlines")
 
 
@@ -70,7 +71,7 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
         axes[0].plot(rows["iteration"], rows["entropy"], label=words, **look)
         axes[1].plot(rows["iteration"], 100 * rows["right"], label=words, **look)
     axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
-    axes[1].set(xlabel="iteration", ylabel="at their own parent (%)", ylim=(0, 100))
+    axes[1].set(xlabel="iteration", ylabel="parts at their own parent (%)", ylim=(0, 100))
     axes[1].legend(loc="lower left")
     return figure
 
@@ -83,7 +84,10 @@ def attention_chart(table: pd.DataFrame) -> Chart:
     looks = [(*SCALES[i % len(SCALES)], DASHES[i // len(SCALES) % len(DASHES)]) for i in range(len(scales))]
     parts = [
         (Panel("", "iteration", "entropy over parents (nats)", from_zero=True), rows.assign(y=rows["entropy"])),
-        (Panel("", "iteration", "at their own parent (%)", y_range=(0.0, 102.0)), rows.assign(y=100 * rows["right"])),
+        (
+            Panel("", "iteration", "parts at their own parent (%)", y_range=(0.0, 102.0)),
+            rows.assign(y=100 * rows["right"]),
+        ),
     ]
     return chart(parts, [Series(f"scale {scale:g}", *look) for scale, look in zip(scales, looks, strict=True)])
 
@@ -145,8 +149,8 @@ def parents_found(table: pd.DataFrame) -> Figure:
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
     """Overlapping shapes, one scene per row; parts coloured by their true parent and by those that two methods find."""
     views = (
-        ("planted", "truth", "outlines"),
-        ("routing by agreement", "routing", "routed_outlines"),
+        ("true", "truth", "outlines"),
+        ("dynamic routing, long", "routing", "routed_outlines"),
         ("inversion", "inversion", "inverted_outlines"),
     )
     count = len(arrays["places"])
@@ -155,6 +159,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
     grid = figure.subplots(count, 3, squeeze=False, sharex="row", sharey="row")
     for row in range(count):
         places = arrays["places"][row]
+        shown = np.concatenate([places[:, :2], arrays["outlines"][row][..., :2].reshape(-1, 2)])
         for axis, (title, parents, outlines) in zip(grid[row], views, strict=True):
             for j, (colour, marker) in enumerate(SHAPES):
                 outline = arrays[outlines][row][:, j]
@@ -168,7 +173,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
             axis.set_xticks([])
             axis.set_yticks([])
             axis.grid(visible=False)
-            low, high = places[:, :2].min(0) - 0.3, places[:, :2].max(0) + 0.3
+            low, high = shown.min(0) - 0.3, shown.max(0) + 0.3
             axis.set_xlim(low[0], high[0])
             axis.set_ylim(low[1], high[1])
             for spine in axis.spines.values():
@@ -210,7 +215,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "svg",
                         "Attention over iterations",
                         "Left: low entropy means that each part attends to a single parent. Right: how often that is "
-                        f"the part's own parent ({label}; means over sds of the parts).",
+                        f"the part's own parent ({label}; means over sds of the parts). Scores are multiplied by the "
+                        "scale before their softmax: the larger it is, the sharper attention becomes.",
                         "Entropy over iterations, and the share of correct parents, one line for each scale.",
                         records,
                         partial(attention_over_iterations, table),
@@ -224,9 +230,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "svg",
                         "Parents found by inversion and by routing",
                         f"Share of parts whose parent is found, over the number of objects in a scene ({label}; bars: "
-                        "one standard error over scenes). Only the best variant of each method is drawn; the table has "
-                        'all. "True poses" infers a part\'s parent from its pose and the true poses of the objects in '
-                        "the scene.",
+                        "one standard error over scenes). Of several variants of EM routing and of dynamic routing "
+                        f"only the best is drawn; the table has all. Long ones have {study.settings.long_iterations} "
+                        'iterations. "True poses" infers a part\'s parent from its pose and the true poses of the '
+                        "objects in the scene.",
                         "One line for each method over the number of objects, one panel for each sd of the parts.",
                         records,
                         partial(parents_found, table),
@@ -241,10 +248,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "png",
                         "Overlapping objects, parsed",
                         "Parts of a triangle, a square and a star, with clutter (crosses), coloured by their parent; "
-                        "lines show the objects at the poses that each method finds. Routing by agreement has "
+                        "lines show the objects at the poses that each method finds. Dynamic routing, long, has "
                         f"{study.settings.long_iterations} iterations and no class for clutter; a part that is taken "
                         "for clutter does not count as found.",
-                        "Three scenes of overlapping shapes: true parents, and those of routing and of inversion.",
+                        "Three scenes of overlapping shapes: true parents, those of dynamic routing and of inversion.",
                         records,
                         partial(parsed_scenes, arrays),
                     )

@@ -27,7 +27,7 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.results.reading import Record, Results, dataset_label, unique
+from pipeline.results.reading import Record, Recorded, Results, dataset_label, unique
 from pipeline.systems.capsnet.report.runs import (
     CONDITIONS,
     PLAIN,
@@ -48,7 +48,8 @@ _LOOKS = {
     Condition(routed=True, reconstructed=False): (SKY, "o", "--"),
     Condition(routed=False, reconstructed=False): (ORANGE, "s", "--"),
 }
-_TERMS = (BLUE, GREEN, ORANGE, PURPLE)
+_TERMS = ((BLUE, "-"), (GREEN, "--"), (ORANGE, "-."), (PURPLE, (0, (5, 1, 1, 1, 1, 1))))
+"""Colour and dashes of each layer's errors. Other terms have markers."""
 _PANELS = (
     ("routed", START, "B: routing"),
     ("unrouted", START, "C: no routing"),
@@ -70,7 +71,10 @@ def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
             axis.plot(means.index, means[column], color=colour, linestyle=dashes, label=condition.words)
         best = table.groupby("replica")["validation_loss"].min()
         place = CONDITIONS.index(condition)
-        axes[2].errorbar(place, best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker)
+        axes[2].errorbar(
+            place, best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker,
+            markerfacecolor=colour if condition.reconstructed else "white",
+        )  # fmt: skip
     for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
         axis.set_yscale("log")
         axis.set_title(title)
@@ -81,9 +85,10 @@ def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("loss")
-    axes[2].set_xticks(range(4), ["yes", "no", "yes", "no"])
+    axes[2].set_xticks(range(4), ["routing", "none"] * 2)
+    axes[2].set_xticks([0.5, 2.5], ["\nreconstruction", "\nno reconstruction"], minor=True)
+    axes[2].tick_params(axis="x", which="minor", length=0, pad=7)
     axes[2].set_xlim(-0.6, 3.6)
-    axes[2].set_xlabel("routing")
     axes[2].grid(axis="x", visible=False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
@@ -95,8 +100,8 @@ def losses_chart(tables: dict[Condition, pd.DataFrame]) -> Chart:
     for title, column in (("training", "train_loss"), ("validation", "validation_loss")):
         rows = [over_replicas(table, "epoch", column).assign(series=each.words) for each, table in tables.items()]
         parts.append((Panel(title, "epoch", "loss", y_log=True), pd.concat(rows, ignore_index=True)))
-    looks = {condition.words: _LOOKS[condition] for condition in tables}
-    return chart(parts, [Series(name, *look) for name, look in looks.items()], band=True)
+    series = [Series(each.words, *_LOOKS[each], hollow=not each.reconstructed) for each in tables]
+    return chart(parts, series, band=True)
 
 
 @in_house_style
@@ -147,10 +152,11 @@ def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
     for axis, (title, terms) in zip(axes, energies.items(), strict=True):
         layers = terms.shape[1] - 2
         for number in range(layers):
-            axis.plot(terms[:, number], color=_TERMS[number % len(_TERMS)], label=f"errors of layer {number + 1}")
-        axis.plot(terms[:, -2], color=VERMILLION, linestyle="--", label="error of the label")
+            colour, dashes = _TERMS[number % len(_TERMS)]
+            axis.plot(terms[:, number], color=colour, linestyle=dashes, label=f"errors of layer {number + 1}")
+        axis.plot(terms[:, -2], color=VERMILLION, marker="s", markersize=3, markevery=0.1, label="error of the label")
         if terms[:, -1].any():
-            axis.plot(terms[:, -1], color=SKY, linestyle="-.", label="penalty")
+            axis.plot(terms[:, -1], color=SKY, marker="^", markersize=3, markevery=0.1, label="penalty")
         axis.plot(terms.sum(1), color=INK, linestyle=":", label="all")
         axis.set_yscale("log")
         axis.set_title(title)
@@ -178,7 +184,9 @@ def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Ite
     tables: dict[Condition, pd.DataFrame] = {}
     records: list[Record] = []
     here = [network for network in trained if network.run.dataset == dataset]
+    weight = ""
     for first in candidates(here, CONDITIONS[0])[:1]:
+        weight = _weight(first.run.model)
         for condition, network in family(here, first).items():
             table = results.table("train", network.item, ("replica", "epoch", "train_loss", "validation_loss"))
             if table is not None:
@@ -190,13 +198,22 @@ def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Ite
             "svg",
             f"CapsNet's loss with and without routing, {dataset}",
             "In the paper, learning without routing is slower at first and ends at nearly the same loss (Figure 2 of "
-            "document 001; here with shifted validation images in place of test images). Losses with and without "
-            "reconstruction are different functions and cannot be compared.",
+            f"document 001; here with shifted validation images in place of test images). {weight}",
             "Training and validation loss per epoch of four conditions, and their best validation losses.",
             records,
             partial(losses_by_condition, tables),
             chart=losses_chart(tables),
         )
+
+
+def _weight(model: Recorded) -> str:
+    """How losses with and without reconstruction compare: a sentence."""
+    if model.reconstruction == "mean":
+        return (
+            f"The reconstruction's weight ({model.reconstruction_weight:g} of the mean error) is so small that lines "
+            "with and without it coincide."
+        )
+    return "Losses with and without reconstruction are different functions and cannot be compared."
 
 
 def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> Iterator[Drawing]:

@@ -9,7 +9,7 @@ import pandas as pd
 from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, chart, level
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS
-from pipeline.systems.matrix_capsules.report.curves import FACTORS, KINDS, LOOKS, looks
+from pipeline.systems.matrix_capsules.report.curves import FACTORS, KINDS, LINEAR_ERROR, LOOKS, linear_epsilon, looks
 
 Tables = Mapping[str, tuple[bool, pd.DataFrame]]
 
@@ -29,7 +29,8 @@ def accuracies(tables: Tables) -> Chart:
         for name, (_, table) in tables.items():
             means = 100 * (1 - table.groupby("epoch")[f"{title}_accuracy".replace("training", "train")].mean())
             rows.append(pd.DataFrame({"series": name, "x": means.index, "y": means.to_numpy()}))
-        parts.append((Panel(title, "epoch", "error (%)", from_zero=True), pd.concat(rows, ignore_index=True)))
+        panel = Panel(title, "epoch", "error (%)", y_symlog=LINEAR_ERROR, from_zero=True)
+        parts.append((panel, pd.concat(rows, ignore_index=True)))
     return chart(parts, _series(tables))
 
 
@@ -48,7 +49,7 @@ def factors(tables: Tables) -> Chart:
 
 def attacks(table: pd.DataFrame, chance: float) -> Chart:
     """As `curves.attacks`."""
-    parts = []
+    parts, linear = [], linear_epsilon(table["epsilon"])
     for kind, (title, words) in KINDS.items():
         rows = table[table["kind"] == kind]
         if rows.empty:
@@ -59,7 +60,7 @@ def attacks(table: pd.DataFrame, chance: float) -> Chart:
         rows = spread.assign(series=names, x=spread["epsilon"], y=mean, low=mean - sd, high=mean + sd)
         if kind != "targeted":
             rows = pd.concat([rows, level(CHANCE, sorted(rows["x"]), chance)], ignore_index=True)
-        parts.append((Panel(title, "epsilon", words, y_range=(-2.0, 102.0)), rows))
+        parts.append((Panel(title, "epsilon", words, x_symlog=linear, y_range=(-2.0, 102.0)), rows))
     series = [
         Series(f"{NETWORKS[network]}, {method}", colour, marker, dash)
         for network, (colour, marker) in LOOKS.items()

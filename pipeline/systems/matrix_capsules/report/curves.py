@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pipeline.drawing.charts import symlog_ticks
 from pipeline.drawing.style import (
     BLUE,
     COLUMN,
@@ -47,6 +46,8 @@ class _Factor(NamedTuple):
 
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
 """Colour and marker of either network."""
+_MATCHED_SIZES = {"capsules": 8, "cnn": 4}
+"""Sizes of marks that may lie at the same place: the last is drawn on top and does not hide the first."""
 _CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, PURPLE), (VERMILLION, ORANGE)
 _DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "D", "^", "v")
 FACTORS = {
@@ -67,6 +68,12 @@ _VIEW = 2.0
 
 _MANY_TIMES = 20
 """Where the largest epsilon is so many times the smallest, their axis is logarithmic."""
+
+LINEAR_ERROR = 1.0
+"""Percent: up to here axes of errors over epochs are linear, logarithmic from here on."""
+
+_ALIKE = 3
+"""Our errors and the paper's have one scale if the ranges of either differ by less than this factor."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,11 @@ def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("error (%)")
-    axes[0].set_ylim(0, None)
+    top = axes[0].get_ylim()[1]
+    axes[0].set_yscale("symlog", linthresh=LINEAR_ERROR, linscale=0.5)
+    ticks = symlog_ticks(LINEAR_ERROR, top)
+    axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[0].set_ylim(0, top)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -177,19 +188,24 @@ def conditions(dots: Sequence[Dot]) -> Figure:
             axes[1].plot(dot.paper, row, color=INK, marker="D", markerfacecolor="white", linestyle="")
     axes[0].set_yticks(rows, [dot.name for dot in dots])
     axes[0].set_ylim(len(dots) - 0.5, -0.5)
-    for axis, title in zip(axes, ("ours", "the paper's"), strict=True):
+    rights = [1.04 * axis.get_xlim()[1] for axis in axes]  # no marker lies on the frame
+    alike = max(rights) < _ALIKE * min(rights)
+    for axis, title, right in zip(axes, ("ours", "the paper's"), rights, strict=True):
         axis.set_title(title)
         axis.set_xlabel("test error (%)")
-        axis.set_xlim(0, 1.04 * axis.get_xlim()[1])  # no marker lies on the frame
+        axis.set_xlim(0, max(rights) if alike else right)
+    if not alike:
+        axes[1].set_title("the paper's (other scale)")
     return figure
 
 
 @in_house_style
 def viewpoints(studies: Mapping[str, Matched]) -> Figure:
     """Error on novel viewpoints over error on familiar ones, a panel for each study."""
-    figure, axes = panels(len(studies), 2.8, width=COLUMN * max(len(studies), 2) + 0.15)
+    figure, axes = panels(len(studies), 2.8, width=COLUMN * max(len(studies), 2) + 0.15, sharey=True)
+    tops = [_viewpoint(axis, study) for axis, study in zip(axes, studies.values(), strict=True)]
+    axes[0].set_ylim(0, max(tops))
     for axis, (name, study) in zip(axes, studies.items(), strict=True):
-        _viewpoint(axis, study)
         axis.set_title(f"{study.axis} ({name})" if name != study.axis else name)
         axis.set_xlabel("error, familiar viewpoints (%)")
     axes[0].set_ylabel("error, novel viewpoints (%)")
@@ -197,13 +213,14 @@ def viewpoints(studies: Mapping[str, Matched]) -> Figure:
     return figure
 
 
-def _viewpoint(axis: Axes, study: Matched) -> None:
+def _viewpoint(axis: Axes, study: Matched) -> float:
+    """Draw a study; return the upper end of its errors on novel viewpoints."""
     errors = 100 * study.table[["familiar", "novel"]]
     at = [familiar.mean for familiar, _ in study.points.values()] or [float(errors["familiar"].min())]
     right = min(max(_VIEW * max(at), 1.0), 100.0)
     drawn = errors[errors["familiar"] <= right]
     top = min(max([float(drawn["novel"].max()), right, *study.paper.values()]) * 1.05, 100.0)
-    axis.plot([0, top], [0, top], color=FAINT, linestyle=":", linewidth=1, label="no worse on novel ones")
+    axis.plot([0, right], [0, right], color=FAINT, linestyle=":", linewidth=1, label="no worse on novel ones")
     for network, (colour, marker) in LOOKS.items():
         own = drawn[study.table.loc[drawn.index, "network"] == network]
         axis.plot(
@@ -213,12 +230,13 @@ def _viewpoint(axis: Axes, study: Matched) -> None:
     for network, (familiar, novel) in study.points.items():
         colour, marker = LOOKS[network]
         axis.errorbar(
-            familiar.mean, novel.mean, novel.sd, familiar.sd, color=colour, marker=marker, markersize=6,
-            markeredgecolor=INK, zorder=5, linestyle="", label=f"{NETWORKS[network]}, matched",
+            familiar.mean, novel.mean, novel.sd, familiar.sd, color=colour, marker=marker,
+            markersize=_MATCHED_SIZES[network], markeredgecolor=INK, zorder=5 + list(LOOKS).index(network),
+            linestyle="", label=f"{NETWORKS[network]}, matched",
         )  # fmt: skip
     axis.set_xlim(0, right)
-    axis.set_ylim(0, top)
     _papers(axis, study)
+    return top
 
 
 def _papers(axis: Axes, study: Matched) -> None:
@@ -257,19 +275,20 @@ def attacks(table: pd.DataFrame, chance: float) -> Figure:
             axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
         axis.set_title(title)
         axis.set_xlabel("epsilon")
-        _spread_out(axis, table["epsilon"])
+        if linear := linear_epsilon(table["epsilon"]):
+            axis.set_xscale("symlog", linthresh=linear, linscale=0.5)
+            ticks = symlog_ticks(linear, table["epsilon"].max(), steps=(1,))
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.minorticks_off()
         axis.set_ylabel(words)
         axis.set_ylim(-2, 102)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=2.8)
     return figure
 
 
-def _spread_out(axis: Axes, epsilons: pd.Series[float]) -> None:
-    """A logarithmic axis, linear up to the smallest epsilon above 0, where the largest is many times as large."""
-    smallest, largest = epsilons[epsilons > 0].min(), epsilons.max()
-    if not largest > _MANY_TIMES * smallest:
-        return
-    axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
-    decades = 10.0 ** np.arange(math.ceil(math.log10(smallest)), math.floor(math.log10(largest)) + 1)
-    axis.set_xticks([0.0, *decades], ["0", *(f"{each:g}" for each in decades)])
-    axis.minorticks_off()
+def linear_epsilon(epsilons: pd.Series[float]) -> float:
+    """The smallest epsilon above 0, up to which their axis is linear, and logarithmic from there on, if the largest is
+    many times as large; else 0.
+    """
+    smallest = float(epsilons[epsilons > 0].min())
+    return smallest if epsilons.max() > _MANY_TIMES * smallest else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -17,7 +18,7 @@ from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
-from pipeline.systems.matrix_capsules.report.paper import PAPER_DATASET, class_names, trained_on
+from pipeline.systems.matrix_capsules.report.paper import PAPER_DATASET, class_names, distance, trained_on
 from pipeline.systems.matrix_capsules.report.runs import Trial, attack_studies, attacked_images, runs, viewpoint_studies
 
 _TESTS = ("replica", "test", "accuracy")
@@ -73,7 +74,8 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             f"Errors of matrix capsules and the CNN as they learn, {dataset}",
             "How fast either network learns and how far training and validation part; training images are cropped at "
-            "random places in random light, validation images in the middle. Lines are means over seeds."
+            "random places in random light, validation images in the middle. Lines are means over seeds; axes are "
+            f"linear up to {matrix_curves.LINEAR_ERROR:g} %, then logarithmic."
             f"{_warped(trials)}",
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
@@ -109,14 +111,17 @@ def _conditions(results: Results) -> Iterator[Drawing]:
     values = paper_values()
     for base, trials in conditions_by_run(results).items():
         datasets = {trial.run.dataset for trial in trials}
-        beside = [trial for trial in runs(results, "evaluate") if trial.item == base]
-        beside += [trial for trial in runs(results, "evaluate", "cnn") if trial.run.dataset in datasets]
+        itself = [trial for trial in runs(results, "evaluate") if trial.item == base]
+        cnns = [trial for trial in runs(results, "evaluate", "cnn") if trial.run.dataset in datasets]
         dots, drawn = [], []
-        for trial in [*trials, *beside]:
+        for trial in [*trials, *itself, *cnns]:
             error = trial.numbers.measured("test", "centre")
             if error is not None:
                 dots.append(Dot(_name(trial), error.scaled(100), paper_error(trial, values)))
                 drawn.append(trial)
+        # The paper has one CNN: its error is drawn beside the nearest of ours alone.
+        others = sorted((trial for trial in drawn if trial in cnns), key=lambda trial: distance(trial.run))[1:]
+        dots = [replace(dot, paper=None) if each in others else dot for dot, each in zip(dots, drawn, strict=True)]
         records = _records(drawn)
         if dots:
             yield Drawing(
@@ -155,7 +160,9 @@ def _votes(results: Results, written: Written) -> Iterator[Drawing]:
             f"Votes gather around class capsules, {trial.item}",
             "Distances of votes to the mean of each class capsule after each routing iteration, each vote counted by "
             "how much of it is assigned: those for the right class (blue) should draw near and gain, and the others "
-            "fade. Orange is the class that the network takes a misread image for (Figure 2 of document 004).",
+            "fade. Orange is the class that the network takes a misread image for (Figure 2 of document 004). Heights "
+            f"are in parts of each image's highest bin; axes end beyond {100 * matrix_pictures.SHOWN:.0f} % of the "
+            "votes so counted.",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,
@@ -195,9 +202,10 @@ def _viewpoints(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-viewpoints-{dataset}",
             "svg",
             f"Errors on novel viewpoints against those on familiar ones, {dataset}",
-            "At the same error on familiar viewpoints, whose is the lower on novel ones? A dot is an epoch of a seed; "
-            "large marks are where the networks are matched (bars: one sd over seeds), open ones the paper's on "
-            f"{PAPER_DATASET} (Table 2 of document 004).",
+            "At the same error on familiar viewpoints, whose is the lower on novel ones? A dot is an epoch of a seed. "
+            "Large marks are where the error of each on familiar viewpoints first falls to the lowest that the worse "
+            "of the two ever reaches, which may be early in training (means over seeds, between epochs by "
+            f"interpolation; bars: one sd); open ones are the paper's on {PAPER_DATASET} (Table 2 of document 004).",
             "Scatter plots of error on novel viewpoints over error on familiar ones, a panel for each axis, both "
             "networks in each.",
             records[dataset],

@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from pipeline.drawing.style import BLUE, FAINT, INK, VERMILLION, WIDTH, in_house_style
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS
 
+SHOWN = 0.99
+"""Share of all votes, by weight, that histograms show: a few far ones would press the others into the first bins."""
+
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
@@ -25,6 +28,8 @@ def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
     figure = Figure(figsize=(WIDTH, 1.75 * shown + 0.3))
     grid = figure.subplots(shown, 1 + iterations, squeeze=False, width_ratios=[0.8, *[1.0] * iterations])
     middle = (edges[1:] + edges[:-1]) / 2
+    nearer = counts.sum((0, 1, 2)).cumsum()
+    right = edges[1:][nearer >= SHOWN * nearer[-1]][0]
     for row in range(shown):
         label, taken = int(labels[row]), int(arrays["scores"][row].argmax())
         picture = grid[row, 0]
@@ -36,7 +41,7 @@ def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
             axis = grid[row, 1 + t]
             _ridges(axis, middle, counts[row, t] / highest, label, taken)
             axis.set_yticks(range(len(classes)), classes if t == 0 else [])
-            axis.set_xlim(edges[0], edges[-1])
+            axis.set_xlim(edges[0], right)
             if row == 0:
                 axis.set_title(f"iteration {t + 1}")
             if row == shown - 1:

@@ -13,14 +13,12 @@ SIZE = "capsule size d"
 
 
 def error_over_size(
-    table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], baselines: Mapping[str, tuple[str, object]]
+    table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], baselines: Mapping[str, tuple[str, str]]
 ) -> Chart:
     """As `figures.error_over_size`."""
     sizes = [str(size) for size in sorted(set(table[table["size"] > 0]["size"]))]
     series = [Series(name, colour, marker) for name, (colour, marker) in looks.items()]
-    series += [
-        Series(words, FAINT, "", dashes if isinstance(dashes, str) else "-") for words, dashes in baselines.values()
-    ]
+    series += [Series(words, FAINT, "", dashes) for words, dashes in baselines.values()]
     parts = []
     for part, words in (("test", "test error (%)"), ("train", "training error (%)")):
         models = table[table["model"].isin(looks) & (table["size"] > 0)].sort_values("size")
@@ -54,7 +52,10 @@ def over_penalties(table: pd.DataFrame) -> Chart:
     """As `figures.over_penalties`."""
     rows = table.sort_values("penalty")
     names = ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])]
-    looks = (("train", BLUE, "o"), ("validation", GREEN, "^"), ("test", VERMILLION, "s"))
-    data = [pd.DataFrame({"series": part, "x": names, "y": 100 * rows[part].to_numpy()}) for part, _, _ in looks]
+    parts = {"train": "training", "validation": "validation", "test": "test"}
+    looks = zip(parts.values(), (BLUE, GREEN, VERMILLION), ("o", "^", "s"), strict=True)
+    data = [
+        pd.DataFrame({"series": name, "x": names, "y": 100 * rows[part].to_numpy()}) for part, name in parts.items()
+    ]
     panel = Panel("", "penalty", "error (%)", names, from_zero=True)
     return chart([(panel, pd.concat(data, ignore_index=True))], [Series(*look) for look in looks])

@@ -22,8 +22,6 @@ from pipeline.drawing.style import (
     GREEN,
     INK,
     ORANGE,
-    PURPLE,
-    SKY,
     VERMILLION,
     WIDTH,
     in_house_style,
@@ -40,7 +38,7 @@ BASELINES = {
     "logistic-regression": ("logistic regression", ":"),
     "nearest-neighbours": ("nearest neighbours", "--"),
     "random-forest": ("random forest", "-."),
-    "support-vectors": ("support vectors (RBF)", (0, (1, 1))),
+    "support-vectors": ("support vectors (RBF)", "-"),
 }
 VARIANTS = {
     "plain": ("plain EM", INK, "-"),
@@ -57,8 +55,8 @@ METHODS = {
 }
 FEWEST = 5
 """Test images in a bin of the reliability diagram, at least: shares of fewer say nothing."""
-CLASSES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, FAINT, "#8B4513", "#B8A800")
-"""Ten colours, one per class."""
+OTHERS = "#c4c4c4"
+"""Images of other classes than a panel's."""
 
 
 @in_house_style
@@ -70,7 +68,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
     Args:
         table: columns model, size (0 for other classifiers), train, test (shares).
     """
-    figure, axes = panels(2, 2.6, sharey=False)
+    figure, axes = panels(2, 2.6, sharey=True)
     for each, part in zip(axes, ("test", "train"), strict=True):
         for decision, (colour, marker) in LOOKS.items():
             rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
@@ -81,8 +79,10 @@ def error_over_size(table: pd.DataFrame) -> Figure:
                 for value in rows[part]:
                     each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
         _axis_of_sizes(each, table)
-        each.set(ylabel=f"{'training' if part == 'train' else 'test'} error (%)")
-        each.set_ylim(bottom=0)
+        each.set_title("training" if part == "train" else part)
+    axes[0].set_ylabel("error (%)")
+    drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
+    axes[0].set_ylim(0, 106 * max(drawn["test"].max(), drawn["train"].max()))  # no marker lies on the frame
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4)
     return figure
@@ -134,7 +134,7 @@ def _axis_of_sizes(axes: Axes, table: pd.DataFrame) -> None:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray, classes: int) -> Figure:
-    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors of all images, coloured by class.
+    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors of all images; its class is blue.
 
     Args:
         latents: `[n, m, 2]`; labels: `[n]`; confident: `[m, S, S]`, drawn in each panel's corner.
@@ -146,7 +146,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     for capsule, each in enumerate(axes[:classes]):
         others = labels != capsule
         order = np.concatenate([np.flatnonzero(others), np.flatnonzero(~others)])
-        colours = np.array([CLASSES[label % len(CLASSES)] for label in labels[order]])
+        colours = np.where(others[order], OTHERS, BLUE)
         points = latents[order, capsule]
         each.scatter(points[:, 0], points[:, 1], s=0.8 if len(points) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
@@ -154,7 +154,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
         each.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", xticks=[], yticks=[])
         each.spines[:].set_visible(False)
         each.grid(False)
-        each.set_title(str(capsule), color=CLASSES[capsule % len(CLASSES)], pad=1)
+        each.set_title(str(capsule), pad=1)
         inset = each.inset_axes((0.8, 0.8, 0.26, 0.26))
         inset.imshow(confident[capsule], cmap="gray", interpolation="nearest")
         inset.set_axis_off()
@@ -184,6 +184,7 @@ def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], 
                 continue
             each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
+        each.xaxis.set_major_formatter("{x:g}")
         each.set(xlabel=x[1], ylabel=words)
         each.set_ylim(bottom=0)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -194,6 +195,7 @@ def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], 
 OVER_ITERATIONS: TwoLosses = ("variant", VARIANTS, ("iteration", "iteration"), ("error", "training error (%)"))
 OVER_PASSES: TwoLosses = ("method", METHODS, ("passes", "passes over the training images"), ("test", "test error (%)"))
 """Arguments of `two_losses`."""
+LOG_M = "Log-loss is in parts of log m (m: number of classes), which equal probabilities give."
 
 
 def over_iterations(table: pd.DataFrame) -> Figure:
@@ -208,17 +210,34 @@ def over_passes(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: lowest training errors from random starts by their sd, as boxes, and from the subspace start."""
+    """Figure 8: lowest training errors from random starts by their sd, as points and boxes, and from the subspace
+    start.
+    """
     names = [name for name in dict.fromkeys(table["start"].astype(str)) if name != "subspace"]
     figure, (axes,) = panels(1, 2.4, COLUMN)
     values = [100 * table[table["start"].astype(str) == name]["error"].to_numpy(float) for name in names]
-    axes.boxplot(values, tick_labels=names, widths=0.5, medianprops={"color": VERMILLION}, flierprops={"markersize": 3})
+    axes.boxplot(
+        values, tick_labels=names, widths=0.5, medianprops={"color": VERMILLION}, whis=0, showcaps=False,
+        showfliers=False,
+    )  # fmt: skip
+    for place, errors in enumerate(values, start=1):  # side by side, so that equal ones are seen
+        places = place + np.linspace(-0.2, 0.2, len(errors))
+        axes.plot(places, errors, "o", color=INK, markersize=2.2, alpha=0.6, markeredgewidth=0)
     level = 100 * float(table[table["start"].astype(str) == "subspace"]["error"].iloc[0])
     axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")
     axes.set(xlabel="sd of the random start", ylabel="lowest training error (%)")
-    axes.set_ylim(bottom=0)
+    low, high = (end(level, *map(end, values)) for end in (min, max))
+    margin = 0.1 * (high - low) or 0.1
+    axes.set_ylim(low - margin, high + margin)
     axes.legend(loc="best")
     return figure
+
+
+def boxes(table: pd.DataFrame) -> str:
+    """What `starts` draws, in words."""
+    counts = table[table["start"].astype(str) != "subspace"]["start"].value_counts()
+    each = " or ".join(f"{count}" for count in sorted(set(counts)))
+    return f"Boxes: the middle half; line: the median; points: {each} starts for each sd."
 
 
 @in_house_style
@@ -228,7 +247,8 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     rows = table.sort_values("penalty")
     places = np.arange(len(rows))
     for part, colour, marker in (("train", BLUE, "o"), ("validation", GREEN, "^"), ("test", VERMILLION, "s")):
-        axes.plot(places, 100 * rows[part], color=colour, marker=marker, label=part)
+        label = "training" if part == "train" else part
+        axes.plot(places, 100 * rows[part], color=colour, marker=marker, label=label)
     axes.set_xticks(places, ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])])
     axes.set(xlabel="penalty", ylabel="error (%)")
     axes.set_ylim(bottom=0)
@@ -280,8 +300,9 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             "png",
             f"Squashed vectors of capsules of two numbers, {name}",
             f"One panel per class: test images of that class should lie near the rim, others near the middle "
-            f"({label}; the paper's Figures 2-3). The corner shows the image of the class that is nearest to the rim.",
-            f"{classes} scatter plots within unit circles, points coloured by class.",
+            f"({label}; the paper's Figures 2-3). Blue: images of that class; grey: all others. "
+            "The corner shows the image of the class that is nearest to the rim.",
+            f"{classes} scatter plots within unit circles, points of the panel's class in blue.",
             records,
             partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
         )
@@ -302,14 +323,16 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
 def _lines(
     study: Study, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
     title: str, caption: str, alt: str, chart: Callable[[pd.DataFrame], Chart] | None = None,
+    legend: Callable[[pd.DataFrame], str] | None = None,
 ) -> Iterator[Drawing]:  # fmt: skip
+    """A figure of a study's table. `legend` tells from it what is drawn: sentences after the caption."""
     table = study.table(columns)
     if table is not None:
         yield Drawing(
             study.name,
             "svg",
             f"{title}, {study.name}",
-            f"{caption} ({dataset_label(study.numbers.records)}).",
+            f"{caption} ({dataset_label(study.numbers.records)}).{f' {legend(table)}' if legend else ''}",
             alt,
             study.numbers.records,
             partial(draw, table),
@@ -331,13 +354,15 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "likelihood",
                     "Log-loss and training error over iterations, four lines.",
                     lambda table: charts.two_losses(table, *OVER_ITERATIONS),
+                    legend=lambda _: LOG_M,
                 )  # fmt: skip
             case "starts":
                 yield from _lines(
                     study, ("start", "error"), starts, "Random starts and the subspace start",
                     "The lowest training error from each random start; below the dashed line it beats the subspace "
                     "start",
-                    "Box plots by sd of the random starts, and a line for the subspace start.",
+                    "Points and boxes by sd of the random starts, and a line for the subspace start.",
+                    legend=boxes,
                 )  # fmt: skip
             case "online":
                 yield from _lines(
@@ -346,6 +371,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "Log-loss and test error of each method after each pass over the training images",
                     "Log-loss and test error over passes, one line per method.",
                     lambda table: charts.two_losses(table, *OVER_PASSES),
+                    legend=lambda _: LOG_M,
                 )  # fmt: skip
             case "ridge":
                 yield from _lines(
