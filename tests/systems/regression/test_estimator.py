@@ -412,7 +412,7 @@ def test_a_gpu_gives_the_same(example: tuple[Any, Any], decision: Any) -> None:
     X, y = example
 
     def probabilities(device: str) -> list[np.ndarray]:
-        model = CapsuleRegression(2, decision=decision, device=device, random_state=0)
+        model = CapsuleRegression(2, decision=decision, max_iter=20, device=device, random_state=0)
         fitted = model.fit(X[:100], y[:100]).predict_proba(X)
         return [fitted, model.partial_fit(X[100:], y[100:]).predict_proba(X), model.hidden_means(X)]
 
