@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.learning.augmentation import augment
 from pipeline.learning.averaging import Average
-from pipeline.learning.gradient import Task, Trained, train
+from pipeline.learning.gradient import Task, Trained, group_replicas, train
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.replicas import Replicas, clip, gradient_norms
 from pipeline.params import Run
@@ -65,7 +65,7 @@ def run_of(case: str) -> tuple[Run, int]:
 def test_stacked_seeds_learn_the_same_on_a_gpu(case: str) -> None:
     run, size = run_of(case)
     data = squares(size=size)
-    groups = [[0, 1]] if build_model(run, size).stackable else [[0], [1]]
+    groups = group_replicas(2, torch.device("cuda"), build_model(run, size).stackable)
 
     def trained(device: torch.device) -> Trained:
         settings = training(averaging=0.1 if run.variant == "cnn" else 0.0)

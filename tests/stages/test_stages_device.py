@@ -13,6 +13,7 @@ from small import REGRESSION, small_params, small_run, write_root
 
 from pipeline import compute
 from pipeline.learning import runs
+from pipeline.learning.gradient import group_replicas
 from pipeline.probes.equivariance import derivatives
 from stages import (
     ablation,
@@ -37,8 +38,7 @@ RUNS = ("capsules", "vae", "capsnet", "matrix", "cnn")
 
 
 def _stacked(count: int, device: torch.device, stackable: bool = True) -> list[list[int]]:
-    """As on a GPU."""
-    return [list(range(count))] if stackable else [[index] for index in range(count)]
+    return group_replicas(count, torch.device("cuda"), stackable)
 
 
 def _no_forward_mode(*_: object) -> None:
