@@ -25,14 +25,18 @@ sys.path.insert(0, str(ROOT))
 from pipeline.drawing import style  # noqa: E402
 from pipeline.files import write_bytes  # noqa: E402
 
-WIDTH, HEIGHT = 1.42, 0.62
+WIDTH, HEIGHT = 1.56, 0.68
 """Size of a box, in inches."""
-GAP, LINE = 0.44, 0.2
+GAP, LINE = 0.36, 0.18
 """Between boxes, across and down, in inches."""
 SHEET = 0.045
 """What a second sheet behind a box stands out by, in inches."""
-IN_A_ROW = 3
+IN_A_ROW = 2
 """Boxes of a group."""
+NAME: dict[str, Any] = {"fontsize": 10, "weight": "bold"}
+WORDS: dict[str, Any] = {"fontsize": 8.5}
+GREY = "#5f5f5f"
+"""Of secondary words: still legible on a box's colour."""
 
 DOES = {
     "download": "fetch and check",
@@ -41,7 +45,7 @@ DOES = {
     "train": "all seeds",
     "evaluate": "probes, failures",
     "optimise": "at test time",
-    "turn": "one digit, 360 degrees",
+    "turn": "one digit, 360°",
     "posterior": "Gaussian poses",
     "infer": "predictive coding",
     "routing": "each iteration",
@@ -240,9 +244,13 @@ def _box(axes: Axes, name: str, stage: dict[str, Any], x: float, y: float) -> No
             "#fbf1ea", edgecolor=style.BLUE if repeated else style.VERMILLION, linewidth=0.9, zorder=2 - shift,
         )  # fmt: skip
         axes.add_patch(box)
-    axes.text(x, y + 0.16, name, ha="center", va="center", fontsize=9, weight="bold", zorder=3)
-    axes.text(x, y - 0.03, DOES.get(name, ""), ha="center", va="center", fontsize=7, zorder=3)
-    axes.text(x, y - 0.19, multiplicity(stage), ha="center", va="center", fontsize=7, color=style.FAINT, zorder=3)
+    lines = (
+        (0.18, name, NAME),
+        (-0.03, DOES.get(name, ""), WORDS),
+        (-0.2, multiplicity(stage), WORDS | {"color": GREY}),
+    )
+    for above, text, look in lines:
+        axes.text(x, y + above, text, ha="center", va="center", zorder=3, **look)
 
 
 def main() -> None:

@@ -55,7 +55,18 @@ FEATURES = {
     "class_capsules": Look("CapsNet: class capsules", "CapsNet: class capsules", SKY, "D"),
     "children": Look("expected children", "expected children", PURPLE, "D"),
 }
-TRAIN, VALIDATION = BLUE, VERMILLION
+SYSTEMS = {
+    "generative": (VERMILLION, "s"),
+    "scae": (ORANGE, "P"),
+    "vae": (GREEN, "^"),
+    "capsnet": (SKY, "D"),
+    "matrix_capsules": (BLUE, "o"),
+    "cnn": (PURPLE, "v"),
+    "regression": (INK, "X"),
+}
+"""Colours and markers of the systems, by the variant of their runs."""
+TRAIN, VALIDATION, TEST = BLUE, VERMILLION, GREEN
+"""Of the parts of a data set."""
 
 
 def look(features: str) -> Look:

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import in_house_style, look, panels
+from pipeline.drawing.style import SYSTEMS, in_house_style, look, panels
 from pipeline.drawing.table import Table, spread, tracked
-from pipeline.page.models import ITSELF, LOOKS
+from pipeline.page.models import ITSELF
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import (
     SIGNIFICANT_SES,
@@ -111,7 +111,7 @@ def errors_over_images(found: list[Curve]) -> Figure:
     for axis, dataset in zip(axes, datasets, strict=True):
         drawn = [curve for curve in found if curve.dataset == dataset]
         for curve in drawn:
-            errors, (colour, marker) = list(curve.errors.values()), LOOKS[curve.variant]
+            errors, (colour, marker) = list(curve.errors.values()), SYSTEMS[curve.variant]
             axis.errorbar(
                 list(curve.errors),
                 [100 * error.mean for error in errors],

@@ -17,11 +17,11 @@ from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import (
     FAINT,
     INK,
+    SYSTEMS,
     WIDTH,
     in_house_style,
 )
 from pipeline.drawing.table import Table, tracked
-from pipeline.page.models import LOOKS
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import (
     SIGNIFICANT_SES,
@@ -45,7 +45,7 @@ FAMILIES = ("rotation", "shift", "scale", "shear")
 _IN_WORDS = {"rotation": "{}°", "shift": "{} px", "scale": "x {}", "shear": "{}"}
 _PER = {"rotation": "1°", "shift": "1 px", "scale": "1 %", "shear": "0.01"}
 
-COLOURS = {variant: colour for variant, (colour, _) in LOOKS.items()}
+COLOURS = {variant: colour for variant, (colour, _) in SYSTEMS.items()}
 """By the variant of the run."""
 MARKERS = {"parts": "s", "objects": "o", "poses": "D", "capsules": "v", "code": "^", "hidden": "X", "maps": "P"}
 """By layer; presences have the last one."""
@@ -201,10 +201,10 @@ def draw(results: Results) -> Iterator[Drawing]:
         NAME,
         "svg",
         "Equivariance and invariance of all systems",
-        "Errors of what a network makes of rotated images, relative to how much this varies over images (1: nothing is "
-        "known of the image), as predicted by the action that theory gives its numbers, by a linear map fitted to "
-        "training images, or by no change. Thin lines are untrained networks of the same kind, and grey are functions "
-        f"whose equivariance is known (on the axis: below {LOWEST:g}). Bars are two standard errors.",
+        "Errors of the predicted features of rotated images, relative to how much features vary over images (1: "
+        "nothing is known of the image). From left: predicted by the action that theory gives, by a linear map fitted "
+        "to training images, and by no change. Thin: untrained networks of the same kind; grey: functions whose "
+        f"equivariance is known (on the axis: below {LOWEST:g}); bars: two standard errors.",
         "Three line plots of relative errors over the angle of rotation, the first on a logarithmic scale, with one "
         "line for each layer of each system.",
         [record for _, numbers in items for record in numbers.records],

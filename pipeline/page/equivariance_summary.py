@@ -9,9 +9,9 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import FAINT, INK, in_house_style, plain
+from pipeline.drawing.style import FAINT, INK, SYSTEMS, in_house_style, plain
 from pipeline.page.equivariance import Followed, best_layer, variant_of
-from pipeline.page.models import LOOKS, NAMES
+from pipeline.page.models import NAMES
 from pipeline.results.reading import Results, dataset_label
 
 NAME = "equivariance-summary"
@@ -67,10 +67,10 @@ def draw(results: Results) -> Iterator[Drawing]:
         "png",
         "How well each system follows a moved image",
         "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
-        "vary over images (1: nothing is known of the image): filled where it is predicted to move, open if it is "
-        "taken to stay (bars: two standard errors). Where filled lies left of open, numbers move as predicted rather "
-        "than stay; a map fitted to training images is an easier test than the action that theory gives, and rows on "
-        f"different data do not compare. Layers: {layers}.",
+        "vary over images (1: nothing is known of the image): filled if its change is predicted, open if no "
+        "change is (bars: two standard errors). If the filled mark is left of the open one, the numbers move as "
+        "predicted rather than stay; a map fitted to training images is an easier test than the action given by "
+        f"theory, and rows on different data cannot be compared. Layers: {layers}.",
         f"A row for each of {', '.join(row.label for row in found)}, with two marks each.",
         [record for _, numbers in results.executed("equivariance") for record in numbers.records],
         partial(summary, found),
@@ -83,7 +83,7 @@ def summary(found: list[Row]) -> Figure:
     figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
     axes = figure.subplots()
     for place, row in enumerate(found):
-        colour, marker = LOOKS[row.variant]
+        colour, marker = SYSTEMS[row.variant]
         moved, stays = row.followed.error, row.followed.invariance
         if stays is not None:
             axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)

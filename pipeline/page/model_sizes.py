@@ -14,8 +14,8 @@ from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, Null
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import INK, in_house_style, panels
-from pipeline.page.models import LOOKS, NAMES, Entry, entries
+from pipeline.drawing.style import INK, SYSTEMS, in_house_style, panels
+from pipeline.page.models import NAMES, Entry, entries
 from pipeline.results.reading import Results, dataset_label
 
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
@@ -76,7 +76,7 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
     for axis, dataset in zip(axes, datasets, strict=True):
         drawn = table[table["dataset"] == dataset]
         for system, rows in drawn.groupby("system", sort=False):
-            colour, marker = LOOKS.get(str(system), (INK, "o"))
+            colour, marker = SYSTEMS.get(str(system), (INK, "o"))
             bars = rows["y"] - rows["low"]
             label = rows["series"].iloc[0]
             # Points on top of each other show through.
@@ -111,4 +111,4 @@ def parameters_chart(table: pd.DataFrame) -> Chart:
         limits = _limits(drawn)
         y: dict[str, Any] = {"from_zero": True} if limits is None else {"y_log": True, "y_range": limits}
         parts.append((Panel(dataset, "parameters", "test error (%)", x_log=True, **y), drawn))
-    return chart(parts, [Series(NAMES[system], *look, "") for system, look in LOOKS.items()])
+    return chart(parts, [Series(NAMES[system], *look, "") for system, look in SYSTEMS.items()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, look
+from pipeline.drawing.style import look
 from pipeline.results.reading import Measured, Numbers, Record, Results, training_behind
 from pipeline.systems import CLASSIFIERS
 from pipeline.systems.regression.report.studies import executed
@@ -20,16 +20,6 @@ NAMES = {
     "regression": "capsule regression",
 }
 """The systems, in the order in which they are shown."""
-LOOKS = {
-    "generative": (VERMILLION, "s"),
-    "scae": (ORANGE, "P"),
-    "vae": (GREEN, "^"),
-    "capsnet": (SKY, "D"),
-    "matrix_capsules": (BLUE, "o"),
-    "cnn": (PURPLE, "v"),
-    "regression": (INK, "X"),
-}
-"""Colours and markers of the systems."""
 ITSELF = "itself"
 """What classifies, where the model does; otherwise a linear probe does."""
 _SAMPLED = "_sampled"

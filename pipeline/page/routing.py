@@ -37,15 +37,15 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             written.miss(f"routing/{study} (its examples)")
             continue
         film = _film(study, numbers, arrays)
-        square = "a part" if film.one_by_one else "the parts of a position together"
+        square = "a part" if film.one_by_one else "all parts of a position"
         yield Drawing(
             f"{NAME}-{study}",
             "png",
             f"Routing, iteration by iteration, {study}",
-            "Parts divide themselves among classes, equally at first, then by how well their votes fit the class "
-            f"capsules; a square is {square}, where it lies, the larger the more active, the brighter the more it "
-            "gives to the class. Below are the activation of the class capsule, and the spread of its votes around "
-            f"their mean. The network runs {film.used} iterations; {_in_words(numbers)}.",
+            "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules; a "
+            f"square is {square} (the larger, the more active; the brighter, the more is assigned to the class). "
+            "Numbers are the activation of the class capsule, and the spread of its votes around their mean. The "
+            f"network runs {film.used} iterations; {_in_words(numbers)}.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
             f"{film.iterations} iterations.",
             numbers.records,
@@ -76,7 +76,7 @@ def _in_words(numbers: Numbers) -> str:
     """How much moves from one iteration to the next, on all images."""
     moved = {step: numbers.measured("moved", step) for step in numbers.names("moved")}
     each = ", ".join(f"{100 * found.mean:.0f} % in iteration {step}" for step, found in moved.items() if found)
-    return f"of all that is assigned, {each} goes to another class than before"
+    return f"of the assignment, {each} changes the class"
 
 
 def build(results: Results) -> list[Table]:
@@ -99,8 +99,8 @@ def build(results: Results) -> list[Table]:
         built = measured_table(
             f"{NAME}-{document}",
             "Routing, iteration by iteration",
-            "The test error if routing ended there; of all that is assigned, the share that goes to another class than "
-            "in the iteration before; means over images of the class capsules' activations, and of the spread of votes "
+            "The test error if routing ended there; the share of the assignment that goes to another class than in the "
+            "iteration before; means over images of the class capsules' activations, and of the spread of votes "
             "(root mean square distance to their mean, each counted by how much of it is assigned). Iterations that "
             "are not the network's own follow them with the same votes.",
             ["run", "iteration", "the network's own"],

@@ -20,10 +20,11 @@ from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Measured, Recorded, Results
 from pipeline.systems.matrix_capsules.report import charts
-from pipeline.systems.matrix_capsules.report.curves import Dot, by_factor, factors
+from pipeline.systems.matrix_capsules.report.curves import Dot
 from pipeline.systems.matrix_capsules.report.curves import accuracies as drawn_accuracies
 from pipeline.systems.matrix_capsules.report.curves import attacks as drawn_attacks
 from pipeline.systems.matrix_capsules.report.curves import conditions as drawn_conditions
+from pipeline.systems.matrix_capsules.report.factors import by_factor, matrix
 from pipeline.systems.matrix_capsules.report.figures import draw
 from pipeline.systems.matrix_capsules.report.paper import CLASSES, class_names
 from pipeline.systems.matrix_capsules.report.pictures import attacked
@@ -82,7 +83,7 @@ def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
     figures = {drawing.name: drawing.figure() for drawing in draw(results, Written())}
     ours, papers = figures["matrix-conditions-matrix-toys"].axes
     assert [tick.get_text() for tick in ours.get_yticklabels()] == [
-        *CONDITIONS, "matrix-toys (20 epochs)", "cnn-toys (CNN)",
+        *(name.replace("-", " ") for name in CONDITIONS), "matrix-toys (20 epochs)", "cnn-toys (CNN)",
     ]  # fmt: skip
     drawn = [float(line.get_xdata()[0]) for line in papers.get_lines()]
     of_conditions = [9.7, 2.2, 1.8, 3.9, 2.9, 2.6, 3.2, 3.2, 5.8, 4.5]
@@ -105,12 +106,26 @@ def test_errors_by_factor_are_means_over_seeds() -> None:
     found = by_factor(pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
     assert found[["factor", "value"]].to_numpy().tolist() == [["azimuth", 340], ["lighting", 1]]
     np.testing.assert_allclose(found["error"], [10, 40])
-    figure = factors({"a": (False, found), "b": (True, found)})
-    assert [axis.get_title(loc="left") for axis in figure.axes] == ["azimuth", "lighting"]
-    azimuth, lighting = figure.axes
-    assert azimuth.get_xticks().tolist() == [0, 90, 180, 270]
-    assert lighting.get_xticks().tolist() == [1], "its values"
-    assert [axis.get_lines()[0].get_linestyle() for axis in figure.axes] == ["-", "None"], "lights have no order"
+
+
+def test_errors_by_factor_are_drawn_as_numbers_the_best_run_first() -> None:
+    rows = [("azimuth", 0, 5.2), ("azimuth", 340, 10.0), ("lighting", 1, 40.0)]
+    found = pd.DataFrame(rows, columns=["factor", "value", "error"])
+    better = found[:2].assign(error=[1.0, 2.0])
+    azimuth, lighting = matrix({"a": found, "b": better}).axes
+    assert [label.get_text() for label in azimuth.get_xticklabels()] == ["0", "340"]
+    assert [label.get_text() for label in azimuth.get_yticklabels()] == ["b", "a"]
+    assert [text.get_text() for text in azimuth.texts] == ["1", "2", "5", "10"]
+    assert [(text.get_text(), text.get_position()) for text in lighting.texts] == [("40", (0, 1))], "b has no such test"
+
+
+def test_errors_by_factor_take_as_many_lines_as_their_columns_need() -> None:
+    rows = [(factor, value, 1.0) for factor, count in (("azimuth", 18), ("lighting", 6)) for value in range(count)]
+    figure = matrix({"a": pd.DataFrame(rows, columns=["factor", "value", "error"])})
+    assert [len(line.axes) for line in figure.subfigs] == [1, 1]
+    assert [
+        len(line.axes) for line in matrix({"a": pd.DataFrame(rows[16:], columns=["factor", "value", "error"])}).subfigs
+    ] == [2]
 
 
 def test_conditions_of_like_errors_have_one_scale() -> None:

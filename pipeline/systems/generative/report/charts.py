@@ -12,9 +12,9 @@ from pipeline.systems.generative.report.curves import (
     ACCURACY,
     BOUND,
     ENGINE_LOOKS,
-    ENGINES,
     PROTOCOLS,
     in_order,
+    name_of_engine,
     name_of_test,
 )
 from pipeline.systems.generative.report.runs import PAPER_SEEDS
@@ -78,7 +78,7 @@ def optimisation(table: pd.DataFrame) -> Chart:
         for angle, name, dash in zip(angles, words, ("-", "--"), strict=False):
             chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
             means = chosen.groupby("round")[["evaluations", "seconds", "bound"]].mean()
-            label = f"{ENGINES.get(engine, engine)}, {name}"
+            label = f"{name_of_engine(engine)}, {name}"
             rows.append(means.assign(series=label, y=means["bound"]))
             series.append(Series(label, colour, marker, dash))
     last = table.groupby(["replica", "engine", "angle"])["bound"].last()

@@ -32,12 +32,16 @@ ACCURACY = "accuracy (%)"
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
 RING = 7.5
 """Size of an open (unfilled) marker, in points."""
-ENGINES = {"gauss-newton": "Gauss-Newton", "l-bfgs": "L-BFGS", "adam": "Adam"}
-"""Their proper names; engines of other names are called by them."""
 CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
 
 
 ENGINE_LOOKS: tuple[tuple[str, str], ...] = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))
+_ENGINES = {"gauss-newton": "Gauss-Newton", "l-bfgs": "L-BFGS", "adam": "Adam"}
+
+
+def name_of_engine(engine: str) -> str:
+    """The proper name of an optimiser of test-time inference; one that has none is called by its key."""
+    return _ENGINES.get(engine, engine)
 
 
 @in_house_style
@@ -67,7 +71,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     low = start.mean() if len(start) else last.min()
     axes[0].set_ylim(low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low))
     handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=3, label=ENGINES.get(engine, engine))
+        Line2D([], [], color=colour, marker=marker, markersize=3, label=name_of_engine(engine))
         for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False)
     ]
     handles += [

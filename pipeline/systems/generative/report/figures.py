@@ -143,7 +143,7 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
                 "repair it (as in the paper's Figure 3). "
-                f"Engine: {curves.ENGINES.get(chosen, chosen)}.",
+                f"Engine: {curves.name_of_engine(chosen)}.",
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,

@@ -18,7 +18,7 @@ from pipeline.systems.generative.report.comparison import (
     probe_table,
     sweep_table,
 )
-from pipeline.systems.generative.report.curves import ENGINES, in_order, name_of_test
+from pipeline.systems.generative.report.curves import in_order, name_of_engine, name_of_test
 from pipeline.systems.generative.report.runs import PAPER_DATASET, setting_of, sweeps
 
 PAPER = f"the paper ({PAPER_DATASET})"
@@ -106,7 +106,7 @@ def optimised(results: Results) -> list[Table]:
             for angle in sorted(numbers.names("engine", engine), key=float):
                 place = ("engine", engine, angle)
                 row: dict[str, object] = {"study": study, "engine": engine, "angle": float(angle), "images": images}
-                cells = [study, ENGINES.get(engine, engine), name_of_test(f"rotated_{angle}"), f"{images:,}"]
+                cells = [study, name_of_engine(engine), name_of_test(f"rotated_{angle}"), f"{images:,}"]
                 seeds = 0
                 for name in _WORK:
                     found = numbers.measured(*place, name)

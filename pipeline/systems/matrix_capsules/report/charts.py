@@ -1,4 +1,4 @@
-"""The numbers of line plots, for the page: errors as networks learn, by factor, on novel viewpoints, under attack."""
+"""The numbers of line plots, for the page: errors as networks learn, and under attack."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ import pandas as pd
 from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, chart, level
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS
-from pipeline.systems.matrix_capsules.report.curves import FACTORS, KINDS, LINEAR_ERROR, LOOKS, linear_epsilon, looks
+from pipeline.systems.matrix_capsules.report.curves import KINDS, LINEAR_ERROR, LOOKS, linear_epsilon, looks
 
 Tables = Mapping[str, tuple[bool, pd.DataFrame]]
-
-
-def _series(tables: Tables, *, marked: bool = False, joined: bool = True) -> list[Series]:
-    return [
-        Series(name, look["color"], look["marker"] if marked else "o", look["linestyle"] if joined else "")
-        for name, look in looks(tables, marked=marked)
-    ]
 
 
 def accuracies(tables: Tables) -> Chart:
@@ -31,20 +24,7 @@ def accuracies(tables: Tables) -> Chart:
             rows.append(pd.DataFrame({"series": name, "x": means.index, "y": means.to_numpy()}))
         panel = Panel(title, "epoch", "error (%)", y_symlog=LINEAR_ERROR, from_zero=True)
         parts.append((panel, pd.concat(rows, ignore_index=True)))
-    return chart(parts, _series(tables))
-
-
-def factors(tables: Tables) -> Chart:
-    """As `curves.factors`."""
-    known = {factor for _, table in tables.values() for factor in table["factor"]}
-    data = pd.concat([table.assign(series=name) for name, (_, table) in tables.items()], ignore_index=True)
-    parts = []
-    for factor, look in FACTORS.items():
-        if factor in known:
-            rows = data[data["factor"] == factor].sort_values("value")
-            rows = rows.assign(x=rows["value"], y=rows["error"], part="" if look.ordered else rows["value"].astype(str))
-            parts.append((Panel(factor, look.words, "test error (%)", from_zero=True), rows))
-    return chart(parts, _series(tables, marked=True))
+    return chart(parts, [Series(name, look["color"], dash=look["linestyle"]) for name, look in looks(tables)])
 
 
 def attacks(table: pd.DataFrame, chance: float) -> Chart:

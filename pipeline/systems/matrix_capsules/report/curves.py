@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -18,9 +18,9 @@ from pipeline.drawing.style import (
     FAINT,
     GREEN,
     INK,
-    ORANGE,
     PURPLE,
     SKY,
+    SYSTEMS,
     VERMILLION,
     in_house_style,
     panels,
@@ -29,34 +29,13 @@ from pipeline.results.reading import Measured
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS, PAPER_FAMILIAR
 
-
-class _Factor(NamedTuple):
-    """How errors by a factor are drawn.
-
-    Attributes:
-        words: what its values are.
-        ticks: along the axis; all values where empty.
-        ordered: whether a line through them has a meaning.
-    """
-
-    words: str
-    ticks: Sequence[int]
-    ordered: bool
-
-
-LOOKS = {"capsules": (BLUE, "o"), "cnn": (VERMILLION, "s")}
+LOOKS = {"capsules": SYSTEMS["matrix_capsules"], "cnn": SYSTEMS["cnn"]}
 """Colour and marker of either network."""
 _MATCHED_SIZES = {"capsules": 8, "cnn": 4}
 """Sizes of marks that may lie at the same place: the last is drawn on top and does not hide the first."""
-_CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, PURPLE), (VERMILLION, ORANGE)
-_DASHES, _MARKERS = ("-", "--", ":", "-."), ("o", "D", "^", "v")
-FACTORS = {
-    "elevation": _Factor("degrees above the table", (30, 40, 50, 60, 70), True),
-    "azimuth": _Factor("degrees around", (0, 90, 180, 270), True),
-    "lighting": _Factor("condition", (), False),
-    "instance": _Factor("object of its class", (), False),
-}
-"""What images are known by beside their class."""
+_CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, INK), (PURPLE, VERMILLION)
+"""Of several runs in one plot: the first has the colour of its system."""
+_DASHES = ("-", "--", ":", "-.")
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
@@ -101,17 +80,14 @@ class Matched:
     paper: dict[str, float]
 
 
-def looks(
-    tables: Mapping[str, tuple[bool, pd.DataFrame]], marked: bool = False
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def looks(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each run with the look of its line."""
     counts = [0, 0]
     for name, (is_cnn, _) in tables.items():
         palette, place = (_CNN_COLOURS if is_cnn else _CAPSULE_COLOURS), counts[is_cnn]
         counts[is_cnn] += 1
-        turn = place // len(palette) % len(_DASHES)
-        look = {"linestyle": _DASHES[turn], "marker": _MARKERS[turn], "markersize": 3 if marked else 0}
-        yield name, {"color": palette[place % len(palette)], "label": name, **look}
+        dashes = _DASHES[place // len(palette) % len(_DASHES)]
+        yield name, {"color": palette[place % len(palette)], "linestyle": dashes, "label": name}
 
 
 @in_house_style
@@ -137,42 +113,6 @@ def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
     ticks = symlog_ticks(LINEAR_ERROR, top)
     axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes[0].set_ylim(0, top)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
-
-
-def by_factor(table: pd.DataFrame) -> pd.DataFrame:
-    """Errors by factor from an evaluation's table: columns factor, value, error (percent), means over replicas; no
-    rows where nothing but the class is known of the images.
-    """
-    parts = table["test"].str.extract(rf"^(?P<factor>{'|'.join(FACTORS)})-(?P<value>\d+)$")
-    found = parts.assign(error=100 * (1 - table["accuracy"])).dropna()
-    found["value"] = found["value"].astype(int)
-    return found.groupby(["factor", "value"])[["error"]].mean().reset_index()
-
-
-@in_house_style
-def factors(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
-    """Test errors by the values of each factor.
-
-    Args:
-        tables: by run, whether it is of the convolutional network, and what `by_factor` gives.
-    """
-    known = {factor for _, table in tables.values() for factor in table["factor"]}
-    shown = {factor: look for factor, look in FACTORS.items() if factor in known}
-    figure, axes = panels(len(shown), 3.0, sharey=True)
-    for axis, (factor, look) in zip(axes, shown.items(), strict=True):
-        values: set[int] = set()
-        for name, line in looks(tables, marked=True):
-            table = tables[name][1]
-            own = table[table["factor"] == factor].sort_values("value")
-            values |= set(own["value"])
-            axis.plot(own["value"], own["error"], **line | ({} if look.ordered else {"linestyle": ""}))
-        axis.set_title(factor)
-        axis.set_xlabel(look.words)
-        axis.set_xticks(look.ticks or sorted(values))
-    axes[0].set_ylabel("test error (%)")
-    axes[0].set_ylim(0, None)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 

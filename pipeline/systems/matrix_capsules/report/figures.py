@@ -12,7 +12,7 @@ import pandas as pd
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import plain
 from pipeline.results.reading import Record, Results, dataset_label
-from pipeline.systems.matrix_capsules.report import charts
+from pipeline.systems.matrix_capsules.report import charts, factors
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
@@ -73,9 +73,9 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-learning-{dataset}",
             "svg",
             f"Errors of matrix capsules and the CNN as they learn, {dataset}",
-            "How fast either network learns and how far training and validation part; training images are cropped at "
-            "random places in random light, validation images in the middle. Lines are means over seeds; axes are "
-            f"linear up to {matrix_curves.LINEAR_ERROR:g} %, then logarithmic."
+            "How fast networks learn, and how far training and validation errors differ. Training images are cropped "
+            "at random positions, with random brightness and contrast, validation images in the middle. Lines are "
+            f"means over seeds; axes are linear up to {matrix_curves.LINEAR_ERROR:g} %, then logarithmic."
             f"{_warped(trials)}",
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
@@ -87,22 +87,22 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
 def _factors(results: Results, written: Written) -> Iterator[Drawing]:
     """Of all runs on a data set whose images are known by more than their class."""
     for dataset, tested, trials in _of_datasets(results, written, "evaluate", _TESTS):
-        tables = {name: (is_cnn, matrix_curves.by_factor(table)) for name, (is_cnn, table) in tested.items()}
-        if all(table.empty for _, table in tables.values()):
+        by_run = {name: factors.by_factor(table) for name, (_, table) in tested.items()}
+        tables = {name: table for name, table in by_run.items() if not table.empty}
+        if not tables:
             continue
         records = _records(trials)
         images = " or ".join(f"{count:,}" for count in sorted({trial.dataset.test for trial in trials}))
         yield Drawing(
             f"matrix-factors-{dataset}",
             "svg",
-            f"Which images matrix capsules and the CNN misread, {dataset}",
-            "Whether errors depend on where the camera stands, on the light and on the object; means over seeds. The "
-            f"{images} test images of {dataset_label(records)} are shared among a panel's points."
+            f"Which images matrix capsules and the CNN misclassify, {dataset}",
+            "Test errors (%) by the position of the camera, the light and the object; means over seeds. The "
+            f"{images} test images of {dataset_label(records)} are shared among the values of a factor."
             f"{_warped(trials)}",
-            "A panel for each factor: test error by its value, a line for each run.",
+            "A matrix of test errors for each factor: a column for each value, a row for each run.",
             records,
-            partial(matrix_curves.factors, tables),
-            chart=charts.factors(tables),
+            partial(factors.matrix, tables),
         )
 
 
@@ -128,9 +128,9 @@ def _conditions(results: Results) -> Iterator[Drawing]:
                 f"matrix-conditions-{base}",
                 "svg",
                 f"What each component of matrix capsules is worth, {base}",
-                "Whether errors of networks with something changed are ordered as in Table 1 of document 004 (open "
-                f"diamonds, on {PAPER_DATASET}, each axis from 0); ours on {dataset_label(records)}, bars are one sd "
-                "over seeds. At the end the run itself, as long as it was trained, and the CNN."
+                "Test errors of networks with one component changed, and those in Table 1 of document 004 (open "
+                f"diamonds, on {PAPER_DATASET}). Ours are on {dataset_label(records)}; bars are one sd over seeds. The "
+                "last rows are the unchanged network and the CNN."
                 f"{_warped(drawn)}",
                 "Two dot plots of test error with a row for each condition, ours and the paper's.",
                 records,
@@ -141,7 +141,7 @@ def _conditions(results: Results) -> Iterator[Drawing]:
 def _name(trial: Trial) -> str:
     """What the row of a condition, or of what stands beside them, is called."""
     if trial.stage == "ablation":
-        return trial.name
+        return trial.name.replace("-", " ")
     return f"{trial.item} (CNN)" if trial.run.variant == "cnn" else f"{trial.item} ({trial.run.training.epochs} epochs)"
 
 
@@ -158,11 +158,11 @@ def _votes(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-votes-{trial.item}",
             "png",
             f"Votes gather around class capsules, {trial.item}",
-            "Distances of votes to the mean of each class capsule after each routing iteration, each vote counted by "
-            "how much of it is assigned: those for the right class (blue) should draw near and gain, and the others "
-            "fade. Orange is the class that the network takes a misread image for (Figure 2 of document 004). Heights "
-            f"are in parts of each image's highest bin; axes end beyond {100 * matrix_pictures.SHOWN:.0f} % of the "
-            "votes so counted.",
+            "Distances of votes to the mean of each class capsule after each routing iteration, weighted by how much "
+            "of a vote is assigned (Figure 2 of document 004). Votes for the correct class (blue) should come closer "
+            "and gain weight, the others lose weight. Orange: the class that is predicted for a misclassified image. "
+            f"Heights are relative to each image's highest bin; axes end beyond {100 * matrix_pictures.SHOWN:.0f} % "
+            "of the weight.",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,
@@ -202,10 +202,10 @@ def _viewpoints(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-viewpoints-{dataset}",
             "svg",
             f"Errors on novel viewpoints against those on familiar ones, {dataset}",
-            "At the same error on familiar viewpoints, whose is the lower on novel ones? A dot is an epoch of a seed. "
-            "Large marks are where the error of each on familiar viewpoints first falls to the lowest that the worse "
-            "of the two ever reaches, which may be early in training (means over seeds, between epochs by "
-            f"interpolation; bars: one sd); open ones are the paper's on {PAPER_DATASET} (Table 2 of document 004).",
+            "Which network has the lower error on novel viewpoints, if both have the same error on familiar ones? A "
+            "dot is an epoch of a seed. Large marks: where the error of each on familiar viewpoints first falls to the "
+            "lowest that the worse of the two reaches, which may be early in training (means over seeds, interpolated "
+            f"between epochs; bars: one sd). Open marks: the paper's on {PAPER_DATASET} (Table 2 of document 004).",
             "Scatter plots of error on novel viewpoints over error on familiar ones, a panel for each axis, both "
             "networks in each.",
             records[dataset],
@@ -225,9 +225,10 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
                 f"matrix-attacks-{study.item}",
                 "svg",
                 f"Adversarial attacks on matrix capsules and on the CNN, {study.item}",
-                "Accuracy as pixels are changed by up to epsilon against the right class; how often an attack towards "
-                "another class succeeds; accuracy on images made through another CNN (Figure 3 of document 004; "
-                f"{attacked_images(study):,} images of {label}). Bands are one sd over seeds; dotted is chance.",
+                "Left: accuracy on images whose pixels are changed by up to epsilon, away from the correct class. "
+                "Middle: how often an attack towards another class succeeds. Right: accuracy on images attacked "
+                f"through another CNN (Figure 3 of document 004; {attacked_images(study):,} images of {label}). Bands "
+                "are one sd over seeds; dotted is chance.",
                 "Three line plots over epsilon, a line for each network and method.",
                 records,
                 partial(matrix_curves.attacks, table, 100 / classes),
@@ -241,8 +242,8 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-attacked-{study.item}",
             "png",
             f"Images that FGSM made, {study.item}",
-            "Test images as they are, and after attacks through either network, away from their class: how plain to "
-            f"see a change by epsilon is, and whether it has a shape (Figure B.3 of document 004; {label}).",
+            "Test images before and after attacks on each network, away from the correct class: is a change by epsilon "
+            f"visible, and does it have a shape? (Figure B.3 of document 004; {label}).",
             "A grid of images, a row for each network and epsilon.",
             records,
             partial(matrix_pictures.attacked, arrays),

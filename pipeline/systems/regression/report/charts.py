@@ -7,9 +7,15 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pipeline.drawing.charts import Chart, Panel, Series, chart
-from pipeline.drawing.style import BLUE, FAINT, GREEN, VERMILLION
+from pipeline.drawing.style import FAINT, TEST, TRAIN, VALIDATION
 
 SIZE = "capsule size d"
+PARTS = {
+    "train": Series("training", TRAIN),
+    "validation": Series("validation", VALIDATION, "s", "--"),
+    "test": Series("test", TEST, "^"),
+}
+"""By part of a data set, as results name it: its line in a plot."""
 
 
 def error_over_size(
@@ -20,14 +26,15 @@ def error_over_size(
     series = [Series(name, colour, marker) for name, (colour, marker) in looks.items()]
     series += [Series(words, FAINT, "", dashes) for words, dashes in baselines.values()]
     parts = []
-    for part, words in (("test", "test error (%)"), ("train", "training error (%)")):
+    for part in ("test", "train"):
         models = table[table["model"].isin(looks) & (table["size"] > 0)].sort_values("size")
         rows = [models.assign(series=models["model"], x=models["size"].astype(int).astype(str), y=100 * models[part])]
         if part == "test":  # a level for each other classifier
             for name, (label, _) in baselines.items():
                 for value in table[table["model"] == name][part]:
                     rows.append(pd.DataFrame({"series": label, "x": [sizes[0], sizes[-1]], "y": 100 * value}))  # noqa: PERF401
-        parts.append((Panel("", SIZE, words, sizes, from_zero=True), pd.concat(rows, ignore_index=True)))
+        panel = Panel("", SIZE, f"{PARTS[part].name} error (%)", sizes, from_zero=True)
+        parts.append((panel, pd.concat(rows, ignore_index=True)))
     return chart(parts, series)
 
 
@@ -52,10 +59,9 @@ def over_penalties(table: pd.DataFrame) -> Chart:
     """As `figures.over_penalties`."""
     rows = table.sort_values("penalty")
     names = ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])]
-    parts = {"train": "training", "validation": "validation", "test": "test"}
-    looks = zip(parts.values(), (BLUE, GREEN, VERMILLION), ("o", "^", "s"), strict=True)
     data = [
-        pd.DataFrame({"series": name, "x": names, "y": 100 * rows[part].to_numpy()}) for part, name in parts.items()
+        pd.DataFrame({"series": line.name, "x": names, "y": 100 * rows[part].to_numpy()})
+        for part, line in PARTS.items()
     ]
     panel = Panel("", "penalty", "error (%)", names, from_zero=True)
-    return chart([(panel, pd.concat(data, ignore_index=True))], [Series(*look) for look in looks])
+    return chart([(panel, pd.concat(data, ignore_index=True))], list(PARTS.values()))

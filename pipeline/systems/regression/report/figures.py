@@ -79,7 +79,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
                 for value in rows[part]:
                     each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
         _axis_of_sizes(each, table)
-        each.set_title("training" if part == "train" else part)
+        each.set_title(charts.PARTS[part].name)
     axes[0].set_ylabel("error (%)")
     drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
     axes[0].set_ylim(0, 106 * max(drawn["test"].max(), drawn["train"].max()))  # no marker lies on the frame
@@ -246,9 +246,8 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     figure, (axes,) = panels(1, 2.4, COLUMN)
     rows = table.sort_values("penalty")
     places = np.arange(len(rows))
-    for part, colour, marker in (("train", BLUE, "o"), ("validation", GREEN, "^"), ("test", VERMILLION, "s")):
-        label = "training" if part == "train" else part
-        axes.plot(places, 100 * rows[part], color=colour, marker=marker, label=label)
+    for part, line in charts.PARTS.items():
+        axes.plot(places, 100 * rows[part], line.dash, color=line.colour, marker=line.marker, label=line.name)
     axes.set_xticks(places, ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])])
     axes.set(xlabel="penalty", ylabel="error (%)")
     axes.set_ylim(bottom=0)
