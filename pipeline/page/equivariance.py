@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -261,9 +261,15 @@ def errors_over_rotation(panels: dict[str, list[Line]]) -> Figure:
         axes.set_xlabel("rotation of the image")
         if measure == OWN:
             axes.set_ylabel("relative error")
-    handles |= {label: handles.pop(label) for label in ("untrained",) if label in handles}  # last
-    figure.legend(handles=list(handles.values()), labels=list(handles), loc="outside lower center", ncols=3)
+    labelled = _by_run(handles)
+    figure.legend([handles[label] for label in labelled], labelled, loc="outside lower center", ncols=3)
     return figure
+
+
+def _by_run(labels: Iterable[str]) -> list[str]:
+    """Labels of lines with the layers of a run together, then the controls, then untrained networks."""
+    runs = list(dict.fromkeys(label.split(": ")[0] for label in labels))
+    return sorted(labels, key=lambda label: (label == UNTRAINED, ": " not in label, runs.index(label.split(": ")[0])))
 
 
 def _panel(axes: Axes, drawn: list[Line], handles: dict[str, Any], lowest: float) -> None:

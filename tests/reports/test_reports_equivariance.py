@@ -236,6 +236,11 @@ def test_the_figure_shows_every_system_with_the_controls(writer: Writer, values:
     with matplotlib.rc_context(style.RC):
         figure = drawing.figure()
         boxes = words(figure)
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    runs = [run for run, _ in itertools.groupby(label.split(": ")[0] for label in labels)]
+    assert len(runs) == len(set(runs)), "the layers of a run are together"
+    assert labels[-4:] == ["moments", "quarter turns", "pixels", "untrained"]
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
         apart = a.x1 <= b.x0 + 1 or b.x1 <= a.x0 + 1 or a.y1 <= b.y0 + 1 or b.y1 <= a.y0 + 1
         assert apart, f"'{one}' and '{other}' overlap"
