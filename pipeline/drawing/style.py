@@ -55,18 +55,7 @@ FEATURES = {
     "class_capsules": Look("CapsNet: class capsules", "CapsNet: class capsules", SKY, "D"),
     "children": Look("expected children", "expected children", PURPLE, "D"),
 }
-SYSTEMS = {
-    "generative": (VERMILLION, "s"),
-    "scae": (ORANGE, "P"),
-    "vae": (GREEN, "^"),
-    "capsnet": (SKY, "D"),
-    "matrix_capsules": (BLUE, "o"),
-    "cnn": (PURPLE, "v"),
-    "regression": (INK, "X"),
-}
-"""Colours and markers of the systems, by the variant of their runs."""
-TRAIN, VALIDATION, TEST = BLUE, VERMILLION, GREEN
-"""Of the parts of a data set."""
+TRAIN, VALIDATION = BLUE, VERMILLION
 
 
 def look(features: str) -> Look:

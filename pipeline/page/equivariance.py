@@ -17,10 +17,10 @@ from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import (
     FAINT,
     INK,
-    SYSTEMS,
     WIDTH,
     in_house_style,
 )
+from pipeline.drawing.systems import SYSTEMS
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import (

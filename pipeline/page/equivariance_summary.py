@@ -9,7 +9,8 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import FAINT, INK, SYSTEMS, in_house_style, plain
+from pipeline.drawing.style import FAINT, INK, in_house_style, plain
+from pipeline.drawing.systems import SYSTEMS
 from pipeline.page.equivariance import Followed, best_layer, variant_of
 from pipeline.page.models import NAMES
 from pipeline.results.reading import Results, dataset_label

@@ -14,7 +14,8 @@ from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, Null
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import INK, SYSTEMS, in_house_style, panels
+from pipeline.drawing.style import INK, in_house_style, panels
+from pipeline.drawing.systems import SYSTEMS
 from pipeline.page.models import NAMES, Entry, entries
 from pipeline.results.reading import Results, dataset_label
 

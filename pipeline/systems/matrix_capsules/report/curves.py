@@ -20,11 +20,11 @@ from pipeline.drawing.style import (
     INK,
     PURPLE,
     SKY,
-    SYSTEMS,
     VERMILLION,
     in_house_style,
     panels,
 )
+from pipeline.drawing.systems import SYSTEMS
 from pipeline.results.reading import Measured
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS, PAPER_FAMILIAR

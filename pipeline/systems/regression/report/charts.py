@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pipeline.drawing.charts import Chart, Panel, Series, chart
-from pipeline.drawing.style import FAINT, TEST, TRAIN, VALIDATION
+from pipeline.drawing.style import FAINT, GREEN, TRAIN, VALIDATION
 
 SIZE = "capsule size d"
 PARTS = {
     "train": Series("training", TRAIN),
     "validation": Series("validation", VALIDATION, "s", "--"),
-    "test": Series("test", TEST, "^"),
+    "test": Series("test", GREEN, "^"),
 }
 """By part of a data set, as results name it: its line in a plot."""
 
