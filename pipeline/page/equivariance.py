@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -266,10 +266,11 @@ def errors_over_rotation(panels: dict[str, list[Line]]) -> Figure:
     return figure
 
 
-def _by_run(labels: Iterable[str]) -> list[str]:
+def _by_run(labels: Collection[str]) -> list[str]:
     """Labels of lines with the layers of a run together, then the controls, then untrained networks."""
-    runs = list(dict.fromkeys(label.split(": ")[0] for label in labels))
-    return sorted(labels, key=lambda label: (label == UNTRAINED, ": " not in label, runs.index(label.split(": ")[0])))
+    runs = {label: label.partition(": ")[0] for label in labels}
+    order = list(dict.fromkeys(runs.values()))
+    return sorted(labels, key=lambda label: (label == UNTRAINED, ": " not in label, order.index(runs[label])))
 
 
 def _panel(axes: Axes, drawn: list[Line], handles: dict[str, Any], lowest: float) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -121,17 +120,20 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, n
         grid[row, 0].imshow(images[row], cmap="gray_r")
         grid[row, 0].axis("off")
         for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
-            drawn = _capsules(axis, values[row], int(labels[row]), largest)
+            _capsules(axis, values[row], int(labels[row]), largest)
             if row == 0:
                 axis.set_title(title)
         grid[row, 1].set_ylabel("class")
-    figure.colorbar(drawn, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="values of a class capsule")
+    (colours,) = grid[0, 1].images  # all panels have the same
+    figure.colorbar(
+        colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="values of a class capsule"
+    )
     return figure
 
 
-def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> AxesImage:
+def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> None:
     n, size = capsules.shape
-    drawn = axis.imshow(capsules, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+    axis.imshow(capsules, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
     axis.add_patch(Rectangle((-0.5, label - 0.5), size, 1, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
     for j, length in enumerate(np.linalg.norm(capsules, axis=1)):
         weight = "bold" if j == label else "normal"
@@ -141,7 +143,6 @@ def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> A
     axis.tick_params(length=0, labelsize=6.5)
     axis.grid(visible=False)
     axis.spines[:].set_visible(False)
-    return drawn
 
 
 @in_house_style

@@ -41,19 +41,19 @@ def matrix(tables: Mapping[str, pd.DataFrame]) -> Figure:
     Args:
         tables: by run, what `by_factor` gives.
     """
-    errors = pd.concat(
-        {name: table.set_index(["factor", "value"])["error"] for name, table in tables.items()}, axis=1
-    ).T
-    errors = errors.loc[errors.mean(axis=1).sort_values().index]
-    largest = float(np.nanmax(errors.to_numpy()))
-    counts = {factor: errors[factor].shape[1] for factor in FACTORS if factor in errors.columns.get_level_values(0)}
-    lines = _in_lines(counts)
-    figure = Figure(figsize=(WIDTH, len(lines) * (0.6 + 0.17 * len(errors))))
+    rows = pd.concat(tables, names=["run"]).reset_index("run")
+    runs = rows.groupby("run")["error"].mean().sort_values().index
+    shown = {
+        str(factor): of_factor.pivot_table(values="error", index="run", columns="value").reindex(runs)
+        for factor, of_factor in rows.groupby("factor")
+    }
+    lines = _in_lines({factor: shown[factor].shape[1] for factor in FACTORS if factor in shown})
+    figure = Figure(figsize=(WIDTH, len(lines) * (0.6 + 0.17 * len(runs))))
     for line, of_line in zip(figure.subfigures(len(lines), squeeze=False)[:, 0], lines, strict=True):
-        widths = [counts[factor] for factor in of_line]
+        widths = [shown[factor].shape[1] for factor in of_line]
         axes = line.subplots(1, len(widths), sharey=True, width_ratios=widths, squeeze=False)[0]
         for axis, factor in zip(axes, of_line, strict=True):
-            _numbers(axis, errors.loc[:, [factor]].droplevel(0, axis=1).sort_index(axis=1), largest)
+            _numbers(axis, shown[factor], rows["error"].max())
             axis.set_xlabel(FACTORS[factor])
     return figure
 
@@ -80,5 +80,4 @@ def _numbers(axis: Axes, errors: pd.DataFrame, largest: float) -> None:
     axis.set_yticks(range(len(errors)), errors.index)
     axis.tick_params(length=0)
     axis.grid(visible=False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    axis.spines[:].set_visible(False)
