@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path as Line
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -25,16 +26,18 @@ sys.path.insert(0, str(ROOT))
 from pipeline.drawing import style  # noqa: E402
 from pipeline.files import write_bytes  # noqa: E402
 
-WIDTH, HEIGHT = 1.56, 0.68
+WIDTH, HEIGHT = 1.64, 0.74
 """Size of a box, in inches."""
-GAP, LINE = 0.36, 0.18
-"""Between boxes, across and down, in inches."""
+GAP, LINE = 0.8, 0.18
+"""Between boxes with an arrow between them, and between those of a group, in inches."""
+EDGE = 0.1
+"""Around the whole, in inches."""
 SHEET = 0.045
 """What a second sheet behind a box stands out by, in inches."""
-IN_A_ROW = 2
+IN_A_ROW = 4
 """Boxes of a group."""
-NAME: dict[str, Any] = {"fontsize": 10, "weight": "bold"}
-WORDS: dict[str, Any] = {"fontsize": 8.5}
+NAME: dict[str, Any] = {"fontsize": 10.5, "weight": "bold"}
+WORDS: dict[str, Any] = {"fontsize": 9.5}
 GREY = "#5f5f5f"
 """Of secondary words: still legible on a box's colour."""
 
@@ -51,20 +54,30 @@ DOES = {
     "routing": "each iteration",
     "sweep": "rotation ranges",
     "sensitivity": "hyperparameters",
-    "presence_ablation": "what t0 says",
+    "presence_ablation": "which settings",
     "equivariance": "one measure for all",
     "data_efficiency": "shares of images",
     "regression": "EM, capsules",
-    "attention": "planted scenes",
+    "attention": "generated scenes",
     "ablation": "EM routing",
     "recipe": "new objects",
-    "viewpoint": "familiar, novel",
+    "viewpoint": "novel viewpoints",
     "attack": "adversarial",
-    "figures": "draw",
+    "figures": "draw all",
     "tables": "scorecard, page",
 }
 """What a stage does; one that is not here yet is drawn without."""
 
+FLOWS = {
+    "download": "raw data",
+    "preprocess": "data sets",
+    "train": "weights",
+    "evaluate": "results",
+    "regression": "results",
+    "attention": "results",
+    "figures": "figures",
+}
+"""What the first stage of a group passes on."""
 
 ITEMS = {
     "sources": "source",
@@ -147,91 +160,143 @@ def groups(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[str
 
 @dataclass(frozen=True)
 class Place:
-    """The rectangle of a group, in inches: its middle, width and height."""
+    """The rectangle of a group, in inches: its middle, width and height, and the number of its line from the top."""
 
     x: float
     y: float
     width: float
     height: float
+    line: int
+
+    @property
+    def left(self) -> float:
+        return self.x - self.width / 2
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def top(self) -> float:
+        return self.y + self.height / 2
+
+    @property
+    def bottom(self) -> float:
+        return self.y - self.height / 2
+
+
+def lines(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[list[list[str]]]]:
+    """Lines from the top, of columns from the left, of groups from the top.
+
+    Steps of one group each stand beside each other. A step of several groups has its own line: single stages in the
+    first column, each group of several in its own.
+    """
+    depth = columns(stages, edges)
+    steps: dict[int, list[list[str]]] = {}
+    for group in groups(stages, edges):
+        steps.setdefault(depth[group[0]], []).append(group)
+    found: list[list[list[list[str]]]] = [[]]
+    for _, step in sorted(steps.items()):
+        if len(step) == 1:
+            found[-1].append(step)
+        else:
+            single = [group for group in step if len(group) == 1]
+            found += [[single, *([group] for group in step if len(group) > 1)], []]
+    return [line for line in found if line]
 
 
 def places(stages: dict[str, Any], edges: set[tuple[str, str]]) -> tuple[dict[tuple[str, ...], Place], float, float]:
     """Where each group is drawn, and the width and height of the whole."""
-    depth = columns(stages, edges)
-    by_column: dict[int, list[list[str]]] = {}
-    for group in groups(stages, edges):
-        by_column.setdefault(depth[group[0]], []).append(group)
-    heights = {column: sum(_size(group)[1] + LINE for group in found) for column, found in by_column.items()}
-    tall, left, found = max(heights.values()), 0.0, {}
-    for column in sorted(by_column):
-        wide = max(_size(group)[0] for group in by_column[column])
-        top = (tall + heights[column]) / 2
-        for group in by_column[column]:
-            width, height = _size(group)
-            found[tuple(group)] = Place(left + width / 2, top - LINE / 2 - height / 2, width, height)
-            top -= height + LINE
-        left += wide + GAP
-    return found, left, tall
+    found, y, wide, begin = {}, 0.0, 0.0, EDGE
+    for number, line in enumerate(lines(stages, edges)):
+        tall = max(sum(_size(group)[1] + LINE for group in column) - LINE for column in line)
+        x = begin
+        for column in line:
+            across, top = max(_size(group)[0] for group in column), y
+            if len(column) == 1:  # in the middle of the line
+                top -= (tall - _size(column[0])[1]) / 2
+            for group in column:
+                width, height = _size(group)
+                found[tuple(group)] = Place(x + across / 2, top - height / 2, width, height, number)
+                top -= height + LINE
+            x += across + GAP
+            if len(line[0]) > 1 and column is line[0]:
+                begin = x  # what reads from this line stands below its later columns
+        wide = max(wide, x - GAP)
+        y -= tall + GAP / 2
+    high = EDGE - y - GAP / 2
+    moved = {group: replace(place, y=place.y + high) for group, place in found.items()}
+    return moved, wide + EDGE + SHEET, high + EDGE
 
 
 def _size(group: list[str]) -> tuple[float, float]:
     """Width and height of a group: one box, or a frame around boxes in rows of `IN_A_ROW`."""
     if len(group) == 1:
         return WIDTH, HEIGHT
-    across = _across(group)
+    across = min(len(group), IN_A_ROW)
     return across * (WIDTH + LINE) + LINE, -(-len(group) // across) * (HEIGHT + LINE) + LINE
-
-
-def _across(group: list[str]) -> int:
-    return IN_A_ROW if len(group) > IN_A_ROW else 1
 
 
 @style.in_house_style
 def draw(stages: dict[str, Any]) -> Figure:
-    """Boxes in columns, those with the same arrows in a frame, and the arrows between them."""
+    """Lines of boxes, those with the same arrows in a frame, and the arrows between them."""
     edges = arrows(stages)
     found, wide, tall = places(stages, edges)
     figure = Figure(figsize=(wide, tall), layout="none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
-    axes.set_xlim(-GAP / 2, wide - GAP / 2)
+    axes.set_xlim(0, wide)
     axes.set_ylim(0, tall)
     for group, place in found.items():
         if len(group) > 1:
-            corner = place.x - place.width / 2, place.y - place.height / 2
             axes.add_patch(
                 FancyBboxPatch(
-                    corner, place.width, place.height, boxstyle="round,pad=0,rounding_size=0.1", facecolor="none",
-                    edgecolor=style.FAINT, linewidth=0.9, zorder=1,
+                    (place.left, place.bottom), place.width, place.height, boxstyle="round,pad=0,rounding_size=0.1",
+                    facecolor="none", edgecolor=style.FAINT, linewidth=0.9, zorder=1,
                 )
             )  # fmt: skip
         for index, name in enumerate(group):
-            across = _across(list(group))
+            across = min(len(group), IN_A_ROW)
             row, column = divmod(index, across)
             x = place.x + (column - (across - 1) / 2) * (WIDTH + LINE)
-            y = place.y + place.height / 2 - HEIGHT / 2 - (row * (HEIGHT + LINE) + LINE if len(group) > 1 else 0)
+            y = place.top - HEIGHT / 2 - (row * (HEIGHT + LINE) + LINE if len(group) > 1 else 0)
             _box(axes, name, stages[name], x, y)
-    drawn = {(a, b) for a in found for b in found if any((c, d) in edges for c in a for d in b)}
-    for a, b in sorted(drawn):
-        begin, end = found[a], found[b]
+    for a, b in sorted((a, b) for a in found for b in found if any((c, d) in edges for c in a for d in b)):
         behind = SHEET if len(a) == 1 and multiplicity(stages[a[0]]) != "once" else 0.0
-        slant = 0.12 * ((begin.y > end.y) - (begin.y < end.y))  # arrows that meet keep apart
-        ends = (begin.x + begin.width / 2 + behind, begin.y - slant), (end.x - end.width / 2, end.y + slant)
-        look = {"arrowstyle": "-|>", "mutation_scale": 8, "linewidth": 0.9, "color": style.INK, "zorder": 1}
-        if any(_crosses(*ends, other) for group, other in found.items() if group not in (a, b)):
-            ends = (begin.x + begin.width / 2 + behind, begin.y), (end.x, end.y - end.height / 2)
-            look["connectionstyle"] = "angle,angleA=0,angleB=90,rad=6"  # to the right, then up
-        axes.add_patch(FancyArrowPatch(*ends, shrinkA=0, shrinkB=1.5, **look))
+        _arrow(axes, found[a], found[b], behind, FLOWS.get(a[0], ""))
     return figure
 
 
-def _crosses(start: tuple[float, float], end: tuple[float, float], place: Place) -> bool:
-    """Whether a straight line passes through a rectangle, tried at a hundred points."""
-    for step in range(101):
-        x, y = (a + (b - a) * step / 100 for a, b in zip(start, end, strict=True))
-        if abs(x - place.x) < place.width / 2 and abs(y - place.y) < place.height / 2:
-            return True
-    return False
+def _arrow(axes: Axes, a: Place, b: Place, behind: float, words: str) -> None:
+    """From one group to another, by horizontal and vertical lines.
+
+    Args:
+        behind: what stands out of the first at its right.
+        words: what is passed on, written beside the arrow.
+    """
+    if a.line == b.line:  # to the right
+        way = [(a.right + behind, a.y), (b.left, a.y)]
+        at, look = ((way[0][0] + b.left) / 2, a.y + 0.05), {"ha": "center", "va": "bottom"}
+    elif b.left < a.x < b.right or a.left < b.x < a.right:  # straight down
+        x = a.x if b.left < a.x < b.right else b.x
+        way = [(x, a.bottom), (x, b.top)]
+        at, look = (x + 0.06, (a.bottom + b.top) / 2), {"ha": "left", "va": "center"}
+    elif a.x > b.x:  # down, back to the left, down
+        y = (a.bottom + b.top + SHEET) / 2
+        way = [(a.x, a.bottom), (a.x, y), (b.x, y), (b.x, b.top + SHEET)]
+        at, look = (a.x + 0.06, (a.bottom + y) / 2), {"ha": "left", "va": "center"}
+    else:  # to the right, down in the gap, to the right
+        x = a.right + GAP / 2
+        way = [(a.right + behind, a.y), (x, a.y), (x, b.y), (b.left, b.y)]
+        at, look = (x - 0.06, b.y + HEIGHT / 2), {"ha": "right", "va": "center"}
+    axes.add_patch(
+        FancyArrowPatch(
+            path=Line(way), arrowstyle="-|>", mutation_scale=9, linewidth=1.0, color=style.INK, zorder=1,
+            joinstyle="round",
+        )
+    )  # fmt: skip
+    if not any(text.get_position() == at for text in axes.texts):  # arrows that meet have the same words
+        axes.text(*at, words, color=GREY, zorder=3, **WORDS, **look)
 
 
 def _box(axes: Axes, name: str, stage: dict[str, Any], x: float, y: float) -> None:
@@ -245,9 +310,9 @@ def _box(axes: Axes, name: str, stage: dict[str, Any], x: float, y: float) -> No
         )  # fmt: skip
         axes.add_patch(box)
     lines = (
-        (0.18, name, NAME),
-        (-0.03, DOES.get(name, ""), WORDS),
-        (-0.2, multiplicity(stage), WORDS | {"color": GREY}),
+        (0.2, name, NAME),
+        (-0.02, DOES.get(name, ""), WORDS),
+        (-0.21, multiplicity(stage), WORDS | {"color": GREY}),
     )
     for above, text, look in lines:
         axes.text(x, y + above, text, ha="center", va="center", zorder=3, **look)
