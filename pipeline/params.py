@@ -20,6 +20,7 @@ from pipeline.classification.settings import AttackParams, CroppedRun, RecipePar
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
+from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
 from pipeline.settings import NAME_PATTERN, Name, Section, check_once
 from pipeline.systems import MODELS, ROUTED, SWEEPS, Run
@@ -89,6 +90,8 @@ class Params(Section):
             self._check_fits(f"runs.{name}", run, run.dataset)
             if run.held_out is not None:
                 self._check_factor(f"runs.{name}.holdout.factor", run.held_out.factor, run.dataset)
+        if self.evaluate.official_affnist:
+            self._check_affnist()
         for name, study in self.optimise.items():
             run_of_study = self._run_of(f"optimise.{name}.run", study.run, "generative")
             assert isinstance(run_of_study, GenerativeRun)
@@ -108,7 +111,9 @@ class Params(Section):
         for name in self.sweep.runs:
             self._run_of("sweep.runs", name, *SWEEPS)
         for name, measured in self.equivariance.items():
-            self._run_of(f"equivariance.{name}.run", measured.run, *MODELS)
+            self._check_centre(
+                f"equivariance.{name}.run", self._run_of(f"equivariance.{name}.run", measured.run, *MODELS)
+            )
         for name, efficiency in self.data_efficiency.items():
             self._run_of(f"data_efficiency.{name}.run", efficiency.run, *MODELS)
         self._check_regressions()
@@ -182,6 +187,27 @@ class Params(Section):
             run.model_copy(update={"dataset": dataset}).check_fits(images.channels, images.side, images.classes)
         except UserError as error:
             raise ValueError(f"{where}: {error}") from None
+
+    def _check_centre(self, where: str, run: Run) -> None:
+        """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
+        side, augmentation = self._images_of(run.dataset).side, run.augmentation
+        if isinstance(augmentation, CropParams) and side is not None and (side - augmentation.crop) % 2:
+            raise ValueError(
+                f"{where}: images of {side} pixels are moved about their middle, which is not that of a crop of "
+                f"{augmentation.crop}: the difference must be even"
+            )
+
+    def _check_affnist(self) -> None:
+        """ValueError if affNIST's digits would test a model of other images."""
+        from pipeline.data.formats import AFFNIST_SIZE
+
+        for name, run in self.runs.items():
+            dataset = self.datasets[run.dataset]
+            if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:
+                raise ValueError(
+                    f"evaluate.official_affnist: affNIST has digits of MNIST, and runs.{name} images of "
+                    f"{dataset.source} of the same size, {AFFNIST_SIZE} pixels: set it to false, or remove the run"
+                )
 
     def _check_factor(self, where: str, factor: str, dataset: str) -> None:
         """ValueError if a factor is not known of the images of a data set."""

@@ -412,6 +412,12 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
             True,
             "evaluate.official_affnist: 'affnist' is not one of sources ['digits', 'toys']",
         ),
+        (
+            "runs.matrix-toys.augmentation.crop",
+            31,
+            "equivariance.matrix-toys.run: images of 48 pixels are moved about their middle, which is not that of a "
+            "crop of 31: the difference must be even",
+        ),
     ],
 )
 def test_a_reference_to_nothing_is_answered_with_what_there_is(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.bundles.archive import BundleError, extract, inside
+from pipeline.bundles.checkpoints import about_checkpoint
 from pipeline.bundles.contents import differences, item_of, stage_contents
 from pipeline.bundles.running import LOG, RESULTS, Results, remove
 from pipeline.files import FileWriteError
@@ -197,10 +198,14 @@ def _move(source: Path, target: Path) -> None:
 
 
 def _take(folder: Path, root: Path, place: str) -> None:
-    """Copy checkpoints or tracked runs into the repository. A journal is only ever replaced by a longer form of it."""
+    """Copy checkpoints or tracked runs into the repository. A journal is only ever replaced by a longer form of it, a
+    checkpoint never by one of an earlier epoch.
+    """
     for path in sorted((folder / place).rglob("*")):
         target = root / path.relative_to(folder)
         if not path.is_file() or (path.name == "events.jsonl" and not _continues(path, target)):
+            continue
+        if place == CHECKPOINTS and about_checkpoint(path).epoch < about_checkpoint(target).epoch:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(path, target)

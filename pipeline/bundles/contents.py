@@ -25,6 +25,7 @@ CODE = ("pipeline", "stages")
 SETTINGS = ("dvc.yaml", "params.yaml")
 """Files that every stage reads. Of the parameters, a result depends only on those of its stage."""
 
+AFFNIST = "data/raw/affnist"
 TRAINING = "train"
 """The stage that makes trained runs."""
 
@@ -175,10 +176,23 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
             if (root / dep).is_dir():
                 folders.append(dep)
         made |= set(item.outs)
+    if any(_tests_on_affnist(item, values) for item in items):
+        folders.append(AFFNIST)
+        inputs |= dict(_hashes(root, AFFNIST, graph))
     support = {file: sha256 for place in (*CODE, *SETTINGS) for file, sha256 in _hashes(root, place, graph)}
     support = {file: sha256 for file, sha256 in support.items() if file not in code}
     steps = tuple(Step(each.label, each.command, each.outs, _params(each, values)) for each in items)
     return Contents(steps, *git_state(root), code, inputs, support, tuple(dict.fromkeys(folders)))
+
+
+def _tests_on_affnist(item: Item, values: Mapping[str, Any]) -> bool:
+    """Whether an evaluation reads affNIST's test set, which `dvc.yaml` cannot name: it depends on a parameter."""
+    from pipeline.data.formats import AFFNIST_SIZE
+
+    if item.stage != "evaluate" or not values["evaluate"]["official_affnist"]:
+        return False
+    dataset = values["runs"][item.label.partition("@")[2]]["dataset"]
+    return bool(values["datasets"][dataset]["canvas"] == AFFNIST_SIZE)
 
 
 def item_of(graph: Graph, label: str) -> Item:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.bundles.archive import BundleError, ChangedError, check_name, extract, read_manifest, write
+from pipeline.bundles.checkpoints import about_checkpoint
 from pipeline.bundles.contents import Contents, item_of, stage_contents, trainings
 from pipeline.layout import CHECKPOINTS, JOURNALS
 
@@ -22,8 +22,6 @@ BUNDLE = "bundle"
 RUN = "run.py"
 ATTEMPTS = 3
 WHEELS, KERNELS = "wheels", "kernels"
-
-_HEADER_BYTES = 64 << 20  # most of a checkpoint's header: it has the history of a training
 
 
 def pack(
@@ -109,7 +107,7 @@ def unfinished(root: Path, stages: Sequence[str]) -> list[str]:
     of_stages = re.compile(rf"\d{{8}}-\d{{6}}-({'|'.join(names)})-[0-9a-f]{{6}}")
     found: list[str] = []
     for checkpoint in sorted((root / CHECKPOINTS).glob("*/checkpoint.safetensors")):
-        run = _tracked_run(checkpoint)
+        run = about_checkpoint(checkpoint).tracked_run
         if of_stages.fullmatch(run) and not _has_finished(root / JOURNALS / run / "events.jsonl"):
             paths = (checkpoint, *records(root / JOURNALS / run))
             found += [path.relative_to(root).as_posix() for path in paths]
@@ -129,17 +127,6 @@ def records(folder: Path) -> list[Path]:
     """The files of tracked runs below a folder, without what only concerns their delivery from this machine."""
     journals = [*folder.rglob("events.jsonl"), *folder.rglob("artifacts/*/*")]
     return sorted(path for path in journals if path.is_file())
-
-
-def _tracked_run(checkpoint: Path) -> str:
-    """The tracked run that wrote a checkpoint, from its header; "" if it cannot be read."""
-    try:
-        with checkpoint.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length)) if length <= _HEADER_BYTES else {}
-        return str(json.loads(header["__metadata__"]["capsules"])["tracked_run"])
-    except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        return ""
 
 
 def _code_run(root: Path, contents: Contents, graph: Graph) -> set[str]:

@@ -47,8 +47,8 @@ def publish(root: Path) -> Selection:
     ]
     for file in unused(root / REMOTE, [*locked, *others]):
         file.unlink()
-    _write_cards(root, profile.results, params.profile, selection.chosen, locked)
-    write_text(root / REMOTE / "README.md", "\n".join(_overview(params.profile, selection)) + "\n")
+    cards = _write_cards(root, profile.results, params.profile, selection.chosen, [*locked, *others])
+    write_text(root / REMOTE / "README.md", "\n".join(_overview(params.profile, selection, cards)) + "\n")
     return selection
 
 
@@ -65,8 +65,10 @@ def _push(root: Path, chosen: Sequence[Output]) -> None:
 
 def _write_cards(
     root: Path, results: Results, profile: str, chosen: Sequence[Output], locked: Sequence[Output]
-) -> None:
-    """Write the card of each published run, and remove those of runs that are not in `dvc.lock` either."""
+) -> list[str]:
+    """Write the card of each published run, and remove those of runs that are in no profile's `dvc.lock`. Returns the
+    runs that have a card.
+    """
     folder = root / REMOTE / "cards"
     rows = _rows(Layout(root, profile).scorecard_path)
     kept = {f"{output.path.removeprefix(MODELS)}.md" for output in locked if output.path.startswith(MODELS)}
@@ -83,6 +85,7 @@ def _write_cards(
     for path in folder.glob("*.md"):
         if path.name not in kept:
             path.unlink()
+    return sorted(path.stem for path in folder.glob("*.md"))
 
 
 def _rows(path: Path) -> list[Row]:
@@ -101,7 +104,7 @@ def _read(path: Path) -> Any:
         ) from None
 
 
-def _overview(profile: str, selection: Selection) -> Iterator[str]:
+def _overview(profile: str, selection: Selection, cards: Sequence[str]) -> Iterator[str]:
     yield "# Published weights and arrays"
     yield ""
     yield f"A DVC remote with what the profile {profile} recorded; `python -m pipeline publish` writes it. To get it:"
@@ -115,6 +118,10 @@ def _overview(profile: str, selection: Selection) -> Iterator[str]:
     for output in models:
         run = output.path.removeprefix(MODELS)
         yield f"| [{run}](cards/{run}.md) | {output.size / 1e6:.2f} |"
+    listed = {output.path.removeprefix(MODELS) for output in models}
+    if elsewhere := [run for run in cards if run not in listed]:
+        yield ""
+        yield f"Of other profiles: {', '.join(f'[{run}](cards/{run}.md)' for run in elsewhere)}."
     yield ""
     arrays = [output for output in selection.chosen if output not in models]
     yield f"And the arrays of {len(arrays)} results ({sum(output.size for output in arrays) / 1e6:.1f} MB)."

@@ -22,6 +22,7 @@ from pipeline.systems import CLASSIFIERS, Run, build_model
 from pipeline.systems.capsnet.settings import CapsNetRun
 
 COLOURS = 3
+_AT_ONCE = 250  # images: more would need more memory, a megabyte an image for matrix capsules
 
 
 class LoadingError(UserError):
@@ -66,7 +67,10 @@ class TrainedRun:
         Raises:
             LoadingError: the models do not classify.
         """
-        return torch.stack([self._scores(model, self.seen(images)) for model in self.models]).mean(0)
+        return torch.cat([self._mean_scores(self.seen(part)) for part in images.split(_AT_ONCE)])
+
+    def _mean_scores(self, seen: Tensor) -> Tensor:
+        return torch.stack([self._scores(model, seen) for model in self.models]).mean(0)
 
     def _scores(self, model: Model, seen: Tensor) -> Tensor:
         if isinstance(model, Classifier):
@@ -79,7 +83,11 @@ class TrainedRun:
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
         """Features of images `[N, C, S, S]` in [0, 1], of each seed: arrays `[N, d]` by name; empty for classifiers."""
-        return [model.features(self.seen(images)) for model in self.models]
+        return [self._features(model, images) for model in self.models]
+
+    def _features(self, model: Model, images: Tensor) -> dict[str, Tensor]:
+        parts = [model.features(self.seen(part)) for part in images.split(_AT_ONCE)]
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def load_trained(folder: Path) -> TrainedRun:
@@ -111,7 +119,8 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
 
     Args:
         paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
-            three channels one in colour for each image, else `channels` grey ones, in order.
+            three channels one in colour for each image, else `channels` grey ones, in order. They must be square and
+            framed like the images that the network was trained on.
 
     Raises:
         LoadingError: a file cannot be read, or does not fit.
@@ -150,6 +159,11 @@ def _picture(path: Path, size: int, in_colour: bool) -> Tensor:
     try:
         with Image.open(path) as picture:
             plain = upright_on_black(picture, channels=3 if in_colour else 1)
+            if plain.width != plain.height:
+                raise LoadingError(
+                    f"{path} has {plain.width}x{plain.height} pixels: cut a square out of it, framed like the images "
+                    "that the network was trained on"
+                )
             resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     # Pillow raises ValueError and SyntaxError, too, on damaged pictures.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

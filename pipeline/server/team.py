@@ -103,6 +103,7 @@ def start(
             check_password(given)
         elif not database.exists and not (folder / "admin_password").exists():
             write_secret(folder / "admin_password", secrets.token_urlsafe(18) + "\n")
+        _admin_password(folder)  # if it is not known, this is said before anything is started
         if not database.exists:
             database.create()
         database.start()
@@ -139,11 +140,14 @@ def stop(folder: Path) -> bool:
 def status(folder: Path) -> Status:
     """What runs of the server in this folder."""
     folder = folder.resolve()
+    import psutil
+
     port = None
     for process in _processes(folder):
-        words = process.cmdline()
-        if "uvicorn" in words and "--port" in words:
-            port = int(words[words.index("--port") + 1])
+        with suppress(psutil.Error):  # it may end meanwhile
+            words = process.cmdline()
+            if "uvicorn" in words and "--port" in words:
+                port = int(words[words.index("--port") + 1])
     return Status(Postgres(folder / "postgres").port, port)
 
 

@@ -62,7 +62,8 @@ if checkpoint.exists():
     done = 10**6
 while done < steps:
     if steps > 1:
-        header = json.dumps({"__metadata__": {"capsules": json.dumps({"tracked_run": run})}}).encode()
+        about = json.dumps({"tracked_run": run, "state": {"epoch": done}})
+        header = json.dumps({"__metadata__": {"capsules": about}}).encode()
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         checkpoint.write_bytes(struct.pack("<Q", len(header)) + header)
         print("waiting", flush=True)

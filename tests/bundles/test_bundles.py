@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -22,15 +23,17 @@ from small_repository import dvc, git
 
 from pipeline.bundles import archive, collecting, packing, running
 from pipeline.bundles.archive import BundleError, ChangedError
-from pipeline.bundles.collecting import collect, stale_inputs
-from pipeline.bundles.contents import Contents, stage_contents
+from pipeline.bundles.checkpoints import About, about_checkpoint
+from pipeline.bundles.collecting import _take, collect, stale_inputs
+from pipeline.bundles.contents import Contents, _tests_on_affnist, stage_contents
 from pipeline.bundles.packing import pack, unpack
 from pipeline.bundles.running import read_results, run
-from pipeline.dependencies import GraphError
+from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
-from pipeline.files import FileWriteError
+from pipeline.files import FileWriteError, read_yaml
 from pipeline.locks import AlreadyRunningError, lock_path, single_instance
 
+REPOSITORY = Path(__file__).parents[2]
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 """The Python that the environment of the tests is made from: it has none of the project's packages."""
 
@@ -355,6 +358,38 @@ def test_a_stopped_run_goes_on_elsewhere_from_its_checkpoint(
     with journal.open("a") as file:
         file.write('{"event": "end", "status": "FINISHED"}\n')
     assert checkpoints("train@slow") == [], "nothing is left to train"
+
+
+def checkpoint(path: Path, epoch: int) -> bytes:
+    header = json.dumps({"__metadata__": {"capsules": json.dumps({"tracked_run": "a", "state": {"epoch": epoch}})}})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    return path.read_bytes()
+
+
+def test_a_checkpoint_is_not_replaced_by_one_of_an_earlier_epoch(tmp_path: Path) -> None:
+    place = ".cache/resume/fingerprint/checkpoint.safetensors"
+    here, collected = tmp_path / "here" / place, tmp_path / "collected" / place
+    later = checkpoint(here, 20)
+    checkpoint(collected, 12)
+    _take(tmp_path / "collected", tmp_path / "here", ".cache/resume")
+    assert here.read_bytes() == later
+    latest = checkpoint(collected, 21)
+    _take(tmp_path / "collected", tmp_path / "here", ".cache/resume")
+    assert here.read_bytes() == latest
+    here.write_bytes(b"damaged")
+    assert about_checkpoint(here) == About("", -1)
+
+
+def test_an_evaluation_on_affnist_takes_its_test_set_along() -> None:
+    graph, values = Graph.load(REPOSITORY), read_yaml(REPOSITORY / "params.yaml")
+    item = graph.item("evaluate", "vae-digits")
+    assert not _tests_on_affnist(item, values)
+    values["evaluate"]["official_affnist"] = True
+    assert not _tests_on_affnist(item, values), "affNIST's images are larger"
+    values["datasets"]["digits"]["canvas"] = 40
+    assert _tests_on_affnist(item, values)
+    assert not _tests_on_affnist(graph.item("train", "vae-digits"), values)
 
 
 def test_a_thread_can_stop_a_run(root: Path, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.publishing.publish import _rows
-from pipeline.publishing.selection import Output, PublishingError, outputs, select, stored, unused
+from pipeline.publishing.publish import _overview, _rows, _write_cards
+from pipeline.publishing.selection import Output, PublishingError, Selection, outputs, select, stored, unused
+from pipeline.results.reading import Results
 
 MODEL = Output("train/a", "models/a", "0123456789.dir", 300)
 
@@ -89,6 +90,17 @@ def test_what_was_published_from_another_machine_stays(tmp_path: Path) -> None:
     assert select(tmp_path, [MODEL], {"train/a"}).chosen == [MODEL]
     stored(tmp_path / "published", "ef01").unlink()
     assert select(tmp_path, [MODEL], {"train/a"}).chosen == []
+
+
+def test_cards_of_runs_in_any_profile_stay_and_are_listed(tmp_path: Path) -> None:
+    for run in ("a", "b", "gone"):
+        write(tmp_path / f"published/cards/{run}.md", 1)
+    elsewhere = Output("train/b", "models/b", "1.dir", 1)
+    found = _write_cards(tmp_path, Results(tmp_path, tmp_path), "quick", [MODEL], [MODEL, elsewhere])
+    assert found == ["a", "b"]
+    text = "\n".join(_overview("quick", Selection([MODEL], {}), found))
+    assert "| [a](cards/a.md) | 0.00 |" in text
+    assert "Of other profiles: [b](cards/b.md)." in text
 
 
 def test_what_no_output_names_is_unused(tmp_path: Path) -> None:

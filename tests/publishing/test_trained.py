@@ -51,6 +51,18 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
         loaded.scores(torch.rand(3, 1, SIZE, SIZE))
 
 
+def test_many_images_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = trained_in(tmp_path, "capsnet")
+    loaded, images = load_trained(folder), torch.rand(5, 1, SIZE, SIZE)
+    scores, features = loaded.scores(images), loaded.features(images)
+    monkeypatch.setattr("pipeline.publishing.trained._AT_ONCE", 2)
+    torch.testing.assert_close(loaded.scores(images), scores)
+    for found, whole in zip(loaded.features(images), features, strict=True):
+        assert found.keys() == whole.keys()
+        for name in found:
+            torch.testing.assert_close(found[name], whole[name])
+
+
 def test_capsnet_scores_classes_by_length(tmp_path: Path) -> None:
     folder, run = trained_in(tmp_path, "capsnet")
     assert isinstance(run, CapsNetRun)
@@ -80,7 +92,7 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     paths = []
     for index, colour in enumerate([(255, 255, 255), (0, 0, 0), (255, 0, 0), (0, 255, 0)]):
         paths.append(tmp_path / f"{index}.png")
-        Image.new("RGB", (20, 30), colour).save(paths[-1])
+        Image.new("RGB", (20, 20), colour).save(paths[-1])
     images = read_images(paths, 2, 8)
     assert images.shape == (2, 2, 8, 8)
     assert (images[0, 0] == 1).all()
@@ -92,6 +104,9 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     assert colours.shape == (4, 3, 8, 8)
     assert colours[:, :, 4, 4].tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0]]
     broken = tmp_path / "broken.png"
+    Image.new("L", (20, 30)).save(broken)
+    with pytest.raises(LoadingError, match=r"broken\.png has 20x30 pixels: cut a square out of it"):
+        read_images([broken], 1, 8)
     broken.write_bytes(paths[0].read_bytes()[:30])
     with pytest.raises(LoadingError, match=r"cannot read .*broken\.png"):
         read_images([broken], 1, 8)
