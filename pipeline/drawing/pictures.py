@@ -11,7 +11,8 @@ from pipeline.drawing.style import WIDTH, in_house_style
 
 MOST_COLUMNS = 16
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
-_CHARACTER = 0.062  # inches, about, of a heading
+_CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
+_PAD = 3  # points between the images and their labels
 
 
 def mosaic(rows: Sequence[np.ndarray], gap: int = 2) -> np.ndarray:
@@ -36,15 +37,13 @@ def mosaic(rows: Sequence[np.ndarray], gap: int = 2) -> np.ndarray:
 
 
 @in_house_style
-def image_rows(
-    rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | None = None, heading: str = ""
-) -> Figure:
+def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | None = None, names: str = "") -> Figure:
     """Labelled rows of images.
 
     Args:
         rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
-        columns: one heading per column.
-        heading: label above the columns' headings, such as "rotation (degrees)".
+        columns: one heading per column, of one or several lines.
+        names: what each line of the headings is, such as "rotation (degrees)", drawn on their left.
     """
     gap = 2
     images = [row for _, row in rows]
@@ -54,20 +53,26 @@ def image_rows(
     count = max(len(row) for row in images)
 
     # With few columns cells are limited in width, so that one image does not fill half a page.
-    drawn = min(WIDTH - _LABEL_WIDTH, 0.75 * count)
+    labels = max(_LABEL_WIDTH, _CHARACTER * max(len(name) for name in names.split("\n")) + 0.1)
+    drawn = min(WIDTH - labels, 0.75 * count)
     height = drawn * picture.shape[0] / picture.shape[1]
-    width = min(WIDTH, max(drawn, _CHARACTER * len(heading)) + _LABEL_WIDTH)
-    figure = Figure(figsize=(width, height + (0.45 if columns else 0.1)))
+    above = 0.1 + _LINE * (1 + names.count("\n")) if columns else 0.1
+    figure = Figure(figsize=(drawn + labels, height + above))
     axes = figure.subplots()
     axes.imshow(picture, interpolation="nearest")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.set_yticks([i * cell_height + (cell_height - gap) / 2 - 0.5 for i in range(len(rows))], [r for r, _ in rows])
-    axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=3)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - gap) / 2 - 0.5 for j in range(count)], list(columns))
-        axes.set_xlabel(heading, labelpad=4)
-        axes.xaxis.set_label_position("top")
+        # As high as the headings, and with as many lines, so that each name stands beside its line. The layout knows
+        # where the images begin, and so how much room the names need, only if the images are on the left of their box.
+        axes.set_anchor("W")
+        axes.annotate(
+            names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",
+            fontsize=axes.yaxis.get_ticklabels()[0].get_fontsize(),
+        )  # fmt: skip
     else:
         axes.set_xticks([])
     return figure

@@ -1,7 +1,7 @@
 """The house style of every figure: one palette, one type size, and the same bytes for the same data.
 
-Colours are those of Okabe and Ito (2008), distinct for all common forms of colour blindness; each set of features
-keeps its colour, its marker and its name in all figures, so that colour is never the only difference.
+Colours are those of Okabe and Ito (2008), distinct for all common forms of colour blindness. Which colour stands for
+what is not said here but in `features` and `systems`, because data sets are prepared again if this module changes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec
 
 import matplotlib
@@ -32,35 +31,7 @@ INK = "#1a1a1a"
 FAINT = "#8a8a8a"
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
-
-
-@dataclass(frozen=True)
-class Look:
-    """How one set of features is drawn. `name` is plain text, `label` may contain mathematics."""
-
-    name: str
-    label: str
-    colour: str
-    marker: str
-
-
-FEATURES = {
-    "t0": Look("t0", "$t^0$", BLUE, "o"),
-    "t0_A0": Look("t0 and A0", "$t^0$ and $A^0$", VERMILLION, "s"),
-    "t0_sampled": Look("t0, sampled", "$t^0$, sampled", SKY, "v"),
-    "t0_any_slot": Look("t0, parts in any slot", "$t^0$, parts in any slot", ORANGE, "P"),
-    "mu_sigma": Look("VAE: mu and sigma", r"VAE: $\mu$ and $\sigma$", GREEN, "^"),
-    "posterior": Look("SCAE: posterior presences", "SCAE: posterior", ORANGE, "P"),
-    "prior": Look("SCAE: prior presences", "SCAE: prior", SKY, "X"),
-    "class_capsules": Look("CapsNet: class capsules", "CapsNet: class capsules", SKY, "D"),
-    "children": Look("expected children", "expected children", PURPLE, "D"),
-}
 TRAIN, VALIDATION = BLUE, VERMILLION
-
-
-def look(features: str) -> Look:
-    """The look of a set of features; unknown features are drawn in `INK`, labelled with their key."""
-    return FEATURES.get(features, Look(features, features, INK, "v"))
 
 
 def plain(text: str) -> str:

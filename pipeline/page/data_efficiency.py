@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import in_house_style, look, panels
+from pipeline.drawing.features import look
+from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.systems import SYSTEMS
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page.models import ITSELF

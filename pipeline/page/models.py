@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.drawing.style import look
+from pipeline.drawing.features import look
 from pipeline.results.reading import Measured, Numbers, Record, Results, training_behind
 from pipeline.systems import CLASSIFIERS
 from pipeline.systems.regression.report.studies import executed

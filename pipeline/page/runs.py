@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 
 from pipeline.drawing.charts import Chart, Panel, Series, chart, over_replicas
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, look, panels
+from pipeline.drawing.features import look
+from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
 from pipeline.results.reading import Recorded, Results, dataset_label
 from pipeline.systems import CLASSIFIERS, COMPARED, REPORTS

@@ -7,12 +7,14 @@ from itertools import cycle
 import pandas as pd
 
 from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, around, chart, level
-from pipeline.drawing.style import BLUE, FAINT, INK, look
+from pipeline.drawing.features import look
+from pipeline.drawing.style import BLUE, FAINT, INK
 from pipeline.systems.generative.report.curves import (
     ACCURACY,
     BOUND,
     ENGINE_LOOKS,
     PROTOCOLS,
+    TESTS,
     in_order,
     name_of_engine,
     name_of_test,
@@ -34,11 +36,11 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: flo
     parts = []
     for protocol, title in PROTOCOLS.items():
         rows = [_accuracies(table[table["protocol"] == protocol], "ours")]
-        if protocol == "refit" and not paper.empty:
+        if not paper.empty:
             rows.append(_accuracies(paper.assign(n=PAPER_SEEDS), "the paper"))
         names = [name_of_test(test) for test in tests]
         rows.append(level(CHANCE, names, chance))
-        panel = Panel(title, "test images rotated within, or warped affinely", ACCURACY, names, y_range=_PERCENT)
+        panel = Panel(title, TESTS, ACCURACY, names, y_range=_PERCENT)
         parts.append((panel, pd.concat(rows, ignore_index=True)))
     return chart(parts, [*series, CHANCE])
 

@@ -12,23 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.drawing.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    PURPLE,
-    VERMILLION,
-    Look,
-    in_house_style,
-    look,
-    panels,
-)
+from pipeline.drawing.features import Look, look
+from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.systems.generative.report.runs import PAPER_SEEDS
 
 BOUND = "bound (nats per image)"
 ACCURACY = "accuracy (%)"
+TESTS = "range of rotation of the test images, or affine warps"
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
 RING = 7.5
 """Size of an open (unfilled) marker, in points."""
@@ -99,7 +89,7 @@ def _ranges(axes: Axes, angles: Sequence[float], positions: Sequence[float]) -> 
 
 @in_house_style
 def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: float) -> Figure:
-    """Probe accuracy by test set. Left: probe refit on equally warped images, with the paper's numbers; right: fixed.
+    """Probe accuracy by test set, with the paper's numbers. Left: probe refit on equally warped images; right: fixed.
 
     Args:
         table: columns features, protocol ("refit" or "fixed"), test ("rotated_<degrees>" or "affine"), mean, sd, n:
@@ -117,9 +107,8 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: flo
             style, shift = look(features), 0.16 * (i - (len(kinds) - 1) / 2)
             ours = table[(table["features"] == features) & (table["protocol"] == protocol)]
             _with_intervals(each, ours, position, shift, style, filled=True)
-            if protocol == "refit":
-                theirs = paper[paper["features"] == features].assign(n=PAPER_SEEDS)
-                _with_intervals(each, theirs, position, shift, style, filled=False)
+            theirs = paper[paper["features"] == features].assign(n=PAPER_SEEDS)
+            _with_intervals(each, theirs, position, shift, style, filled=False)
         _accuracy_axis(each, chance)
         each.set_title(title)
         each.set_xticks(
@@ -127,7 +116,7 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: flo
             [name_of_test(test) for test in position],
         )
         each.set_xlim(-0.4, position["affine"] + 0.45)
-        each.set_xlabel("test images rotated within, or warped affinely")
+        each.set_xlabel(TESTS)
         each.grid(False, axis="x")
     axes[0].set_ylabel(ACCURACY)
     handles = [

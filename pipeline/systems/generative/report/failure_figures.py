@@ -15,7 +15,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, FAINT, INK, WIDTH, in_house_style, look, panels
+from pipeline.drawing.features import look
+from pipeline.drawing.style import BLUE, FAINT, INK, WIDTH, in_house_style, panels
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import charts
 from pipeline.systems.generative.report.comparison import evaluated

@@ -10,8 +10,8 @@ import pandas as pd
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.features import look
 from pipeline.drawing.films import Film
-from pipeline.drawing.style import look
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Numbers, Results, dataset_label
 from pipeline.systems.generative.report import charts, curves, failure_figures
@@ -64,14 +64,15 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
         beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
         label = dataset_label(records)
         stand_in = "" if label == PAPER_DATASET or not upright else f" (ours: {label}; the paper's: {PAPER_DATASET})"
-        agrees = " (the paper's capsule rows agree with this)" if "t0" in set(table["features"]) else ""
+        theirs = "" if beside.empty else "; open markers: Table 1 of the paper, in both plots"
         yield Drawing(
             f"accuracy-{group[0]}",
             "svg",
             f"Probe accuracy over rotation, {' and '.join(group)}",
             f"Accuracy of a linear probe on each representation{_symbols(table)} as test images are rotated further "
-            f"than the training images. Left: the probe is refit on equally warped images{agrees}; right: it is fit on "
-            f"clean images. Bars: one sd over seeds, where there are several{stand_in}{other_images(settings, group)}.",
+            "than the training images. Left: the probe is refit on equally warped images; right: it is fit on clean "
+            f"images. Bars: one sd over seeds, where there are several{theirs}{stand_in}"
+            f"{other_images(settings, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
@@ -243,9 +244,12 @@ def _objects(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Dr
         numbers.records,
         partial(
             pictures.image_rows,
-            [("its images", arrays["object_images"][order]), ("its parts", arrays["object_parts"][order])],
+            [
+                ("mean of its images", arrays["object_images"][order]),
+                ("mean of its parts", arrays["object_parts"][order]),
+            ],
             headings,
-            "most common class, its share of the object's images (%), the object's share of all images (%)",
+            "most common class\nits share of these images (%)\nshare of all images (%)",
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pipeline.drawing.style import look
+from pipeline.drawing.features import look
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Measured, Results, dataset_label

@@ -1,0 +1,39 @@
+"""The look of each set of features that a probe reads, the same in every figure.
+
+Each set keeps its colour, its marker and its name, so that colour is never the only difference. Looks are not in
+`style`, because data sets are prepared again if that module changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one set of features is drawn. `name` is plain text, `label` may contain mathematics."""
+
+    name: str
+    label: str
+    colour: str
+    marker: str
+
+
+FEATURES = {
+    "t0": Look("t0", "$t^0$", BLUE, "o"),
+    "t0_A0": Look("t0 and A0", "$t^0$ and $A^0$", VERMILLION, "s"),
+    "t0_sampled": Look("t0, sampled", "$t^0$, sampled", SKY, "v"),
+    "t0_any_slot": Look("t0, parts in any slot", "$t^0$, parts in any slot", ORANGE, "P"),
+    "mu_sigma": Look("VAE: mu and sigma", r"VAE: $\mu$ and $\sigma$", GREEN, "^"),
+    "posterior": Look("SCAE: posterior presences", "SCAE: posterior", ORANGE, "P"),
+    "prior": Look("SCAE: prior presences", "SCAE: prior", SKY, "X"),
+    "class_capsules": Look("CapsNet: class capsules", "CapsNet: class capsules", SKY, "D"),
+    "children": Look("expected children", "expected children", PURPLE, "D"),
+}
+
+
+def look(features: str) -> Look:
+    """The look of a set of features; unknown features are drawn in `INK`, labelled with their key."""
+    return FEATURES.get(features, Look(features, features, INK, "v"))
