@@ -14,7 +14,7 @@ from benchmarks.enumerated import EnumeratedModel
 from benchmarks.machine import Budget, Works, in_turn, paired_ratio
 from benchmarks.renderer import Renderer, by_operator, largest_made, render_plainly, warps_bytes
 from benchmarks.rows import Mark, Row, allowance, duration, rate
-from benchmarks.training import Step
+from benchmarks.training import Step, without_kernels
 from pipeline import kernels
 from pipeline.layers.rendering import render
 from pipeline.params import load_params
@@ -160,16 +160,6 @@ def updating(step: Step) -> Callable[[], None]:
     """Clipping and the optimiser alone."""
     gradients = {name: torch.rand_like(value) * 1e-6 for name, value in step.replicas.trained.items()}
     return lambda: step.update(gradients)
-
-
-def without_kernels(work: Callable[[], object]) -> Callable[[], None]:
-    """The same in PyTorch's operators alone."""
-
-    def take() -> None:
-        with kernels.switched_off():
-            work()
-
-    return take
 
 
 def operations(work: Callable[[], object]) -> int:

@@ -1,4 +1,6 @@
-"""The training step of matrix capsules at 68,000 parameters, against the operations it needs and public code."""
+"""The training step of matrix capsules at 68,000 parameters, against the operations it needs, public code and PyTorch's
+operators.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from statistics import median
 
 import torch
 
-from benchmarks.machine import Budget, Works, in_turn
+from benchmarks.machine import Budget, Works, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
-from benchmarks.training import Step, paper_params
+from benchmarks.training import Step, paper_params, without_kernels
 from pipeline.systems.matrix_capsules.model import compiled_routing
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
@@ -68,7 +70,8 @@ def traffic(votes: int, iterations: int) -> int:
 
 
 def measure(device: torch.device, copied: float, limit: float, budget: Budget, quick: bool = False) -> list[Row]:
-    """The step with two and with three iterations; on a CPU by one thread, as public code was measured, and by all.
+    """The step with two and with three iterations; on a CPU by one thread, as public code was measured, and by all. One
+    thread is compared with the PyTorch form, too.
 
     Args:
         copied: bytes that the device copies a second, read and written.
@@ -82,7 +85,7 @@ def measure(device: torch.device, copied: float, limit: float, budget: Budget, q
     for count in sorted({1, threads}):
         torch.set_num_threads(count)
         try:
-            found = in_turn(_works(steps), device, limit / len({1, threads}), budget)
+            found = in_turn(_works(steps, count == 1), device, limit / len({1, threads}), budget)
         finally:
             torch.set_num_threads(threads)
         computed = 2 * _PRODUCT**3 / min(found["matrix product"])
@@ -104,13 +107,20 @@ def measure(device: torch.device, copied: float, limit: float, budget: Budget, q
             where = "one CPU thread" if count == 1 else f"{count} CPU threads"
             name = f"matrix capsules: training step, {n} iterations, {where}"
             rows.append(duration(name, each, "ms/image", Mark(needed / computed * 1e3, least), reference, note))
+            if count == 1:
+                slower = each * paired_ratio(found[f"{n} iterations, operators"], samples)
+                operators = Mark(slower, "PyTorch's operators alone, same rounds")
+                rows.append(duration(f"{name}, compiled kernel", each, "ms/image", None, operators, note))
     return rows
 
 
-def _works(steps: dict[int, Step]) -> Works:
+def _works(steps: dict[int, Step], operators: bool) -> Works:
+    """The steps, with PyTorch's operators alone, too, if asked for, and a matrix product."""
     left, right = torch.rand(2, _PRODUCT, _PRODUCT)
     product = torch.empty_like(left)
     works: Works = {f"{n} iterations": step for n, step in steps.items()}
+    if operators:
+        works |= {f"{n} iterations, operators": without_kernels(step) for n, step in steps.items()}
     return {**works, "matrix product": lambda: torch.mm(left, right, out=product)}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from pipeline import kernels
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.recording import Recorded, recorded
@@ -84,3 +86,13 @@ class Step:
     def model(self) -> Model:
         """The first seed's network as a module of its own."""
         return self.replicas.model(0)
+
+
+def without_kernels(work: Callable[[], object]) -> Callable[[], None]:
+    """The same in PyTorch's operators alone."""
+
+    def take() -> None:
+        with kernels.switched_off():
+            work()
+
+    return take
