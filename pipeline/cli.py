@@ -141,7 +141,7 @@ def sync_mlflow(
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List what is recorded, unlocked, draft, stale, running or missing of a profile, with hours (~: estimated)."""
+    """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and hours (~: estimate)."""
     from pipeline.layout import find_root
     from pipeline.locks import is_running
     from pipeline.publishing.state import profile_state
