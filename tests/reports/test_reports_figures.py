@@ -361,9 +361,7 @@ def test_the_jump_where_objects_are_started_from_parts_is_explained(full: Writer
         assert "bands on the page are one sd over seeds" in drawings["learning-vae-digits"].caption
 
 
-def test_symbols_and_open_markers_are_explained(
-    full: Writer, params: Params
-) -> None:
+def test_symbols_and_open_markers_are_explained(full: Writer, params: Params) -> None:
     symbols, rows = (
         "(t0: presences of the objects; A0: their poses)",
         "open markers: Table 1 of the paper, in both plots",
