@@ -27,7 +27,7 @@ from pipeline.page.runs import learning_chart, learning_curves
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Recorded, ResultError
 from pipeline.systems.generative.report.comparison import companions
-from pipeline.systems.generative.report.curves import in_order, name_of_test
+from pipeline.systems.generative.report.curves import in_order, mean_over_replicas, name_of_test
 from pipeline.systems.generative.report.failure_figures import template_copies
 from pipeline.systems.generative.report.runs import Setting
 
@@ -359,6 +359,21 @@ def test_the_jump_where_objects_are_started_from_parts_is_explained(full: Writer
         assert ("After epoch 3 the bound jumps" in drawings["learning-capsules-digits"].caption) == jumps
         assert "jumps" not in drawings["learning-vae-digits"].caption
         assert "bands on the page are one sd over seeds" in drawings["learning-vae-digits"].caption
+
+
+def test_a_replica_that_has_ended_counts_with_its_last_row() -> None:
+    rows = pd.DataFrame(
+        {
+            "replica": [0, 0, 1, 1, 1],
+            "round": [10, 13, 10, 13, 18],
+            "evaluations": [10.0, 13.0, 20.0, 26.0, 36.0],
+            "seconds": 1.0,
+            "bound": [-230.0, -199.0, -290.0, -270.0, -259.0],
+        }
+    )
+    means = mean_over_replicas(rows)
+    assert means["bound"].tolist() == pytest.approx([-260.0, -234.5, -229.0])
+    assert means["evaluations"].tolist() == pytest.approx([15.0, 19.5, 24.5])
 
 
 def test_symbols_and_open_markers_are_explained(full: Writer, params: Params) -> None:

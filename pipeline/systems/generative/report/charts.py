@@ -16,6 +16,7 @@ from pipeline.systems.generative.report.curves import (
     PROTOCOLS,
     TESTS,
     in_order,
+    mean_over_replicas,
     name_of_engine,
     name_of_test,
 )
@@ -79,7 +80,7 @@ def optimisation(table: pd.DataFrame) -> Chart:
     for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False):
         for angle, name, dash in zip(angles, words, ("-", "--"), strict=False):
             chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
-            means = chosen.groupby("round")[["evaluations", "seconds", "bound"]].mean()
+            means = mean_over_replicas(chosen)
             label = f"{name_of_engine(engine)}, {name}"
             rows.append(means.assign(series=label, y=means["bound"]))
             series.append(Series(label, colour, marker, dash))

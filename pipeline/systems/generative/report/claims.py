@@ -186,7 +186,8 @@ def optimisation_gain(results: Results) -> Finding | None:
         return None
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     setting = setting_of(numbers, study.run)
-    remarks = shortcomings(setting, seeds=gain.n, images=min(study.images, setting.dataset.test))
+    images = min(study.images, setting.dataset.test)
+    remarks = shortcomings(setting, seeds=gain.n, images=images)
     if angle != 0:
         remarks.append(f"rotated within ±{angle:g}° (paper: upright)")
     remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
@@ -195,8 +196,8 @@ def optimisation_gain(results: Results) -> Finding | None:
         for name, key in (("refit", "refit_accuracy"), ("fixed", "accuracy"))
         if {f"{key}_before", f"{key}_after"} <= set(values)
     ]
-    noise = 100 * math.sqrt(values["refit_accuracy_before"].variance_of_share(study.images))
-    notes.append(f"one standard error of the refit probe on {study.images:,} images: {noise:.1f} points")
+    noise = 100 * math.sqrt(values["refit_accuracy_before"].variance_of_share(images))
+    notes.append(f"one standard error of the refit probe on {images:,} images: {noise:.1f} points")
     if {"bound_kicked", "bound_after"} <= set(values):
         better = values["bound_kicked"].minus(values["bound_after"]).mean
         notes.append(

@@ -49,7 +49,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False):
         for angle, dash in zip(angles, dashes, strict=False):
             chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
-            means = chosen.groupby("round")[["evaluations", "seconds", "bound"]].mean()
+            means = mean_over_replicas(chosen)
             for each, x in zip(axes, ("evaluations", "seconds"), strict=True):
                 each.plot(
                     means[x], means["bound"], color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2
@@ -70,6 +70,17 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), columnspacing=1.2)
     return figure
+
+
+def mean_over_replicas(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean evaluations, seconds and bound of all replicas at every round; one that has ended counts with its last row.
+
+    Args:
+        rows: of one engine and angle, columns as in `optimisation_curves`.
+    """
+    measured = ["evaluations", "seconds", "bound"]
+    of_each = rows.pivot_table(index="round", columns="replica", values=measured, aggfunc="last").ffill()
+    return pd.DataFrame({each: of_each.loc[:, [each]].mean(axis=1) for each in measured})
 
 
 def _legend_columns(entries: int, most: int) -> int:

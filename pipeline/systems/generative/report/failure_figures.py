@@ -116,8 +116,9 @@ def _sensitivity(results: Results) -> Iterator[Drawing]:
             f"sensitivity-{run}",
             "svg",
             f"Sensitivity of {run} to its hyperparameters",
-            "Accuracy of the probes on clean images when one hyperparameter is changed and the others are kept. The "
-            "dotted line marks the run's own value; bars are one sd over seeds.",
+            "Accuracy of the probes on clean images when one hyperparameter is changed. With the least sd of a part's "
+            "pose, its initial sd and that of absent parts are scaled, and with the temperature its final value; all "
+            "others are kept. The dotted line marks the run's own value; bars are one sd over seeds.",
             "Plots of accuracy over the values of each hyperparameter, one line each for t0 and for t0 and A0.",
             [record for numbers in by_name.values() for record in numbers.records],
             partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
@@ -190,7 +191,7 @@ def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
     """The best correlation of every pair, and the similar pairs with the second mapped onto the first.
 
     Args:
-        arrays: of `studies.templates.template_copies`; pairs have each part once, so that the last need not be similar.
+        arrays: of `evaluation.templates.template_copies`; pairs have each part once, so the last need not be similar.
         threshold: two templates with at least this correlation count as copies; marked on the scale.
     """
     numbers = [int(part) + 1 for part in arrays["parts"]]

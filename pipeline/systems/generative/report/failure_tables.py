@@ -117,8 +117,8 @@ def sensitivity(results: Results) -> list[Table]:
     caption = (
         "The run trained for the given number of epochs with one hyperparameter changed and its schedule shortened in "
         "proportion: accuracy of the probes on clean images, squared pixel error summed over an image. The initial sd "
-        "of a part's pose is scaled with its least sd. Bounds are not shown: at different sds and temperatures they "
-        "belong to different densities."
+        "of a part's pose and the sd of absent parts are scaled with the least sd, the final temperature with the "
+        "initial one. Bounds are not shown: at different sds and temperatures they belong to different densities."
     )
     keys = ["run", "epochs", "hyperparameter", "value", "the run's own"]
     return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, keys, heads, rows)

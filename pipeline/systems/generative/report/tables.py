@@ -132,7 +132,8 @@ def optimised(results: Results) -> list[Table]:
         head += [f"{label}, before", "after"]
     caption = (
         f"Free-form optimisation of the bound from the encoder's output, on {dataset_label(records)}: gradient "
-        "evaluations per image, seconds for all images, bound in nats per image, squared pixel error summed over an "
+        "evaluations per image (without those of the objects alone after each climb, which cost about a tenth; the "
+        "seconds include them), seconds for all images, bound in nats per image, squared pixel error summed over an "
         "image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training images rotated and "
         "optimised in the same way (refit): mean ± sd over seeds."
     )

@@ -276,13 +276,18 @@ def votes_concentrate(results: Results) -> Finding | None:
             for words, found in (("near a mean", near), ("at all", whole))
         ]
         notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
-        errors = [math.sqrt(found[-1].mean * (1 - found[-1].mean) / images) for found in (near, whole)]
+        near_error = math.sqrt((_variance(near[0].mean) + _variance(near[-1].mean)) / images)
+        errors = [near_error, math.sqrt(_variance(whole[-1].mean) / images)]  # at first, all are assigned evenly
         gains = [found[-1].mean - found[0].mean for found in (near, whole)]
         holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
         remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(run, trial.dataset) + remarks_on_condition(run)
         records, gain = records_of(results, trial), near[-1].minus(near[0]).scaled(100)
         return Finding(gain, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
     return None
+
+
+def _variance(share: float) -> float:
+    return share * (1 - share)
 
 
 MEASURES: dict[str, Measure] = {

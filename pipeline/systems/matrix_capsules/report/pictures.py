@@ -12,7 +12,7 @@ from pipeline.drawing.style import BLUE, FAINT, INK, VERMILLION, WIDTH, in_house
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS
 
 SHOWN = 0.99
-"""Share of all votes, by weight, that histograms show: a few far ones would press the others into the first bins."""
+"""Share of the weight in the histograms that is drawn: a few far votes would press the others into the first bins."""
 
 
 @in_house_style
