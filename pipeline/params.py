@@ -191,7 +191,7 @@ class Params(Section):
     def _check_centre(self, where: str, run: Run) -> None:
         """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
         side, augmentation = self._images_of(run.dataset).side, run.augmentation
-        if isinstance(augmentation, CropParams) and side is not None and (side - augmentation.crop) % 2:
+        if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
             raise ValueError(
                 f"{where}: images of {side} pixels are moved about their middle, which is not that of a crop of "
                 f"{augmentation.crop}: the difference must be even"

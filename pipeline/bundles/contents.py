@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.bundles.archive import BundleError, digest
+from pipeline.layout import raw_folder
 
 if TYPE_CHECKING:
     from pipeline.dependencies import Graph, Item
@@ -25,7 +26,6 @@ CODE = ("pipeline", "stages")
 SETTINGS = ("dvc.yaml", "params.yaml")
 """Files that every stage reads. Of the parameters, a result depends only on those of its stage."""
 
-AFFNIST = "data/raw/affnist"
 TRAINING = "train"
 """The stage that makes trained runs."""
 
@@ -165,7 +165,8 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
     folders: list[str] = []
     for item in items:
         trained = [dep for each in trainings(graph, item) if each != item for dep in each.deps if not is_code(dep)]
-        for dep in (*item.deps, *trained):
+        official = [raw_folder(Path(), "affnist").as_posix()] if _tests_on_affnist(item, values) else []
+        for dep in (*item.deps, *trained, *official):
             if any(dep == out or dep.startswith(f"{out}/") for out in made):
                 continue
             found = dict(_hashes(root, dep, graph))
@@ -176,9 +177,6 @@ def stage_contents(root: Path, stage: str | Sequence[str], graph: Graph | None =
             if (root / dep).is_dir():
                 folders.append(dep)
         made |= set(item.outs)
-    if any(_tests_on_affnist(item, values) for item in items):
-        folders.append(AFFNIST)
-        inputs |= dict(_hashes(root, AFFNIST, graph))
     support = {file: sha256 for place in (*CODE, *SETTINGS) for file, sha256 in _hashes(root, place, graph)}
     support = {file: sha256 for file, sha256 in support.items() if file not in code}
     steps = tuple(Step(each.label, each.command, each.outs, _params(each, values)) for each in items)
