@@ -23,7 +23,7 @@ def augment(
             and unwarped.
 
     Returns:
-        `[n, B, C, s, s]`; beyond [0, 1] only where the light changes and `clip` is false.
+        `[n, B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset, or `clip` is false.
     """
     n, count = images.shape[:2]
     if isinstance(augmentation, CropParams):
@@ -56,12 +56,16 @@ def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -
         cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator, images.device)) / 255
     else:
         cut = crops(images, size, places).float() / 255
-    if not augmentation.brightness and not augmentation.contrast:
-        return cut
-    lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
-    mean = cut.mean((-3, -2, -1), keepdim=True)
-    lit = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
-    return lit.clamp(0, 1) if augmentation.clip else lit
+    if augmentation.brightness or augmentation.contrast:
+        lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
+        mean = cut.mean((-3, -2, -1), keepdim=True)
+        cut = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
+        cut = cut.clamp(0, 1) if augmentation.clip else cut
+    if augmentation.gamma or augmentation.gain or augmentation.offset:
+        gamma, gain, offset = 2 * torch.rand(3, *cut.shape[:2], 1, 1, generator=generator, device=cut.device) - 1
+        cut = cut.clamp(0, 1) ** (augmentation.gamma * gamma).exp()
+        cut = cut * (augmentation.gain * gain).exp() + augmentation.offset * offset
+    return cut
 
 
 def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator, device: torch.device) -> Tensor:

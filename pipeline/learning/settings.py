@@ -30,10 +30,10 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops with random brightness and contrast and, where asked for, warps, drawn again in every epoch.
+    """Random crops in random light and, where asked for, warped, drawn again in every epoch.
 
-    Channels of an image, such as the two of a stereo pair, are changed alike. Validation and tests use the unchanged
-    central crop.
+    Channels of an image, such as the two of a stereo pair, are changed alike, except by gamma, gain and offset.
+    Validation and tests use the unchanged central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
@@ -45,6 +45,24 @@ class CropParams(Section):
         description="after brightness and contrast, pixels stay within [0, 1]; false: they do not (the code of "
         "document 004), and a network that standardises images hardly sees either",
         json_schema_extra=neutral(True),
+    )
+    gamma: float = Field(
+        ge=0,
+        le=2,
+        description="pixels to a power log-uniform in [e^-gamma, e^gamma], drawn for each channel",
+        json_schema_extra=neutral(0.0),
+    )
+    gain: float = Field(
+        ge=0,
+        le=2,
+        description="then, pixels times a factor log-uniform in [e^-gain, e^gain], drawn for each channel",
+        json_schema_extra=neutral(0.0),
+    )
+    offset: float = Field(
+        ge=0,
+        le=1,
+        description="then, added to pixels: uniform in [-offset, offset], drawn for each channel",
+        json_schema_extra=neutral(0.0),
     )
     rotation: Angle = Field(json_schema_extra=neutral(0.0))
     scale: float = Field(

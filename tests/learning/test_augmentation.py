@@ -17,7 +17,18 @@ from pipeline.learning.augmentation import augment, crop_warps
 from pipeline.learning.settings import AugmentationParams, CropParams
 
 STILL_CROP = CropParams(
-    crop=16, brightness=0.0, contrast=0.0, clip=True, rotation=0.0, scale=0.0, aspect=0.0, shear=0.0, shift=0.0
+    crop=16,
+    brightness=0.0,
+    contrast=0.0,
+    clip=True,
+    gamma=0.0,
+    gain=0.0,
+    offset=0.0,
+    rotation=0.0,
+    scale=0.0,
+    aspect=0.0,
+    shear=0.0,
+    shift=0.0,
 )
 WARPS = {"rotation": 12.0, "scale": 0.15, "aspect": 0.1, "shear": 0.2, "shift": 8.0}
 
@@ -142,6 +153,32 @@ def test_a_network_that_standardises_images_sees_light_only_where_it_was_clipped
     )
     torch.testing.assert_close(published, plain, rtol=0, atol=1e-4)
     assert (clipped - plain).abs().mean() > 0.05
+
+
+def grey(level: int, count: int = 4000) -> Tensor:
+    """Pairs `[1, count, 2, 16, 16]` of one level of grey."""
+    return torch.full((1, count, 2, 16, 16), level, dtype=torch.uint8)
+
+
+def test_gamma_gain_and_offset_are_drawn_within_their_bounds_for_each_channel() -> None:
+    level = 102 / 255
+    for settings, undone in (
+        ({"gamma": 0.3}, lambda x: (x.log() / np.log(level)).log() / 0.3),
+        ({"gain": 0.3}, lambda x: (x / level).log() / 0.3),
+        ({"offset": 0.3}, lambda x: (x - level) / 0.3),
+    ):
+        found = augment(grey(102), crop(**settings), [seeded()])[0, ..., 0, 0]
+        draws = undone(found.double())
+        assert uniform(draws[:, 0], 1.0), settings
+        assert uniform(draws[:, 1], 1.0), settings
+        assert np.corrcoef(draws.T)[0, 1] < 0.1
+
+
+@pytest.mark.parametrize("name", ["gamma", "gain", "offset"])
+def test_a_network_that_standardises_pairs_sees_gamma_gain_and_offset(name: str) -> None:
+    images = noise_pairs(400)
+    plain, changed = (standardise(augment(images, crop(**light), [seeded()])[0]) for light in ({}, {name: 0.3}))
+    assert (changed - plain).abs().mean() > 0.05
 
 
 # ---- warps of crops
