@@ -10,13 +10,16 @@ from stages.workspace import stage
 def main(run: str) -> None:
     """Train RUN, an entry of `runs` in params.yaml, from its preprocessed data set."""
     with stage("train", run) as workspace:
+        from pipeline.classification.settings import CroppedRun
+        from pipeline.data.holdout import watch_tests
         from pipeline.learning.runs import save_run, train_run
         from pipeline.learning.summary import outcome
 
         settings = workspace.params.runs[run]
         dataset, digest = workspace.open_dataset(settings.dataset)
         setup = workspace.training_setup(workspace.choose_device())
-        trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label)
+        watched = watch_tests(dataset, settings.watched) if isinstance(settings, CroppedRun) else None
+        trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label, watched=watched)
         size, folder = dataset.images.shape[-1], workspace.model_folder(run)
         save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
         workspace.write(

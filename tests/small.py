@@ -61,7 +61,8 @@ BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 2.0, "psi0": 1.0, "precisions": "g
 SMALL_MATRIX_CAPSULES = {
     "views": 1, "channels": 4, "kernel": 3, "stride": 2, "primary_types": 2, "types": [2], "capsule_kernel": 2,
     "capsule_strides": [1], "pose": "matrix", "pose_side": 2, "coordinate_addition": True, "coordinate_scale": 0.1,
-    "coordinate_unit": "absolute", "classes": 3, "iterations": 2, "activation": "mdl", "bayes": BAYES,
+    "coordinate_unit": "absolute", "classes": 3, "iterations": 2, "early_iterations": 1, "early_epochs": 0.0,
+    "activation": "mdl", "bayes": BAYES,
     "batch_norm": False, "competition": "all", "inverse_temperature": 3.0, "inverse_temperature_rate": 0.9,
     "class_inverse_temperature": 1.0, "damping": 0.1, "variance_floor": 0.1, "saving": 8.0, "beta_a_unit": 1.0,
     "convolutional": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0}, "last": {"sd": 0.5, "beta_a": 0.0, "beta_u": 0.0},
@@ -124,7 +125,7 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "replicas": 2,
         "seed": 3,
         "augmentation": (CROPPED if classifies_crops else STILL).model_dump(),
-        **({"holdout": None} if classifies_crops else {}),
+        **({"holdout": None, "watched": 0} if classifies_crops else {}),
         "training": training().model_dump(),
         "model": model,
     }

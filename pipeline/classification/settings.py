@@ -51,6 +51,13 @@ class CroppedRun(ClassifierRun):
         description="which training images validate; null: those that the data set has for it, a random share",
         json_schema_extra=neutral(None),
     )
+    watched: int = Field(
+        ge=0,
+        le=10_000_000,
+        description="test images, drawn at random, whose error is recorded after every epoch, for curves of error over "
+        "training; nothing is chosen by it",
+        json_schema_extra=neutral(0),
+    )
 
     @property
     def held_out(self) -> HoldoutParams | None:

@@ -19,11 +19,22 @@ KNOWN = "known"
 """The name of images like those trained on."""
 
 _SEED = 0
-"""Draws the known images, which are thus the same for all runs with equal settings."""
+"""Draws the known and the watched images, which are thus the same for all runs with equal settings."""
 
 
 class HoldoutError(UserError):
     """The images that a run holds out are not there, or nothing is left to train on."""
+
+
+def watch_tests(dataset: Dataset, count: int) -> dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """`count` test images and their classes, drawn at random, or all if there are fewer, under the name `test`; nothing
+    if `count` is 0.
+    """
+    if not count:
+        return {}
+    images, labels = dataset.part("test")
+    chosen = np.random.default_rng(_SEED).permutation(len(labels))[:count]
+    return {"test": (images[chosen], labels[chosen])}
 
 
 def hold_out(

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.data.building import build_dataset
 from pipeline.data.datasets import Dataset
-from pipeline.data.holdout import KNOWN, HoldoutError, hold_out
+from pipeline.data.holdout import KNOWN, HoldoutError, hold_out, watch_tests
 from pipeline.data.norb import TRAIN_INSTANCES
 from pipeline.data.settings import DatasetParams, HoldoutParams
 
@@ -76,6 +76,16 @@ def test_without_a_share_nothing_is_watched(toys: Dataset) -> None:
     found, watched = hold_out(toys, holdout(known_share=0.0))
     assert watched == {}
     assert len(found.split["train"]) + len(found.split["validation"]) == 120
+
+
+def test_watched_images_are_of_the_test_part_and_none_twice(toys: Dataset) -> None:
+    images, labels = watch_tests(toys, 10)["test"]
+    tests, classes = toys.part("test")
+    assert len(as_set(images)) == len(labels) == 10
+    found = {image.tobytes(): label for image, label in zip(tests, classes, strict=True)}
+    assert [found[image.tobytes()] for image in images] == list(labels)
+    assert len(watch_tests(toys, 1000)["test"][1]) == 30
+    assert watch_tests(toys, 0) == {}
 
 
 def test_viewpoints_can_be_held_out_too(toys: Dataset) -> None:

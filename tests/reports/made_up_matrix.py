@@ -18,7 +18,8 @@ BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 2.0, "psi0": 1.0, "precisions": "g
 CAPSULES = {
     "views": 2, "channels": 32, "kernel": 5, "stride": 2, "primary_types": 32, "types": [32, 32], "capsule_kernel": 3,
     "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
-    "coordinate_unit": "absolute", "beta_a_unit": 1.0, "classes": 5, "iterations": 3, "activation": "mdl",
+    "coordinate_unit": "absolute", "beta_a_unit": 1.0, "classes": 5, "iterations": 3, "early_iterations": 1,
+    "early_epochs": 0.0, "activation": "mdl",
     "bayes": BAYES, "batch_norm": False, "competition": "all", "inverse_temperature": 0.01,
     "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005,
     "saving": None, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
@@ -74,6 +75,7 @@ def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str
     return {
         "variant": variant, "dataset": dataset, "replicas": replicas, "seed": 0, "augmentation": CROPS,
         "holdout": None,
+        "watched": 0,
         "training": training, "model": whole | model,
     }  # fmt: skip
 

@@ -61,6 +61,18 @@ class MatrixCapsulesModelParams(Section):
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
     iterations: int = Field(ge=1, le=100, description="iterations of EM routing")
+    early_iterations: int = Field(
+        ge=1,
+        le=100,
+        description="iterations in the first early_epochs of training; validation always has `iterations`",
+        json_schema_extra=neutral(1),
+    )
+    early_epochs: float = Field(
+        ge=0,
+        le=10_000,
+        description="epochs with early_iterations; 0: none",
+        json_schema_extra=neutral(0.0),
+    )
     activation: Literal["mdl", "mixing", "bayes"] = Field(
         description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
         "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
@@ -159,4 +171,5 @@ class MatrixCapsulesRun(CroppedRun):
         return self.model.views
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
-        return {"margin_epochs": self.model.margin_epochs * epochs / self.training.epochs}
+        share = epochs / self.training.epochs
+        return {name: share * getattr(self.model, name) for name in ("margin_epochs", "early_epochs")}

@@ -173,6 +173,23 @@ def test_every_parameter_gets_a_gradient(changes: dict[str, Any], loss: str) -> 
     assert 0 <= metrics["accuracy"] <= 1
 
 
+def test_early_training_routes_as_a_network_with_early_iterations_does_and_validation_never() -> None:
+    images, noise, labels = torch.rand(6, 1, 10, 10), torch.empty(6, 0), torch.tensor([0, 1, 2, 0, 1, 2])
+    grows = network(iterations=3, early_iterations=1, early_epochs=2.0)
+    fixed = {number: network(iterations=number) for number in (1, 3)}
+
+    def loss(model: MatrixCapsules, epoch: float) -> torch.Tensor:
+        model.load_state_dict(grows.state_dict())
+        return model(images, noise, torch.tensor(epoch), labels)[0]
+
+    for epoch, number in ((0.0, 1), (1.99, 1), (2.0, 3), (0.5, 1)):
+        torch.testing.assert_close(loss(grows, epoch), loss(fixed[number], epoch))
+    assert not torch.allclose(loss(fixed[1], 0.0), loss(fixed[3], 0.0))
+    for model in (grows, *fixed.values()):
+        model.eval()
+    torch.testing.assert_close(loss(grows, 0.0), loss(fixed[3], 0.0))
+
+
 def test_weight_decay_spares_biases_and_betas() -> None:
     model = network(weight_decay=0.1)
     matrices = [p for name, p in model.named_parameters() if "beta" not in name and "bias" not in name]

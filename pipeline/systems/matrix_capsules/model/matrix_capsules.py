@@ -94,6 +94,9 @@ class RoutedCapsules(nn.Module):
         layer: what this kind of layer starts from.
         shared: one set of transformations for the whole receptive field, votes made different by coordinates alone.
         inverse_temperature: lambda after infinitely many iterations.
+
+    Attributes:
+        iterations: of routing, at this time of training.
     """
 
     offsets: Tensor | None
@@ -109,7 +112,7 @@ class RoutedCapsules(nn.Module):
         inverse_temperature: float,
     ) -> None:
         super().__init__()
-        self.fields, self.params = fields, params
+        self.fields, self.params, self.iterations = fields, params, params.iterations
         places = 1 if shared else fields.children.shape[1]
         side = params.pose_side
         # What a transformation works on: the columns of a 4x4 pose alike, or all 16 numbers of a vector.
@@ -141,7 +144,7 @@ class RoutedCapsules(nn.Module):
     def routing(self) -> Routing:
         """How the layer routes."""
         fields = self.fields.to(self.beta_a.device)
-        return Routing(fields, self.m_step, self.params.iterations, self.params.competition, self.offsets)
+        return Routing(fields, self.m_step, self.iterations, self.params.competition, self.offsets)
 
     def full_transformations(self) -> Tensor:
         """Of whole poses, at every place of the receptive field, `[k, c, P, D, P]`."""
@@ -263,6 +266,20 @@ class MatrixCapsules(Classifier):
             found.append(layer(found[-1]))
         return found
 
+    def forward(
+        self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """As `Classifier.forward`, in early training with other iterations of routing."""
+        early = self.training and self.params.early_epochs > 0 and float(epoch) < self.params.early_epochs
+        self.route_for(self.params.early_iterations if early else self.params.iterations)
+        return super().forward(images, noise, epoch, labels)
+
+    def route_for(self, iterations: int) -> None:
+        """Set the iterations of routing of every layer."""
+        for layer in self.routed:
+            assert isinstance(layer, RoutedCapsules)
+            layer.iterations = iterations
+
     def beginning_images(self, epoch: int) -> int:
         """Those that the first balance is found on."""
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
@@ -271,6 +288,7 @@ class MatrixCapsules(Classifier):
         """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
         saving = self.params.saving
         if epoch == 0 and saving is not None:
+            self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
             with torch.no_grad():
                 capsules = self.primary(self.maps(images))
                 for layer in self.routed:
@@ -281,6 +299,7 @@ class MatrixCapsules(Classifier):
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation normalises by, if there is batch norm, on the whole batches of these images."""
         if self.params.batch_norm:
+            self.route_for(self.params.iterations)
             whole = images[: max(len(images) // batch, 1) * batch]
             measure_statistics(self, self.capsules, whole.split(batch))
 
