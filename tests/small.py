@@ -77,9 +77,6 @@ STILL = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
 
 CROPPED = CropParams(
     crop=10,
-    brightness=0.1,
-    contrast=0.2,
-    clip=True,
     gamma=0.0,
     gain=0.0,
     offset=0.0,

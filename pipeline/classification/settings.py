@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Protocol, TypeVar, cast
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar, cast
 
 from pydantic import Field, model_validator
 
@@ -58,6 +58,15 @@ class CroppedRun(ClassifierRun):
         "training; nothing is chosen by it",
         json_schema_extra=neutral(0),
     )
+
+    @model_validator(mode="after")
+    def _light_is_seen(self) -> Self:
+        if self.channels == 1 and (self.augmentation.gain or self.augmentation.offset):
+            raise ValueError(
+                "augmentation.gain and augmentation.offset must be 0: they change nothing in images of one channel, "
+                "which the network standardises; gamma does"
+            )
+        return self
 
     @property
     def held_out(self) -> HoldoutParams | None:

@@ -23,7 +23,7 @@ def augment(
             and unwarped.
 
     Returns:
-        `[n, B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset, or `clip` is false.
+        `[n, B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset.
     """
     n, count = images.shape[:2]
     if isinstance(augmentation, CropParams):
@@ -50,20 +50,16 @@ def augment(
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Crops of images `[B, C, S, S]`, warped where asked for, in another light."""
     B, size = len(images), augmentation.crop
-    draws = torch.rand(B, 4, generator=generator, device=images.device)
+    draws = torch.rand(B, 4, generator=generator, device=images.device)  # place, gamma, one to spare
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:
         cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator, images.device)) / 255
     else:
         cut = crops(images, size, places).float() / 255
-    if augmentation.brightness or augmentation.contrast:
-        lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
-        mean = cut.mean((-3, -2, -1), keepdim=True)
-        cut = mean + augmentation.brightness * lift + (1 + augmentation.contrast * stretch) * (cut - mean)
-        cut = cut.clamp(0, 1) if augmentation.clip else cut
-    if augmentation.gamma or augmentation.gain or augmentation.offset:
-        gamma, gain, offset = 2 * torch.rand(3, *cut.shape[:2], 1, 1, generator=generator, device=cut.device) - 1
-        cut = cut.clamp(0, 1) ** (augmentation.gamma * gamma).exp()
+    if augmentation.gamma:
+        cut = cut ** (augmentation.gamma * (2 * draws[:, 2, None, None, None] - 1)).exp()
+    if augmentation.gain or augmentation.offset:
+        gain, offset = 2 * torch.rand(2, *cut.shape[:2], 1, 1, generator=generator, device=cut.device) - 1
         cut = cut * (augmentation.gain * gain).exp() + augmentation.offset * offset
     return cut
 

@@ -32,24 +32,15 @@ class AugmentationParams(Section):
 class CropParams(Section):
     """Random crops in random light and, where asked for, warped, drawn again in every epoch.
 
-    Channels of an image, such as the two of a stereo pair, are changed alike, except by gamma, gain and offset.
-    Validation and tests use the unchanged central crop.
+    Channels of an image, such as the two of a stereo pair, are changed alike, except by gain and offset: a network that
+    standardises images does not see those that all channels share. Validation and tests use the unchanged central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
-    brightness: float = Field(ge=0, le=1, description="added to images in [0, 1], uniform in [-brightness, brightness]")
-    contrast: float = Field(
-        ge=0, le=1, description="distances from an image's mean times a factor uniform in [1 - contrast, 1 + contrast]"
-    )
-    clip: bool = Field(
-        description="after brightness and contrast, pixels stay within [0, 1]; false: they do not (the code of "
-        "document 004), and a network that standardises images hardly sees either",
-        json_schema_extra=neutral(True),
-    )
     gamma: float = Field(
         ge=0,
         le=2,
-        description="pixels to a power log-uniform in [e^-gamma, e^gamma], drawn for each channel",
+        description="pixels, in [0, 1], to a power log-uniform in [e^-gamma, e^gamma]",
         json_schema_extra=neutral(0.0),
     )
     gain: float = Field(

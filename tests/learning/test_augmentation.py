@@ -18,9 +18,6 @@ from pipeline.learning.settings import AugmentationParams, CropParams
 
 STILL_CROP = CropParams(
     crop=16,
-    brightness=0.0,
-    contrast=0.0,
-    clip=True,
     gamma=0.0,
     gain=0.0,
     offset=0.0,
@@ -113,46 +110,7 @@ def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validati
     torch.testing.assert_close(middle, images[:, :2, :, 1:14, 1:14].float() / 255)
 
 
-def test_light_changes_within_its_bounds_and_stays_light() -> None:
-    images = torch.tensor([102, 153], dtype=torch.uint8).repeat(128).view(1, 1, 1, 16, 16).expand(1, 3000, 1, 16, 16)
-    settings = crop(crop=16, brightness=0.2, contrast=0.5)
-    found = augment(images, settings, [torch.Generator().manual_seed(0)])[0]
-    lift, stretch = found.mean((1, 2, 3)) - 0.5, found.std((1, 2, 3), correction=0) / 0.1
-    assert -0.2 <= lift.min() < -0.19
-    assert 0.19 < lift.max() <= 0.2
-    assert 0.5 - 1e-5 <= stretch.min() < 0.52
-    assert 1.48 < stretch.max() <= 1.5 + 1e-5
-    assert np.corrcoef(lift, stretch)[0, 1] < 0.1
-    harsh = augment(images, crop(crop=16, brightness=1.0, contrast=1.0), [torch.Generator().manual_seed(0)])
-    assert harsh.min() == 0.0
-    assert harsh.max() == 1.0
-
-
 # ---- light
-
-
-def test_clipped_light_stays_within_black_and_white_and_published_light_does_not() -> None:
-    images = noise_pairs(400)
-    settings = crop(brightness=0.25, contrast=0.8)
-    clipped, published = (
-        augment(images, settings.model_copy(update={"clip": clip}), [seeded()]) for clip in (True, False)
-    )
-    assert torch.equal(clipped, published.clamp(0, 1))
-    outside = ((published < 0) | (published > 1)).float().mean()
-    assert outside > 0.1
-    assert published.min() >= 0.5 - 0.25 - 1.8
-    assert published.max() <= 0.5 + 0.25 + 1.8
-
-
-def test_a_network_that_standardises_images_sees_light_only_where_it_was_clipped() -> None:
-    """Brightness and contrast move and stretch an image; standardising takes both away."""
-    images = noise_pairs(400)
-    plain, clipped, published = (
-        standardise(augment(images, settings, [seeded()])[0])
-        for settings in (crop(), *(crop(brightness=0.25, contrast=0.8, clip=clip) for clip in (True, False)))
-    )
-    torch.testing.assert_close(published, plain, rtol=0, atol=1e-4)
-    assert (clipped - plain).abs().mean() > 0.05
 
 
 def grey(level: int, count: int = 4000) -> Tensor:
@@ -160,53 +118,48 @@ def grey(level: int, count: int = 4000) -> Tensor:
     return torch.full((1, count, 2, 16, 16), level, dtype=torch.uint8)
 
 
-def test_gamma_gain_and_offset_are_drawn_within_their_bounds_for_each_channel() -> None:
+@pytest.mark.parametrize("name", ["gamma", "gain", "offset"])
+def test_light_is_drawn_evenly_within_its_bounds_gamma_for_images_the_rest_for_channels(name: str) -> None:
     level = 102 / 255
-    for settings, undone in (
-        ({"gamma": 0.3}, lambda x: (x.log() / np.log(level)).log() / 0.3),
-        ({"gain": 0.3}, lambda x: (x / level).log() / 0.3),
-        ({"offset": 0.3}, lambda x: (x - level) / 0.3),
-    ):
-        found = augment(grey(102), crop(**settings), [seeded()])[0, ..., 0, 0]
-        draws = undone(found.double())
-        assert uniform(draws[:, 0], 1.0), settings
-        assert uniform(draws[:, 1], 1.0), settings
-        assert np.corrcoef(draws.T)[0, 1] < 0.1
+    undone = {
+        "gamma": lambda x: (x.log() / np.log(level)).log(),
+        "gain": lambda x: (x / level).log(),
+        "offset": lambda x: x - level,
+    }
+    draws = undone[name](augment(grey(102), crop(**{name: 0.3}), [seeded()])[0, ..., 0, 0].double())
+    assert uniform(draws[:, 0], 0.3)
+    assert uniform(draws[:, 1], 0.3)
+    correlation = np.corrcoef(draws.T)[0, 1]
+    assert correlation > 0.999 if name == "gamma" else abs(correlation) < 0.1
 
 
 @pytest.mark.parametrize("name", ["gamma", "gain", "offset"])
 def test_a_network_that_standardises_pairs_sees_gamma_gain_and_offset(name: str) -> None:
     images = noise_pairs(400)
     plain, changed = (standardise(augment(images, crop(**light), [seeded()])[0]) for light in ({}, {name: 0.3}))
-    assert (changed - plain).abs().mean() > 0.05
+    assert (changed - plain).abs().mean() > 0.01
 
 
 # ---- warps of crops
 
 
-@pytest.mark.parametrize("light", [{}, {"brightness": 0.1, "contrast": 0.5}])
-def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever(light: dict[str, float]) -> None:
+def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever() -> None:
     images, generator, beside = noise_pairs(50), seeded(), seeded()
-    found = augment(images, crop(**light), [generator])[0]
+    found = augment(images, crop(), [generator])[0]
     draws = torch.rand(50, 4, generator=beside)
     places = (draws[:, :2] * 9).long()
     expected = crops(images[0], 16, places).float() / 255
-    if light:
-        lift, stretch = (2 * draws[:, 2:, None, None, None] - 1).unbind(1)
-        mean = expected.mean((-3, -2, -1), keepdim=True)
-        expected = (mean + 0.1 * lift + (1 + 0.5 * stretch) * (expected - mean)).clamp(0, 1)
     assert torch.equal(found, expected)
     assert torch.equal(generator.get_state(), beside.get_state())
 
 
-def test_warped_crops_are_cut_at_the_same_places_in_the_same_light() -> None:
+def test_warped_crops_are_cut_at_the_same_places() -> None:
     """Of even images, on which warps change nothing, and of a warp that is next to none."""
-    light = {"brightness": 0.2, "contrast": 0.5, "clip": False}
     even = torch.full((1, 30, 2, 24, 24), 51, dtype=torch.uint8)
-    warped, plain = (augment(even, crop(**light, **settings), [seeded()]) for settings in (WARPS, {}))
+    warped, plain = (augment(even, crop(**settings), [seeded()]) for settings in (WARPS, {}))
     torch.testing.assert_close(warped, plain)
     images = noise_pairs(30)
-    warped, plain = (augment(images, crop(**light, **settings), [seeded()]) for settings in ({"shift": 1e-6}, {}))
+    warped, plain = (augment(images, crop(**settings), [seeded()]) for settings in ({"shift": 1e-6}, {}))
     torch.testing.assert_close(warped, plain, rtol=0, atol=1e-4)
 
 
@@ -221,7 +174,7 @@ def test_both_views_are_warped_alike_and_images_each_their_own_way(name: str) ->
 def test_validation_keeps_the_unchanged_central_crop() -> None:
     images, generator = noise_pairs(5), seeded()
     before = generator.get_state()
-    found = augment(images, crop(**WARPS, brightness=0.2, contrast=0.5), [generator], training=False)
+    found = augment(images, crop(**WARPS, gamma=0.2, gain=0.5, offset=0.1), [generator], training=False)
     assert torch.equal(found, centre_crop(images, 16).float() / 255)
     assert torch.equal(generator.get_state(), before)
 

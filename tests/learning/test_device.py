@@ -46,7 +46,7 @@ TRAINED = ["generative", "generative, full posterior", "vae", "scae", "capsnet",
 """Those that are trained for two epochs, with what happens between steps."""
 
 WARPED = CROPPED.model_copy(
-    update={"rotation": 15.0, "scale": 0.1, "aspect": 0.1, "shear": 0.1, "shift": 2.0, "clip": False}
+    update={"rotation": 15.0, "scale": 0.1, "aspect": 0.1, "shear": 0.1, "shift": 2.0, "gamma": 0.1}
 )
 
 

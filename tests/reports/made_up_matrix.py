@@ -28,7 +28,7 @@ CAPSULES = {
 }  # fmt: skip
 CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "mixup": 0.0, "classes": 5}
 CROPS = {
-    "crop": 32, "brightness": 0.25, "contrast": 0.8, "clip": False, "gamma": 0.0, "gain": 0.0, "offset": 0.0,
+    "crop": 32, "gamma": 0.0, "gain": 0.0, "offset": 0.0,
     "rotation": 0.0, "scale": 0.0, "aspect": 0.0, "shear": 0.0, "shift": 0.0,
 }  # fmt: skip
 SMALL = {"channels": 64, "primary_types": 8, "types": [16, 16]}

@@ -148,7 +148,7 @@ def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, 
     """Measured on images of the epoch with the weights kept, averaged or not; they are saved with them."""
     run = run_of().model_copy(update={"replicas": 1})
     # All images in one batch and in one view: what the best weights make of them does not depend on draws.
-    plain = run.augmentation.model_copy(update={"brightness": 0.0, "contrast": 0.0, "crop": 12})
+    plain = run.augmentation.model_copy(update={"crop": 12})
     run = run.model_copy(update={"augmentation": plain})
     found = trained(run, averaging=averaging, batch_size=36)
     data = squares()

@@ -6,6 +6,7 @@ Settings are those that the result itself recorded: the profile's may be others 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA
 from pipeline.results.reading import Recorded
@@ -39,8 +40,8 @@ PUBLISHED: dict[str, object] = {
 """Numerics of the authors' published code, in which some count otherwise (`model.m_steps`); the paper gives none."""
 PAPER_MARGINS: dict[str, object] = {"first_margin": 0.2, "last_margin": 0.9}
 PAPER_CROP = 32
-PAPER_LIGHT: dict[str, object] = {"brightness": 0.25, "contrast": 0.8}
-"""63 of 255, and factors from 0.2 to 1.8, in the published code."""
+PAPER_LIGHT: dict[str, object] = {"gamma": 0.0, "gain": 0.0, "offset": 0.0}
+"""The published code changes brightness and contrast before it standardises images, which takes both away."""
 WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Settings of warps, which the paper has none of; results from before there were any do not have them."""
 PUBLISHED_STEPS = 200_000
@@ -175,14 +176,11 @@ def _of_cnn(run: Recorded) -> list[str]:
 
 
 def _of_crops(augmentation: Recorded, crop: int) -> list[str]:
-    differences = _differing(augmentation, {"crop": crop, **PAPER_LIGHT})
-    # Results from before there was a choice were clipped. Where the light does not change, there is nothing to clip.
-    if (augmentation.brightness or augmentation.contrast) and augmentation.get("clip", True):
-        differences.append("clip on / off")
-    return differences
+    # Results from before there was such light do not name it.
+    return _differing({**PAPER_LIGHT, **augmentation}, {"crop": crop, **PAPER_LIGHT})
 
 
-def _differing(settings: Recorded, theirs: Mapping[str, object]) -> list[str]:
+def _differing(settings: Mapping[str, Any], theirs: Mapping[str, object]) -> list[str]:
     return [
         f"{name.replace('_', ' ')} {_in_words(settings[name])} / {_in_words(value)}"
         for name, value in theirs.items()
