@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pandas as pd
 import pytest
 from pydantic import ValidationError
-from small import small_run, training
+from records import load_record
+from small import ROOT, small_run, training
 
-from pipeline.classification.recipe import errors, outcome
+from pipeline.classification.recipe import ERRORS, errors, outcome
 from pipeline.classification.settings import CroppedRun, RecipeParams
+from pipeline.data.norb import TRAIN_INSTANCES
 from pipeline.learning.gradient import Trained
 
 CONDITIONS: dict[str, Any] = {
@@ -75,3 +78,17 @@ def test_numbers_spread_over_what_was_held_out() -> None:
     assert found.numbers["condition"]["b"]["new"]["n"] == 1
     assert found.table["held_out"].tolist() == [4, 6, 4]
     assert found.trained == {"a": {"seed": 0}}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("reports/*/results/recipe/*.json")), ids=lambda path: path.stem)
+def test_committed_recipes_were_chosen_without_test_images(path: Path) -> None:
+    """Every network of theirs validated on a toy of the training part, and looked at no test image in passing."""
+    record = load_record(path)
+    last = record["provenance"][-1]
+    study = last["settings"]["recipe"][path.stem]
+    if study["factor"] == "instance":
+        assert set(study["held_out"]) <= set(TRAIN_INSTANCES)
+    assert all(numbers.keys() <= {*ERRORS, "seconds"} for numbers in record["condition"].values())
+    assert set(ERRORS.values()) == {"validation_accuracy", "known_accuracy", "train_accuracy"}
+    assert record["condition"].keys() == last["trained"].keys()
+    assert all(not run.get("watched") for run in last["trained"].values())
