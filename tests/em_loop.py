@@ -25,6 +25,8 @@ def by_the_letter(
     iterations: int,
     activation: str,
     competition: str,
+    first: str = "all",
+    damped_first: bool = False,
     offsets: Numbers | None,
     floor: float,
     damping: float,
@@ -51,10 +53,10 @@ def by_the_letter(
     children = sorted({child for child, _ in votes})
     rivals = {child: [parent for other, parent in votes if other == child] for child in children}
 
-    def group(child: Any, parent: Any) -> list[Any]:
-        return [j for j in rivals[child] if competition == "all" or j[0] == parent[0]]
+    def group(child: Any, parent: Any, among: str = competition) -> list[Any]:
+        return [j for j in rivals[child] if among == "all" or j[0] == parent[0]]
 
-    R = {(i, j): 1 / len(group(i, j)) for i, j in votes}
+    R = {(i, j): 1 / len(group(i, j, first if competition == "all" else competition)) for i, j in votes}
     mean: dict[Any, Numbers] = {}
     history = []
     for t in range(iterations):
@@ -82,7 +84,8 @@ def by_the_letter(
         else:
             for j in parents:
                 fresh = sum(weights[i, j] * votes[i, j] for i in of[j]) / mass[j]
-                mean[j] = fresh if t == 0 else (1 - damping) * fresh + damping * mean[j]
+                held = damping if t or damped_first else 0.0
+                mean[j] = (1 - held) * fresh + held * mean.get(j, np.zeros(P))
                 variance[j] = floor + sum(weights[i, j] * (votes[i, j] - mean[j]) ** 2 for i in of[j]) / mass[j]
                 costs = [(beta_u[j[1]] + math.log(math.sqrt(v))) * mass[j] for v in variance[j]]
                 warmth = inverse_temperature * (1 - rate ** (t + 1))

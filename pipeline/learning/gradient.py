@@ -283,7 +283,10 @@ class _Loop:
 
     def _learning_rate(self, epoch: float) -> float:
         first, last = self.training.learning_rate, self.training.final_learning_rate
-        return last + (first - last) * 0.5 * (1 + math.cos(math.pi * epoch / self.training.epochs))
+        share = epoch / self.training.epochs
+        if self.training.decay == "exponential":
+            return first * (last / first) ** share
+        return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: dict[str, NDArray[np.float64]], where: str = "") -> None:
         """Raise DivergedError where metrics `[steps, n]` of a replica still in training are not all finite."""

@@ -101,7 +101,10 @@ class TrainingParams(Section):
         description="adam, or rmsprop with momentum as in TensorFlow 1 (used by SCAE's authors)"
     )
     learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
-    final_learning_rate: float = Field(gt=0, le=1, description="step size at the last epoch; cosine decay in between")
+    final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
+    decay: Literal["cosine", "exponential"] = Field(
+        description="of the step size in between", json_schema_extra=neutral("cosine")
+    )
     gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
     patience: int = Field(
         ge=1, le=1_000_000, description="epochs without a better validation loss after which a replica stops"

@@ -30,6 +30,11 @@ def test_the_step_size_falls_along_a_cosine() -> None:
     assert moves[0] == pytest.approx(0.1)
 
 
+def test_the_step_size_falls_by_a_constant_factor() -> None:
+    found = train_line([0], epochs=6, learning_rate=0.1, final_learning_rate=0.02, decay="exponential")
+    assert np.diff(found.history["train_w"]) == pytest.approx(0.1 * 0.2 ** (np.arange(5) / 6), rel=1e-4)
+
+
 def test_the_step_size_falls_within_an_epoch_too() -> None:
     found = train_line([0], epochs=1, steps=4, learning_rate=0.01, final_learning_rate=0.002)
     expected = sum(0.002 + 0.008 * 0.5 * (1 + math.cos(math.pi * step / 4)) for step in range(4))

@@ -20,8 +20,9 @@ CAPSULES = {
     "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
     "coordinate_unit": "absolute", "beta_a_unit": 1.0, "classes": 5, "iterations": 3, "early_iterations": 1,
     "early_epochs": 0.0, "activation": "mdl",
-    "bayes": BAYES, "batch_norm": False, "competition": "all", "inverse_temperature": 0.01,
-    "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "variance_floor": 0.0005,
+    "bayes": BAYES, "batch_norm": False, "competition": "all", "first_shares": "position", "inverse_temperature": 0.02,
+    "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "damped_first": True,
+    "variance_floor": 0.0005,
     "saving": None, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
     "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9, "margin_epochs": 2.0,
     "weight_decay": 2e-7, "mixup": 0.0,
@@ -68,8 +69,8 @@ VOTES = {"near": [0.22, 0.52, 0.61], "all": [0.2, 0.31, 0.34]}
 def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str, Any]:
     """The entry of a run, its model the paper's but for `model`."""
     training = {
-        "epochs": 20, "batch_size": 32, "optimiser": "adam", "learning_rate": 0.003, "final_learning_rate": 0.0003,
-        "gradient_clip": 1e6, "patience": 20, "averaging": 0.0,
+        "epochs": 20, "batch_size": 32, "optimiser": "adam", "learning_rate": 0.003,
+        "final_learning_rate": 0.0003, "decay": "cosine", "gradient_clip": 1e6, "patience": 20, "averaging": 0.0,
     }  # fmt: skip
     whole = {"matrix_capsules": CAPSULES, "cnn": CNN}[variant]
     return {

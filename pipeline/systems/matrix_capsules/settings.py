@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 from pipeline.classification.settings import CroppedRun, Mixup
 from pipeline.settings import Section, neutral
 
+Competition = Literal["all", "position"]
+
 
 class RoutingLayerParams(Section):
     """What a layer of routed capsules starts from."""
@@ -83,9 +85,14 @@ class MatrixCapsulesModelParams(Section):
         "activation: bayes",
         json_schema_extra=neutral(False),
     )
-    competition: Literal["all", "position"] = Field(
+    competition: Competition = Field(
         description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
         "it, those of each position by itself"
+    )
+    first_shares: Competition = Field(
+        description="capsules that it divides itself among in the first iteration, evenly; `position` in the authors' "
+        "code",
+        json_schema_extra=neutral("all"),
     )
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
     inverse_temperature_rate: float = Field(
@@ -93,6 +100,10 @@ class MatrixCapsulesModelParams(Section):
     )
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
+    damped_first: bool = Field(
+        description="in the first iteration, too, as if the previous mean were 0 (the authors' code)",
+        json_schema_extra=neutral(False),
+    )
     variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
     saving: float | None = Field(
         gt=0,

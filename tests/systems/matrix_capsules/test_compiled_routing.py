@@ -125,6 +125,18 @@ def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
 
 
 @needs_kernel
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("pose", ["matrix", "vector"])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_iteration_of_the_authors_code_is_that_of_the_pytorch_form(
+    size: str, pose: str, iterations: int
+) -> None:
+    tensors, routing = case(size, pose, iterations=iterations, damped_first=True)
+    routing = replace(routing, first="position")
+    assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 1e-5)
+
+
+@needs_kernel
 @pytest.mark.parametrize("logits", [False, True])
 @pytest.mark.parametrize(
     "priors",

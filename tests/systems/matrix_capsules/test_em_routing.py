@@ -35,13 +35,22 @@ def some(height: int, kernel: int, c: int = 2, D: int = 3, P: int = 4, B: int = 
 
 
 def routing(
-    height: int, kernel: int, stride: int = 1, iterations: int = 3, competition: Competition = "all", **steps: object
+    height: int,
+    kernel: int,
+    stride: int = 1,
+    iterations: int = 3,
+    competition: Competition = "all",
+    published: bool = False,
+    **steps: object,
 ) -> Routing:
-    """With a lambda that makes activations matter."""
-    step = MStep(**{"variance_floor": 1e-2, "inverse_temperature": 0.3, **steps})  # type: ignore[arg-type]
-    return Routing(ReceptiveFields(height, kernel, stride), step, iterations, competition)
+    """With a lambda that makes activations matter; `published`: with the first iteration of the authors' code."""
+    values = {"variance_floor": 1e-2, "inverse_temperature": 0.3, "damped_first": published, **steps}
+    step = MStep(**values)  # type: ignore[arg-type]
+    first: Competition = "position" if published else "all"
+    return Routing(ReceptiveFields(height, kernel, stride), step, iterations, competition, first=first)
 
 
+@pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("iterations", [1, 3])
 @pytest.mark.parametrize("competition", COMPETITIONS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -51,10 +60,17 @@ def routing(
     ids=["overlapping", "strided, an edge unseen", "class layer"],
 )
 def test_routing_does_what_the_equations_say(
-    height: int, kernel: int, stride: int, offsets: bool, activation: str, competition: Competition, iterations: int
+    height: int,
+    kernel: int,
+    stride: int,
+    offsets: bool,
+    activation: str,
+    competition: Competition,
+    iterations: int,
+    published: bool,
 ) -> None:
     inputs = some(height, kernel)
-    how = routing(height, kernel, stride, iterations, competition, activation=activation)
+    how = routing(height, kernel, stride, iterations, competition, published, activation=activation)
     if offsets:
         how = replace(how, offsets=torch.randn(kernel**2, 4, dtype=torch.float64))
     poses, activations = route(*inputs, how)
@@ -69,6 +85,8 @@ def test_routing_does_what_the_equations_say(
             iterations=iterations,
             activation=activation,
             competition=competition,
+            first=how.first,
+            damped_first=published,
             offsets=None if how.offsets is None else how.offsets.numpy(),
             floor=1e-2,
             damping=0.1,
@@ -85,14 +103,15 @@ def test_routing_does_what_the_equations_say(
             assert found[p, d, k * 2 + i].item() == pytest.approx(value, rel=1e-4, abs=1e-7)
 
 
+@pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("competition", COMPETITIONS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("height", "kernel", "stride", "iterations"), [(3, 2, 1, 3), (4, 3, 1, 1), (2, 2, 1, 2)])
 def test_gradients_flow_through_every_iteration(
-    height: int, kernel: int, stride: int, iterations: int, activation: str, competition: Competition
+    height: int, kernel: int, stride: int, iterations: int, activation: str, competition: Competition, published: bool
 ) -> None:
     inputs = [each.requires_grad_() for each in some(height, kernel, P=3, D=2, B=1)]
-    how = routing(height, kernel, stride, iterations, competition, activation=activation)
+    how = routing(height, kernel, stride, iterations, competition, published, activation=activation)
     torch.autograd.gradcheck(lambda *each: route(*each, how), inputs, eps=1e-6, atol=1e-6)
 
 

@@ -36,7 +36,7 @@ def test_the_fast_form_gives_the_values_and_gradients_of_procedure_1(
         torch.testing.assert_close(fast, plain, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("changes", [{"activation": "mixing"}, {"competition": "position"}])
-def test_what_procedure_1_does_not_have_is_refused(changes: dict[str, str]) -> None:
+@pytest.mark.parametrize("changes", [{"activation": "mixing"}, {"competition": "position"}, {"damped_first": True}])
+def test_what_procedure_1_does_not_have_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="Procedure 1 has"):
         procedure_1(*some(4, 3), routing(4, 3, **changes))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ class _Layer(ctypes.Structure):
         *((name, _INT) for name in ("images", "positions", "types_below", "rows", "inner", "parents", "field")),
         *((name, _INT) for name in ("types", "groups", "lanes", "iterations", "places", "competition")),
         *((name, _INT) for name in ("activation", "threads", "wishart", "shares_of_position", "logits")),
-        *((name, _FLOAT) for name in ("variance_floor", "damping", "alpha0", "kappa0", "nu0", "psi0")),
+        *((name, _FLOAT) for name in ("variance_floor", "damping", "first_damping", "alpha0", "kappa0", "nu0", "psi0")),
         *((name, _POINTER) for name in ("inverse_temperatures", "children", "slots")),
         ("most", _INT),
         *((name, _POINTER) for name in ("even", "offsets", "poses", "activations", "transformations")),
@@ -171,13 +171,12 @@ class _Call:
         packed = padded.unflatten(-1, (G, L)).permute(0, 1, 4, 2, 3, 5).contiguous()
         beta_a, beta_u = (torch.nn.functional.pad(each, (0, G * L - D)).contiguous() for each in betas)
         poses, activations = poses.contiguous(), activations.contiguous()
-        competing = fields.counts[fields.children] if routing.competition == "all" else torch.ones_like(fields.children)
         inverse = [m_step.inverse_temperature_at(index) for index in range(routing.iterations)]
         others = (
             torch.tensor(inverse, dtype=torch.float32),
             fields.children.int().contiguous(),
             slots := fields.slots_or(-1).int().contiguous(),
-            (1 / (D * competing)).float().contiguous(),
+            routing.first_shares(D).contiguous(),
             None if routing.offsets is None else routing.offsets.contiguous(),
         )
         inverse_temperatures, children, seen_by, even, offsets = map(kernels.pointer, others)
@@ -206,6 +205,7 @@ class _Call:
             psi0=priors.psi0,
             variance_floor=m_step.variance_floor,
             damping=m_step.damping,
+            first_damping=m_step.damping if m_step.damped_first else 0.0,
             inverse_temperatures=inverse_temperatures,
             children=children,
             slots=seen_by,

@@ -86,7 +86,7 @@ struct Layer {
     int64_t activation;  // 0: description length; 1: mixing proportion; 2: variational Bayes
     int64_t threads;
     int64_t wishart, shares_of_position, logits; // of variational Bayes; see m_steps.py
-    float variance_floor, damping;
+    float variance_floor, damping, first_damping; // the latter towards a pose of 0
     float alpha0, kappa0, nu0, psi0;   // priors of variational Bayes
     const float *inverse_temperatures; // of each iteration
     const int32_t *children;           // [p, k]: positions below
@@ -322,19 +322,20 @@ template <int L, int R, int I> struct Router {
         });
     }
 
-    // ---- a parent: M-steps. Pointers are to one parent group; `before` is its pose in the iteration before, or null.
+    // ---- a parent: M-steps. Pointers are to one parent group; `before` is its pose in the iteration before, or where a
+    // pose of 0 lies, which has the weight `damping` in the new one.
 
     struct Step {
         V pose[P], spread[P], variance[P], mass, sum_log;
     };
 
-    INLINE void gaussian(const V *moments, const V *before, Step &step) const {
+    INLINE void gaussian(const V *moments, const V *before, float damping, Step &step) const {
         step.mass = moments[0] + LEAST_MASS;
         step.sum_log = V{};
         const V inverse = 1.0f / step.mass;
         for (int h = 0; h < P; h++) {
             const V first = moments[1 + h], mean = first * inverse;
-            const V pose = before ? (1 - l.damping) * mean + l.damping * before[h] : mean;
+            const V pose = (1 - damping) * mean + damping * before[h];
             V spread = moments[1 + P + h] - 2.0f * pose * first + pose * pose * moments[0];
             spread = larger<L>(spread, V{});
             step.pose[h] = pose;
@@ -489,12 +490,13 @@ template <int L, int R, int I> struct Router {
     void m_step(const V *moments, const V *before, const V *origins, int64_t iteration, V *pose, V *precision,
                 V *activation, V *constant) const {
         if (l.activation == 2) return bayes(moments, origins, pose, precision, activation, constant);
+        const float damping = before ? l.damping : l.first_damping;
         const V all = l.activation == 1 ? total_mass(moments) : V{};
         for (int64_t q = 0; q < l.parents; q++)
             for (int64_t g = 0; g < G; g++) {
                 const int64_t at = q * G + g;
                 Step step;
-                gaussian(moments + at * MOMENTS, before ? before + at * P : nullptr, step);
+                gaussian(moments + at * MOMENTS, (before ? before : origins) + at * P, damping, step);
                 const V mass = moments[at * MOMENTS];
                 V active, log_active;
                 if (l.activation == 1) {
@@ -524,13 +526,14 @@ template <int L, int R, int I> struct Router {
         if (l.activation == 2)
             return through_bayes(moments, origins, precision, activation, grad_activation, logit_moments, grad_pose,
                                  grad_moments, grad_betas);
+        const float damping = before ? l.damping : l.first_damping;
         const V all = l.activation == 1 ? total_mass(moments) : V{};
         V by_total = {};
         for (int64_t q = 0; q < l.parents; q++)
             for (int64_t g = 0; g < G; g++) {
                 const int64_t at = q * G + g;
                 Step step;
-                gaussian(moments + at * MOMENTS, before ? before + at * P : nullptr, step);
+                gaussian(moments + at * MOMENTS, (before ? before : origins) + at * P, damping, step);
                 const V *m = moments + at * MOMENTS, *by = logit_moments ? logit_moments + at * MOMENTS : nullptr;
                 const V mass = m[0], active = activation[at], by_constant = by ? by[0] : V{};
                 const V by_active = grad_activation ? grad_activation[at] : V{};
@@ -563,11 +566,11 @@ template <int L, int R, int I> struct Router {
                     by_divisor -= by_variance * step.spread[h] * inverse * inverse;
                     by_mass += by_spread * pose * pose;
                     by_pose += 2.0f * by_spread * (pose * mass - m[1 + h]);
-                    const V by_mean = before ? (1 - l.damping) * by_pose : by_pose;
+                    const V by_mean = (1 - damping) * by_pose;
                     by_divisor -= by_mean * m[1 + h] * inverse * inverse;
                     out[1 + h] = by_mean * inverse - 2.0f * by_spread * pose;
                     out[1 + P + h] = by_spread;
-                    grad_pose[at * P + h] = before ? l.damping * by_pose : V{};
+                    grad_pose[at * P + h] = before ? damping * by_pose : V{};
                 }
                 out[0] = by_mass + by_divisor;
             }

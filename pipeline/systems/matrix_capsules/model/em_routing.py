@@ -43,6 +43,8 @@ class Routing:
         competition: parents that a child divides itself among: `all` that see it, or those of each `position` by itself
             (as some reimplementations have it: a child then gives itself whole to every position).
         offsets: added to votes by place in the receptive field, `[k, P]` (coordinate addition); None for none.
+        first: at first a child divides itself evenly, among all parents that see it, or among those of each position by
+            itself (as in the authors' code).
     """
 
     fields: ReceptiveFields
@@ -50,6 +52,12 @@ class Routing:
     iterations: int
     competition: Competition = "all"
     offsets: Tensor | None = None
+    first: Competition = "all"
+
+    def first_shares(self, types: int) -> Tensor:
+        """Of each child at `k` for a parent at `p` of so many types, in the first iteration, `[p, k]`."""
+        children, alone = self.fields.children, "position" in (self.competition, self.first)
+        return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
 
 
 def route(
@@ -240,11 +248,10 @@ def _forward(
 
 
 def _first_assignments(votes: Tensor, routing: Routing) -> Tensor:
-    """Equal shares for all parents of a child, `[B, p, D, N]`."""
+    """Equal shares for the parents of a child, `[B, p, D, N]`."""
     B, p, D, N, _ = votes.shape
-    children, counts = routing.fields.children, routing.fields.counts
-    parents = (counts[children] if routing.competition == "all" else torch.ones_like(children)).to(votes)  # (p, k)
-    return (1 / (D * parents)).repeat_interleave(N // children.shape[1], -1).view(1, p, 1, N).expand(B, p, D, N)
+    shares = routing.first_shares(D).to(votes)
+    return shares.repeat_interleave(N // shares.shape[1], -1).view(1, p, 1, N).expand(B, p, D, N)
 
 
 def _share(logits: Tensor, routing: Routing) -> Tensor:

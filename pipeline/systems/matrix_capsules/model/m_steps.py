@@ -1,8 +1,7 @@
 """What a capsule makes of the votes assigned to it: M-steps of EM routing (document 004, section 3, Procedure 1).
 
 These follow the procedure as printed. In the authors' published code there is no half before the log variances, so that
-lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; beta_a is in 5,000 nats, with the other sign; and the
-first mean is damped too, towards 0.
+lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; and beta_a is in 5,000 nats, with the other sign.
 
 Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code the latter is Wishart's, with
 as many degrees of freedom as a pose has numbers, and one; the diagonal of its posterior alone is kept. beta_u is added
@@ -91,6 +90,8 @@ class MStep:
             Normal-Gamma or Normal-Wishart posteriors and whose shares have a Dirichlet one.
         variance_floor: added to every variance.
         damping: share of the mean before in the new mean, from the second iteration on.
+        damped_first: in the first iteration too, a pose of 0 being the mean before; not with variational Bayes, whose
+            prior mean is that pose.
         inverse_temperature: lambda after infinitely many iterations; iteration i, from 0, has
             `inverse_temperature (1 - rate^(i + 1))`.
         inverse_temperature_rate: that rate; 0 for a lambda that stays.
@@ -101,6 +102,7 @@ class MStep:
     activation: Literal["mdl", "mixing", "bayes"] = "mdl"
     variance_floor: float = 5e-4
     damping: float = 0.1
+    damped_first: bool = False
     inverse_temperature: float = 0.01
     inverse_temperature_rate: float = 0.95
     priors: Priors = Priors()
@@ -129,7 +131,11 @@ class MStep:
             return self._bayes(moments, beta_a, beta_u, origin)
         mass = moments.mass.unsqueeze(-1) + _LEAST_MASS
         mean = moments.first / mass
-        poses = mean if before is None else (1 - self.damping) * mean + self.damping * before
+        if before is None:
+            before, damping = origin, self.damping if self.damped_first else 0.0
+        else:
+            damping = self.damping
+        poses = (1 - damping) * mean + damping * before
         # About the damped mean; rounding may leave less than nothing.
         spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
         spread = spread.clamp_min(0) / mass

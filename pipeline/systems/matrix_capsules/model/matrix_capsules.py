@@ -127,6 +127,7 @@ class RoutedCapsules(nn.Module):
             activation=params.activation,
             variance_floor=params.variance_floor,
             damping=params.damping,
+            damped_first=params.damped_first,
             inverse_temperature=inverse_temperature,
             inverse_temperature_rate=params.inverse_temperature_rate,
             priors=Priors(**params.bayes.model_dump()),
@@ -144,7 +145,8 @@ class RoutedCapsules(nn.Module):
     def routing(self) -> Routing:
         """How the layer routes."""
         fields = self.fields.to(self.beta_a.device)
-        return Routing(fields, self.m_step, self.iterations, self.params.competition, self.offsets)
+        params = self.params
+        return Routing(fields, self.m_step, self.iterations, params.competition, self.offsets, params.first_shares)
 
     def full_transformations(self) -> Tensor:
         """Of whole poses, at every place of the receptive field, `[k, c, P, D, P]`."""

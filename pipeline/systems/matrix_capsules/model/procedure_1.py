@@ -22,11 +22,15 @@ def procedure_1(
     """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`.
 
     Raises:
-        ValueError: the activation is not that of description lengths, or positions compete by themselves.
+        ValueError: the activation is not that of description lengths, positions compete by themselves, or the first
+            iteration is that of the authors' code.
     """
     step, fields = routing.m_step, routing.fields
-    if step.activation != "mdl" or routing.competition != "all":
-        raise ValueError("Procedure 1 has activations by description length, and all parents compete for a child")
+    if step.activation != "mdl" or (routing.competition, routing.first) != ("all", "all") or step.damped_first:
+        raise ValueError(
+            "Procedure 1 has activations by description length; all parents compete for a child, and the first mean is "
+            "not damped"
+        )
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)
     if routing.offsets is not None:
         votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)
