@@ -22,7 +22,7 @@ def main(study: str) -> None:
         assert isinstance(unchanged, CroppedRun)  # params.yaml was checked
         setup = workspace.training_setup(workspace.choose_device())
         dataset, digest = workspace.open_dataset(unchanged.dataset)
-        measured: dict[str, dict[int, dict[str, float]]] = {}
+        measured: dict[str, dict[int, list[dict[str, float]]]] = {}
         trained_settings = {}
         for condition in settings.conditions:
             run = settings.changed(unchanged, condition)
@@ -38,7 +38,7 @@ def main(study: str) -> None:
             outcome(measured, trained_settings),
             dataset_label=dataset.label,
             data_sha256=digest,
-            seeds=[unchanged.seed],
+            seeds=[unchanged.seed + replica for replica in range(settings.replicas)],
             epochs=fmean(run["training"]["epochs"] for run in trained_settings.values()),
         )
 

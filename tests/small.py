@@ -336,6 +336,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
                 "factor": "elevation",
                 "held_out": [30, 35],
                 "known_share": 0.2,
+                "replicas": 1,
                 "epochs": 2,
                 "conditions": {"unchanged": {}, "shorter": {"training": {"epochs": 1, "learning_rate": 0.01}}},
             }

@@ -21,19 +21,22 @@ ERRORS = {"new": "validation_accuracy", "known": f"{KNOWN}_accuracy", "train": "
 """The errors that are kept, and the accuracies in a training's history that they come from."""
 
 
-def errors(trained: Trained) -> dict[str, float]:
-    """Errors in [0, 1] and the seconds of training.
+def errors(trained: Trained) -> list[dict[str, float]]:
+    """Errors in [0, 1] and the seconds of training, of each seed.
 
     Returns:
         by name: new and known, after the last epoch (known only if a share of such images is left out of training);
-        train, the mean over the last epoch, on augmented images; seconds.
+        train, the mean over the last epoch, on augmented images; seconds, the mean over seeds.
     """
-    last = trained.history.iloc[-1]
+    last = trained.history.groupby("replica").tail(1)
     measured = [name for name, column in ERRORS.items() if name != "known" or column in last]
-    return {name: 1 - float(last[ERRORS[name]]) for name in measured} | {"seconds": trained.seconds}
+    seconds = trained.seconds / len(last)
+    return [
+        {name: 1 - float(row[ERRORS[name]]) for name in measured} | {"seconds": seconds} for _, row in last.iterrows()
+    ]
 
 
-def outcome(measured: Mapping[str, Mapping[int, Mapping[str, float]]], trained: Mapping[str, Any]) -> Outcome:
+def outcome(measured: Mapping[str, Mapping[int, list[dict[str, float]]]], trained: Mapping[str, Any]) -> Outcome:
     """What was measured in every condition.
 
     Args:
@@ -41,16 +44,16 @@ def outcome(measured: Mapping[str, Mapping[int, Mapping[str, float]]], trained: 
         trained: settings of the runs trained, by condition.
     """
     rows = [
-        (condition, value, metric, number)
+        (condition, value, replica, metric, number)
         for condition, by_value in measured.items()
-        for value, numbers in by_value.items()
+        for value, by_replica in by_value.items()
+        for replica, numbers in enumerate(by_replica)
         for metric, number in numbers.items()
     ]
-    table = pd.DataFrame(rows, columns=["condition", "held_out", "metric", "value"])
+    table = pd.DataFrame(rows, columns=["condition", "held_out", "replica", "metric", "value"])
     numbers = {
-        condition: {metric: spread(each[metric] for each in by_value.values()) for metric in first}
-        for condition, by_value in measured.items()
-        for first in [next(iter(by_value.values()))]
+        condition: {metric: spread(values) for metric, values in own.groupby("metric", sort=False)["value"]}
+        for condition, own in table.groupby("condition", sort=False)
     }
     headline = tuple(f"condition.{condition}.new" for condition in measured)[:MOST_HEADLINES]
     return Outcome("recipe", table, {"condition": numbers}, headline, trained=trained)

@@ -86,6 +86,7 @@ class RecipeParams(Section):
         min_length=1, description="values of the factor: a network is trained without each of them"
     )
     known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained", json_schema_extra=neutral(1))
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, where a condition has no others")
     conditions: dict[
         Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
@@ -101,7 +102,7 @@ class RecipeParams(Section):
         return self
 
     def changed(self, run: AnyRun, condition: str) -> AnyRun:
-        """A run, of one seed, with the settings of a condition and the epochs of the condition or the study.
+        """A run with the settings of a condition, the seeds of the study, and the epochs of the condition or the study.
 
         Raises:
             ValidationError: the settings do not give a valid run.
@@ -109,7 +110,7 @@ class RecipeParams(Section):
         changes = self.conditions[condition]
         # The model's schedule counts in the run's own epochs.
         epochs = changes.get("training", {}).get("epochs", self.epochs)
-        values: dict[str, Any] = run.model_dump() | {"replicas": 1}
+        values: dict[str, Any] = run.model_dump() | {"replicas": self.replicas}
         for part, changed in changes.items():
             values[part] |= changed
         type(run).model_validate(values)  # a wrong number of epochs is named, too

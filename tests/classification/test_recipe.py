@@ -25,7 +25,7 @@ CONDITIONS: dict[str, Any] = {
 
 
 def study(**changes: Any) -> RecipeParams:
-    values = {"run": "a", "factor": "instance", "held_out": [4, 6], "known_share": 0.1, "epochs": 2}
+    values = {"run": "a", "factor": "instance", "held_out": [4, 6], "known_share": 0.1, "replicas": 1, "epochs": 2}
     return RecipeParams.model_validate(values | {"conditions": CONDITIONS} | changes)
 
 
@@ -34,9 +34,10 @@ def run(request: pytest.FixtureRequest) -> CroppedRun:
     return cast("CroppedRun", small_run(request.param, training=training(epochs=4).model_dump()))
 
 
-def test_a_condition_changes_what_it_names_and_is_of_one_seed(run: CroppedRun) -> None:
+def test_a_condition_changes_what_it_names_and_has_the_seeds_of_the_study(run: CroppedRun) -> None:
     alone = run.with_epochs(2).model_copy(update={"replicas": 1})
     assert study().changed(run, "unchanged") == alone
+    assert study(replicas=3).changed(run, "unchanged") == alone.model_copy(update={"replicas": 3})
     longer = study().changed(run, "longer")
     assert (longer.training.epochs, longer.training.learning_rate) == (6, 0.01)
     assert longer.model == run.with_epochs(6).model, "the model's schedule is as long as the training"
@@ -60,23 +61,33 @@ def test_each_value_of_the_factor_is_held_out_in_turn(run: CroppedRun) -> None:
 
 
 def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
-    columns = {"validation_accuracy": [0.9, 0.7], "known_accuracy": [0.8, 0.95], "train_accuracy": [0.5, 0.99]}
-    trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
-    assert errors(trained) == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
+    columns = {
+        "replica": [0, 0, 1, 1],
+        "validation_accuracy": [0.9, 0.7, 0.8, 0.6],
+        "known_accuracy": [0.8, 0.95, 0.8, 0.9],
+        "train_accuracy": [0.5, 0.99, 0.6, 0.98],
+    }
+
+    def found() -> list[dict[str, float]]:
+        return errors(cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=6.0, best_epoch=[1, 1])))
+
+    first, second = found()
+    assert first == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
+    assert second == pytest.approx({"new": 0.4, "known": 0.1, "train": 0.02, "seconds": 3.0})
     del columns["known_accuracy"]
-    trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
-    assert errors(trained).keys() == {"new", "train", "seconds"}
+    assert found()[0].keys() == {"new", "train", "seconds"}
     del columns["validation_accuracy"]
-    trained = cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=3.0, best_epoch=[1]))
     with pytest.raises(KeyError):
-        errors(trained)
+        found()
 
 
-def test_numbers_spread_over_what_was_held_out() -> None:
-    found = outcome({"a": {4: {"new": 0.1}, 6: {"new": 0.3}}, "b": {4: {"new": 0.5}}}, {"a": {"seed": 0}})
+def test_numbers_spread_over_what_was_held_out_and_seeds() -> None:
+    measured = {"a": {4: [{"new": 0.1}], 6: [{"new": 0.3}]}, "b": {4: [{"new": 0.5}, {"new": 0.6}, {"new": 0.7}]}}
+    found = outcome(measured, {"a": {"seed": 0}})
     assert found.numbers["condition"]["a"]["new"] == pytest.approx({"mean": 0.2, "sd": 0.1414, "n": 2}, rel=1e-3)
-    assert found.numbers["condition"]["b"]["new"]["n"] == 1
-    assert found.table["held_out"].tolist() == [4, 6, 4]
+    assert found.numbers["condition"]["b"]["new"] == pytest.approx({"mean": 0.6, "sd": 0.1, "n": 3})
+    assert found.table["held_out"].tolist() == [4, 6, 4, 4, 4]
+    assert found.table["replica"].tolist() == [0, 0, 0, 1, 2]
     assert found.trained == {"a": {"seed": 0}}
 
 

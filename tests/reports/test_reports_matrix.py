@@ -361,7 +361,8 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
 ) -> None:
     assert recipes(writer.results) == []
     changes = {"unchanged": {}, "warps": {"augmentation": {"rotation": 20}, "model": {"iterations": 3}}}
-    study = {"run": "matrix-toys", "factor": "instance", "held_out": [4, 6], "known_share": 0.1, "epochs": 5}
+    study = {"run": "matrix-toys", "factor": "instance", "held_out": [4, 6], "known_share": 0.1}
+    study |= {"replicas": 1, "epochs": 5}
     values = with_matrix(values) | {"recipe": {"toys": study | {"conditions": changes}}}
     numbers = {
         name: {"new": spread(0.2, 0.01), "known": spread(0.05, 0.0), "seconds": spread(61.2, 3.0)} for name in changes

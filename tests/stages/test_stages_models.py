@@ -237,7 +237,7 @@ def test_a_recipe_measures_errors_on_what_each_network_is_trained_without(done: 
     assert {name: run["training"]["epochs"] for name, run in trained.items()} == {"unchanged": 2, "shorter": 1}
     assert trained["shorter"]["training"]["learning_rate"] == 0.01
     table = pd.read_csv(done / "reports/small/results/recipe/matrix-squares.csv")
-    assert table.columns.tolist() == ["condition", "held_out", "metric", "value"]
+    assert table.columns.tolist() == ["condition", "held_out", "replica", "metric", "value"]
     assert len(table) == 16
 
 

@@ -133,7 +133,7 @@ def recipes(results: Results) -> list[Table]:
         "Networks trained with something changed in the run. New objects are the images held out, known objects other "
         "images like those trained on: both errors are of the network after its last epoch. That on training images is "
         "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
-        "that augment differently. For each value held out, one network is trained; each counts as a seed here, and "
+        "that augment differently. Each network counts as a seed, whether its seed or the value held out is another; "
         "seconds are the mean of these trainings. No test image is used."
     )
     head = ["run", "condition", "changed", "held out", "epochs", "seconds"]
