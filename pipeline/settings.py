@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -11,13 +11,17 @@ from pydantic import (
     Field,
     SerializationInfo,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     model_serializer,
+    model_validator,
 )
 
 MAX_ANGLE = 180.0
 
 WITHOUT_NEUTRAL = {"neutral": "left out"}
 """Context of `model_dump` that leaves out the fields with their neutral value."""
+WITH_NEUTRAL = {"neutral": "filled in"}
+"""Context of validation, of settings that may be older than some fields: those then have their neutral value."""
 
 
 def neutral(value: bool | float | str | None) -> dict[str, Any]:
@@ -67,6 +71,21 @@ class Section(BaseModel):
     """A section of `params.yaml`: strict types, immutable, unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+    gone: ClassVar[frozenset[str]] = frozenset()
+    """Fields of older settings that are no more, because they changed nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_neutral(cls, values: Any, info: ValidationInfo) -> Any:
+        """With the context `WITH_NEUTRAL`, fill in the fields that have a neutral value and leave out those gone."""
+        if info.context is not WITH_NEUTRAL or not isinstance(values, dict):
+            return values
+        extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        older = {
+            name: extra["neutral"] for name, extra in extras.items() if isinstance(extra, dict) and "neutral" in extra
+        }
+        return older | {name: value for name, value in values.items() if name not in cls.gone}
 
     @model_serializer(mode="wrap")
     def _without_neutral(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from pipeline.learning.model import Model
 from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
+from pipeline.settings import WITH_NEUTRAL
 from pipeline.tracking import Part, TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -229,14 +231,21 @@ def load_run(
         CheckpointError: weights are missing, damaged, or belong to another run, model or training.
     """
     prepare(device)
+    summary = _summary(folder)
     identity = _identity(name, run, image_size)
+    with suppress(ValueError, KeyError, TypeError):
+        # Weights that are older than a setting name the hash of the settings that there were.
+        if type(run).model_validate(summary["settings"], context=WITH_NEUTRAL).model == run.model:
+            identity["model"] = summary["model"]
     skeleton = build(run, image_size).to(device)
     expected = {key: value.shape for key, value in skeleton.named_parameters()}
     loaded: list[dict[str, Tensor]] = []
     for seed in run.seeds:
         path = folder / weights_file(seed)
         parameters, header = load_tensors(path, {**identity, "seed": seed}, device)
-        if header["sha256"] != _written(folder).get(path.name):
+        if not isinstance(summary.get("weights"), dict):
+            raise CheckpointError(f"{folder / SUMMARY} is missing or damaged: train the run again.")
+        if header["sha256"] != summary["weights"].get(path.name):
             raise CheckpointError(f"{path} belongs to another training than {folder / SUMMARY}: train the run again.")
         if expected != {key: value.shape for key, value in parameters.items()}:
             raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
@@ -244,9 +253,10 @@ def load_run(
     return _replicas(run, skeleton, {key: torch.stack([each[key] for each in loaded]) for key in expected})
 
 
-def _written(folder: Path) -> dict[str, str]:
-    """The hashes of a trained run's files of weights, by name."""
+def _summary(folder: Path) -> dict[str, Any]:
+    """What a trained run's folder says of it; nothing if that cannot be read."""
     try:
-        return dict(json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["weights"])
-    except (OSError, KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{folder / SUMMARY} is missing or damaged: train the run again.") from None
+        found = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -36,6 +36,8 @@ class CropParams(Section):
     standardises images does not see those that all channels share. Validation and tests use the unchanged central crop.
     """
 
+    gone = frozenset({"brightness", "contrast", "clip"})
+
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
     gamma: float = Field(
         ge=0,

@@ -18,6 +18,7 @@ from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
 from pipeline.learning.runs import SUMMARY, load_run
 from pipeline.learning.settings import CropParams
+from pipeline.settings import WITH_NEUTRAL
 from pipeline.systems import CLASSIFIERS, Run, build_model
 from pipeline.systems.capsnet.settings import CapsNetRun
 
@@ -99,7 +100,7 @@ def load_trained(folder: Path) -> TrainedRun:
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        settings: Run = TypeAdapter(Run).validate_python(summary["settings"])
+        settings: Run = TypeAdapter(Run).validate_python(summary["settings"], context=WITH_NEUTRAL)
         name, size = str(summary["run"]), int(summary["image_size"])
     except FileNotFoundError:
         raise LoadingError(

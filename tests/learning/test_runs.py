@@ -24,7 +24,7 @@ from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.runs import Setup, load_run, of_kind, save_run, train_run, trained_models, weights_file
 from pipeline.learning.summary import outcome
-from pipeline.learning.tensors import CheckpointError
+from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors
 from pipeline.systems import Run, build_model
 from pipeline.systems.vae.model.vae import VAE
 from pipeline.tracking import TrackedRun
@@ -128,6 +128,22 @@ class TestForeignWeights:
         wider = small_run("vae", model={"latent": 3, "hidden": 9, "pixels": "normal", "pixel_sd": 0.2})
         assert "something else: model " in self.refused(folder, "mine", wider)
 
+    def test_older_than_a_setting_are_those_of_its_neutral_value(self, folder: Path) -> None:
+        """A crop also had other light, which changed nothing and is no more."""
+        run = small_run("matrix_capsules", training=training(epochs=1).model_dump())
+        save_run(folder, "mine", run, SIZE, "0123", "89ab", trained(folder, run))
+        summary = json.loads((folder / "model.json").read_text())
+        del summary["settings"]["model"]["first_shares"]
+        summary["settings"]["augmentation"] |= {"brightness": 0.25, "contrast": 0.8, "clip": False}
+        summary["model"] = "an older hash"
+        for file in folder.glob("seed-*.safetensors"):
+            tensors, header = load_tensors(file, {})
+            save_tensors(file, tensors, header | {"model": "an older hash"})
+        (folder / "model.json").write_text(json.dumps(summary))
+        assert len(load_run(build_model, folder, "mine", run, SIZE, CPU)) == 2
+        other = run.model_copy(update={"model": run.model.model_copy(update={"first_shares": "position"})})
+        assert "something else: model " in self.refused(folder, "mine", other)
+
     def test_of_other_seeds(self, folder: Path) -> None:
         assert "seeds [3, 4] instead of [4, 5]" in self.refused(folder, "mine", small_run("vae", seed=4))
 
@@ -135,8 +151,6 @@ class TestForeignWeights:
         assert "seeds [3, 4] instead of [3, 4, 5, 6, 7]" in self.refused(folder, "mine", small_run("vae", replicas=5))
 
     def test_whose_tensors_do_not_fit(self, folder: Path) -> None:
-        from pipeline.learning.tensors import load_tensors, save_tensors
-
         path = folder / weights_file(4)
         tensors, header = load_tensors(path, {})
         del tensors["encoder.1.bias"]
@@ -146,8 +160,6 @@ class TestForeignWeights:
 
     def test_of_another_training_of_the_same_run(self, folder: Path) -> None:
         """As a training leaves that was interrupted between two of its files."""
-        from pipeline.learning.tensors import load_tensors, save_tensors
-
         path = folder / weights_file(4)
         tensors, header = load_tensors(path, {})
         tensors["encoder.1.bias"] += 1
@@ -164,8 +176,6 @@ class TestForeignWeights:
 
 
 def rewrite_summary(folder: Path, path: Path) -> None:
-    from pipeline.learning.tensors import load_tensors
-
     summary = json.loads((folder / "model.json").read_text())
     summary["weights"][path.name] = load_tensors(path, {})[1]["sha256"]
     (folder / "model.json").write_text(json.dumps(summary))
