@@ -93,15 +93,15 @@ def _images_seen(results: Results) -> Iterator[Drawing]:
         return
     records = [record for each in drawn for record in (*each.trained.records, *each.trial.numbers.records)]
     public = load_public_curves()
+    watched = any(not each.curve.empty for each in drawn)
     yield Drawing(
         "matrix-images-seen",
         "svg",
         "Test errors on smallNORB against images seen in training",
-        f"How long must matrix capsules be trained? Colours: our runs on {dataset_label(records)}, errors of all test "
-        "images at the end of a training, and lines of some test images while it learns. Grey: what others published "
-        "on the original files; open markers were read off a plot. Recipes differ as well: Heinsen, for example, has "
-        "batch normalisation, larger images and mixup, and chose on the test set; Hinton et al. trained at most so "
-        "long.",
+        f"How long must matrix capsules be trained? In colours, errors of our runs on {dataset_label(records)}: of all "
+        f"test images at the end of a training{', and lines of some while it learns' * watched}. In grey, what others "
+        "published on the original files; open markers were read off a plot. Recipes differ as well: Heinsen has batch "
+        "normalisation, larger images and mixup, and chose on the test set; Hinton et al. trained at most so long.",
         "A plot of test error over images seen, both logarithmic, with a marker for each run of ours and a grey line "
         "or marker for each public implementation.",
         records,

@@ -40,6 +40,7 @@ _COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
 """By iterations of routing."""
 _WORDS = "#595959"
+"""Of names, which must be darker than lines to be read."""
 _X, _Y = "images seen in training (millions)", "test error (%)"
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (-4, -7, "right"),
