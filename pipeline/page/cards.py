@@ -53,6 +53,7 @@ class Cell:
         value: our number as text; empty if there is none.
         spread_of: what the number after ± is over, in words; empty if there is no number.
         sort: by what the column is sorted: our number, or the verdict's place where there is none.
+        untested: in a few words, why the number does not test the claim; empty if it does.
         commands: shell commands that make the measurement again; empty if it was not run.
     """
 
@@ -64,6 +65,7 @@ class Cell:
     tone: str
     tier: Tier | None
     sort: float
+    untested: str
     commands: list[str]
 
 
@@ -78,6 +80,7 @@ class Card:
     paper: str
     tolerance: str
     own: Cell
+    untested: str
     others: list[Cell]
     dataset: str
     remarks: list[str]
@@ -146,6 +149,7 @@ def _card(
         paper="" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
         tolerance=_tolerance(claim),
         own=_cell(row, claim, profile),
+        untested=_untested(row),
         others=[_cell(found, claim, name) for name, found in others.items() if found],
         dataset=dataset,
         remarks=remarks,
@@ -172,8 +176,14 @@ def _cell(row: Row, claim: Claim, profile: str) -> Cell:
         tone=tone,
         tier=tier(row),
         sort=list(MARKS).index(verdict) if ours is None else ours["value"],
+        untested=_untested(row).partition(":")[0],
         commands=commands(row["provenance"]["items"], profile),
     )
+
+
+def _untested(row: Row) -> str:
+    """Why a row's number does not test its claim; empty if it does. Another profile's scorecard may be older."""
+    return row.get("untested") or ""
 
 
 def commands(items: Sequence[str], profile: str) -> list[str]:

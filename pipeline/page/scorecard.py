@@ -12,6 +12,17 @@ The rules of the verdict, all of them:
 - A claim without a measurement is "not run". Where results are for publication (`publish` in params.yaml), so is one
   whose number rests on a draft: a result made from uncommitted changes.
 
+A number that is "worse" does not test its claim if the training was too short, and the row says so (`untested`). For
+the error of a network whose training is known, that is so if at its end
+
+- the error on training images, augmented as they were, is above the document's number for the test error: the network
+  does not yet know what it is shown as well as the document's network knows new images; or
+- the error still falls: that on watched test images, where it was recorded, or else on validation images is, on average
+  over the last eighth of the epochs, lower than over the eighth before it, by more than two standard errors of the
+  difference (binomial, of the images measured, as if the two means were of different images).
+
+This changes no verdict, no number and no count.
+
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
 is counted separately (`tier`, `count_verdicts`).
@@ -28,7 +39,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from pipeline.page import data_efficiency, equivariance
 from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.reading import Results, item_name, merged_provenance, unique
+from pipeline.results.reading import SIGNIFICANT_SES, Results, item_name, merged_provenance, unique
 from pipeline.systems import REPORTS
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
@@ -40,6 +51,7 @@ TIERS: tuple[Tier, ...] = ("paper's setting", "other settings", "stand-in data")
 
 TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
+TOO_SHORT = "too short to test"
 
 _SEPARATOR = "; "
 
@@ -63,6 +75,7 @@ class Row(TypedDict):
     paper: dict[str, float | None]
     ours: Ours | None
     verdict: Verdict
+    untested: str | None
     dataset: str | None
     notes: list[str]
     profile: str | None
@@ -110,6 +123,25 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     if abs(above) <= tolerance(claim) + 1e-9:
         return "within"
     return "better" if (above > 0) == (claim.better == "higher") else "worse"
+
+
+def untested(claim: Claim, finding: Finding | None) -> str | None:
+    """Why a number that is "worse" does not test its claim, in words: what it is, a colon, and the numbers that say so.
+    None if it does, or if what the rule needs is not known. See the rules above.
+    """
+    learned = finding.learned if finding else None
+    if learned is None or claim.value is None or claim.better != "lower" or judge(claim, finding) != "worse":
+        return None
+    trained, before, last = learned.training_error, learned.before, learned.last
+    if trained is not None and trained > claim.value:
+        return f"{TOO_SHORT}: training error {trained:.2f} %, the document's test error {claim.value:g} %"
+    variance = sum(error * (100 - error) for error in (before, last))
+    if learned.images and before - last > SIGNIFICANT_SES * math.sqrt(variance / learned.images):
+        return (
+            f"{TOO_SHORT}: the {learned.measured} error still falls, from {before:.2f} to {last:.2f} % over the last "
+            "quarter of the epochs"
+        )
+    return None
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
@@ -184,6 +216,7 @@ def build_scorecard(
                 paper={"value": claim.value, "sd": claim.sd},
                 ours=_ours(finding),
                 verdict=judge(claim, finding),
+                untested=untested(claim, finding),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
                 notes=notes,
                 profile=profile or next((each["profile"] for each in records if each.get("profile")), None),

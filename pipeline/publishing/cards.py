@@ -83,7 +83,8 @@ def _lines(
         for row in rows:
             theirs, ours = row["paper"].get("value"), row["ours"]
             numbers = ("" if theirs is None else f"{theirs:g}", "" if ours is None else f"{ours['value']:.4g}")
-            yield f"| {row['id']}: {row['claim']} | {' | '.join(numbers)} | {row['verdict']} |"
+            verdict = ", ".join(each for each in (row["verdict"], row.get("untested")) if each)
+            yield f"| {row['id']}: {row['claim']} | {' | '.join(numbers)} | {verdict} |"
     yield ""
     yield "## Limits"
     yield ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -24,7 +24,10 @@ DOCUMENTS = {
 
 
 class ClaimsError(UserError):
-    """The list of claims is missing or malformed. The message names the claim and the field."""
+    """A list of what others published is missing or malformed. The message names the entry and the field."""
+
+
+Entry = TypeVar("Entry", bound=BaseModel)
 
 
 class Claim(BaseModel):
@@ -64,16 +67,20 @@ def load_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
     Raises:
         ClaimsError: the file is missing or not YAML, or has a malformed claim or a duplicate id.
     """
-    try:
-        rows = yaml.safe_load(path.read_text(encoding="utf-8"))
-        claims = [Claim.model_validate(row) for row in rows]
-    except (OSError, TypeError, yaml.YAMLError) as error:
-        raise ClaimsError(f"{path}: not a list of claims: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ClaimsError(f"{path}: {first['input']!r}: {field} {first['msg']}") from None
+    claims = load_list(path, Claim)
     twice = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
     if twice:
         raise ClaimsError(f"{path}: more than one claim has the id {', '.join(twice)}")
     return claims
+
+
+def load_list(path: Path, form: type[Entry]) -> list[Entry]:
+    """The entries of a file in its order. Raises `ClaimsError` if it is missing, not YAML, or has a malformed entry."""
+    try:
+        return [form.model_validate(row) for row in yaml.safe_load(path.read_text(encoding="utf-8"))]
+    except (OSError, TypeError, yaml.YAMLError) as error:
+        raise ClaimsError(f"{path}: not a list of {path.stem}: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ClaimsError(f"{path}: {first['input']!r}: {field} {first['msg']}") from None

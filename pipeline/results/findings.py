@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pipeline.results.learned import Learned
 from pipeline.results.reading import Measured, Record, Results
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
@@ -23,6 +24,8 @@ class Finding:
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
         others: our numbers by another protocol, by its name. The scorecard adds them to the notes with their verdicts.
+        learned: how far the training came of the network whose error answers the claim; None where nothing is known of
+            it, or no error does.
     """
 
     ours: Measured | None
@@ -32,6 +35,7 @@ class Finding:
     remarks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     others: dict[str, Measured] = field(default_factory=dict)
+    learned: Learned | None = None
 
 
 Measure = Callable[[Results], Finding | None]

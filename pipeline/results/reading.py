@@ -84,22 +84,26 @@ class Measured:
         return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
 
     def minus(self, other: Measured) -> Measured:
-        """The difference of two means, with the sd of independent measurements.
+        """The difference of two means, with the sd of independent measurements; 0, unknown, where one has one replica.
 
         If both were measured on the same replicas, what they share is counted twice: this sd is too large where they
         rise and fall together, and too small where one rises as the other falls.
         """
-        return replace(self, mean=self.mean - other.mean, sd=math.hypot(self.sd, other.sd), n=min(self.n, other.n))
+        return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
 
     def over(self, other: Measured) -> Measured:
-        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order; infinite if
-        only the other is 0, and 1 if both are.
+        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as of
+        `minus`); infinite if only the other is 0, and 1 if both are.
         """
-        n = min(self.n, other.n)
         if other.mean == 0:
-            return replace(self, mean=math.inf if self.mean else 1.0, sd=0.0, n=n)
+            return self._with(other, math.inf if self.mean else 1.0, 0.0)
         ratio = self.mean / other.mean
-        return replace(self, mean=ratio, sd=math.hypot(self.sd, ratio * other.sd) / other.mean, n=n)
+        return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
+
+    def _with(self, other: Measured, mean: float, sd: float) -> Measured:
+        """What follows from both: of a single replica there is no sd, and thus none of what it is compared with."""
+        n = min(self.n, other.n)
+        return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
     @property
     def se(self) -> float:

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from made_up_page import page, scorecard
+from made_up_page import CLAIMS, page, scorecard
 
 from pipeline.layout import Layout
-from pipeline.page.cards import other_scorecards
+from pipeline.page.cards import cards, other_scorecards
 from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.reading import ResultError, Results
 
@@ -128,6 +128,18 @@ def test_other_profiles_stand_beside_the_pages_own(results: Results) -> None:
     assert found["000.a"].index(" within") < found["000.a"].index(" worse")
     assert "python -m pipeline profile switch paper\ndvc repro train@capsules evaluate@capsules" in found["000.a"]
     assert 'data-name="Ours, paper"' not in found["000.b"]  # that scorecard does not have this claim
+
+
+def test_what_does_not_test_a_claim_says_so_beside_the_verdict_and_why_in_the_details(results: Results) -> None:
+    rows = scorecard(results, {})
+    rows[0]["verdict"], rows[0]["untested"] = "worse", "too short to test: because"
+    (card, *_) = cards(rows, CLAIMS, "quick", {}, {})
+    assert (card.own.untested, card.untested) == ("too short to test", "too short to test: because")
+    found = parts(page(results, scorecards={"paper": rows[:1]}))["000.a"]
+    assert '</span> worse</span><br><span class="soft">too short to test</span>' in found
+    assert "because" not in found, "the details are the page's own"
+    del rows[0]["untested"]  # type: ignore[misc]
+    assert "worse" in parts(page(results, scorecards={"paper": rows[:1]}))["000.a"], "an older scorecard"
 
 
 def test_a_corrupt_scorecard_of_another_profile_is_refused_by_name(tmp_path: Path) -> None:

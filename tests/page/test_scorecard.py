@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,10 +23,12 @@ from pipeline.page.scorecard import (
     judge,
     tier,
     tolerance,
+    untested,
 )
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding
 from pipeline.results.freshness import CHANGED, GONE
+from pipeline.results.learned import Learned
 from pipeline.results.reading import Measured, Results, with_training
 
 
@@ -76,6 +79,57 @@ def test_a_statement_holds_or_fails_as_its_check_says_and_is_not_run_without_one
     assert judge(claim, found(1.0, holds=False)) == "fails"
     assert judge(claim, None) == "not run"
     assert judge(numeric(1), None) == "not run"
+
+
+BETWEEN = 100 * (0.05 * 0.95 + 0.02 * 0.98) ** 0.5 / 300**0.5
+"""Points: the standard error of the difference of 5 and 2 % of 300 images."""
+
+
+@pytest.mark.parametrize(
+    ("ours", "learned", "why"),
+    [
+        (5.0, Learned(3.104), "too short to test: training error 3.10 %, the document's test error 1.8 %"),
+        (5.0, Learned(1.8), None),
+        (5.0, Learned(None), None),
+        (5.0, None, None),
+        (1.8, Learned(3.1), None),  # within
+        (1.0, Learned(3.1, "test", 9.0, 2.0, 1000), None),  # better
+        (
+            5.0,
+            Learned(1.0, "test", 5.0, 2.0, 1000),
+            "too short to test: the test error still falls, from 5.00 to 2.00 % over the last quarter of the epochs",
+        ),
+        (
+            5.0,
+            Learned(None, "validation", 5.0, 2.0, 300),
+            "too short to test: the validation error still falls, from 5.00 to 2.00 % over the last quarter of the "
+            "epochs",
+        ),
+        (5.0, Learned(1.0, "validation", 5.0, 2.0, 200), None),  # two standard errors are 3.7 points
+        (5.0, Learned(1.0, "validation", 2.0, 5.0, 10_000), None),  # it rises
+        (5.0, Learned(1.0, "validation", 0.0, 0.0, 300), None),
+        (5.0, Learned(1.0, "validation", 9.0, 2.0, 0), None),
+    ],
+)
+def test_a_training_is_too_short_where_it_knows_its_own_images_badly_or_still_learns(
+    results: Results, ours: float, learned: Learned | None, why: str | None
+) -> None:
+    assert 2 * BETWEEN < 3 < 2 * BETWEEN * (300 / 200) ** 0.5
+    claim = numeric(1.8, better="lower")
+    finding = replace(found(ours), learned=learned)
+    assert untested(claim, finding) == why
+    (row,) = build_scorecard([claim], results, {claim.id: lambda _: finding})
+    (plain,) = build_scorecard([claim], results, {claim.id: lambda _: replace(finding, learned=None)})
+    assert row == {**plain, "untested": why}, "nothing else changes"
+    assert count_verdicts([row]) == count_verdicts([plain])
+
+
+def test_only_numbers_that_are_too_high_can_be_untested() -> None:
+    learned = Learned(50.0, "validation", 60.0, 40.0, 10_000)
+    assert untested(numeric(96, 1), replace(found(90.0), learned=learned)) is None, "an accuracy"
+    statement = Claim(id="000.x", where="here", claim="c", holds_when="it does", unit="%")
+    assert untested(statement, replace(found(90.0, holds=False), learned=learned)) is None
+    assert untested(numeric(1.8, better="lower"), None) is None
 
 
 def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_what_it_comes_to(

@@ -96,6 +96,29 @@ def test_a_condition_without_many_crops_gives_way_to_a_run(studied: Writer, valu
     assert crops["provenance"]["items"] == ["train/matrix-toys", "evaluate/matrix-toys"]
 
 
+def test_trainings_that_are_too_short_are_told(studied: Writer, values: dict[str, Any]) -> None:
+    """The run ends at a training error of 7 + 70 exp(-4) = 8.3 %, conditions at 5 %."""
+    found = verdicts(studied, values)
+    assert found["004.crops"]["verdict"] == "worse"
+    assert found["004.crops"]["untested"].startswith("too short to test: training error 8.28 %")
+    assert found["004.t1.r3"]["untested"] == "too short to test: training error 5.00 %, the document's test error 1.8 %"
+    assert found["004.t1.r1"]["untested"] is None, "5 % are less than 9.7 %"
+    assert found["004.t2.az.caps"]["untested"] is None
+    made_up_matrix.trained(studied, "cnn-toys", 1.0)
+    table = studied.results.records / "train" / "cnn-toys.csv"
+    history = pd.read_csv(table).assign(train_accuracy=1.0)
+    history.to_csv(table, index=False)
+    assert verdicts(studied, values)["004.t1.cnn"]["untested"] is None, "two standard errors of 800 images are 3 points"
+    values["datasets"]["toys"] |= {"validation": 8000}
+    assert "the validation error still falls" in verdicts(studied, values)["004.t1.cnn"]["untested"]
+    values["runs"]["matrix-toys"]["model"] |= {"mixup": 0.2}
+    found = verdicts(studied, values)
+    for claim in ("004.t1.r3", "004.crops"):
+        assert found[claim]["untested"] is None, "a training error on mixed images"
+    table.unlink()
+    assert verdicts(studied, values)["004.t1.cnn"]["untested"] is None
+
+
 def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[str, Any]) -> None:
     said = remarks(verdicts(studied, values)["004.t1.r1"])
     assert said == [
@@ -326,6 +349,22 @@ def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -
         "lost: capsules 27.6 points, other CNNs 30.2",
         "standard error of the difference 2.3 points, of what is lost 2.3 (1,500 images)",
     ]
+
+
+def test_differences_have_the_noise_of_their_images_where_a_network_has_one_seed(
+    studied: Writer, values: dict[str, Any]
+) -> None:
+    path = studied.results.records / "attack" / "toys.csv"
+    table = pd.read_csv(path)
+    table[(table["network"] == "cnn") | (table["replica"] == 0)].to_csv(path, index=False)
+    found = verdicts(studied, values)
+    # 47.5 and 24.5 % are left of 79 and 88 % (FGSM); the CNN's two seeds rise and fall as one: what they lose is equal.
+    shares = (0.79, 0.88, 0.475, 0.245)
+    ours = found["004.fig3.fgsm"]["ours"]
+    assert (ours["n"], ours["standard_error"]) == (1, True)
+    assert ours["sd"] == pytest.approx(100 * sum(share * (1 - share) / 1500 for share in shares) ** 0.5)
+    for claim in ("004.fig3.bim", "004.fig3.target", "004.blackbox"):
+        assert found[claim]["ours"]["sd"] > 1.3, "points"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,16 @@ def test_numbers_are_found_by_their_keys(files: ResultFiles) -> None:
     assert numbers.records[-1]["item"] == "a"
 
 
+def test_a_difference_and_a_ratio_have_an_sd_where_both_numbers_have_one() -> None:
+    single, several, others = Measured(8.0, 0.0, 1), Measured(4.0, 0.3, 3), Measured(8.0, 0.4, 2)
+    assert others.minus(several) == Measured(4.0, pytest.approx(0.5), 2)  # type: ignore[arg-type]
+    assert others.over(several) == Measured(2.0, pytest.approx((0.4**2 + 0.6**2) ** 0.5 / 4), 2)  # type: ignore[arg-type]
+    for pair in ((single, several), (several, single)):
+        assert pair[0].minus(pair[1]).sd == pair[0].over(pair[1]).sd == 0.0
+    errors = [Measured(mean, 0.3, 1, standard_error=True) for mean in (8.0, 4.0)]
+    assert errors[0].minus(errors[1]).sd > 0.4
+
+
 def test_a_part_of_a_result_is_read_like_one_and_has_the_provenance_of_the_whole(files: ResultFiles) -> None:
     path = files.numbers("ablation", "a", {"condition": {"first": {"seconds": 2}, "second": 3}}, settings=SETTINGS)
     numbers = files.results.numbers("ablation", "a")

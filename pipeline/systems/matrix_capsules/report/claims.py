@@ -29,6 +29,7 @@ from pipeline.systems.matrix_capsules.report.runs import (
     ablations,
     by_preference,
     first_tested,
+    learned_by,
     records_of,
     runs,
     stands_for,
@@ -143,8 +144,9 @@ def _answer(results: Results, trial: Trial, sizes: Mapping[str, object], crops: 
         notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}{order}")
     remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(trial.run, trial.dataset, sizes)
     return Finding(
-        error.scaled(100), dataset_label(numbers.records), records_of(results, trial), remarks=remarks, notes=notes
-    )
+        error.scaled(100), dataset_label(numbers.records), records_of(results, trial), remarks=remarks, notes=notes,
+        learned=learned_by(results, trial),
+    )  # fmt: skip
 
 
 def _opposite(trial: Trial, beside: Trial, rise: float) -> str:
@@ -173,7 +175,8 @@ def _elsewhere(sources: Sequence[str], label: str, sizes: Mapping[str, object], 
         remarks = remarks_on_data(trial.dataset, sources[0], label)
         remarks += remarks_on_capsules(trial.run, trial.dataset, sizes, crop)
         notes = [f"by several crops {in_percent(voted)}"] if voted else []
-        return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes)
+        known = learned_by(results, trial)
+        return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes, learned=known)
 
     return measure
 
@@ -187,7 +190,8 @@ def error_of_cnn(results: Results) -> Finding | None:
     voted, records = trial.numbers.measured("test", "crops"), records_of(results, trial)
     notes = [f"{trial.run.training.epochs} epochs", *([f"by several crops {in_percent(voted)}"] if voted else [])]
     remarks = remarks_on_data(trial.dataset) + remarks_on_cnn(trial.run)
-    return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes)
+    known = learned_by(results, trial)
+    return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes, learned=known)
 
 
 def _novel(axis: str, network: str) -> Measure:

@@ -11,8 +11,9 @@ import pandas as pd
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import plain
+from pipeline.results.public_curves import load_public_curves
 from pipeline.results.reading import Record, Results, dataset_label
-from pipeline.systems.matrix_capsules.report import charts, factors
+from pipeline.systems.matrix_capsules.report import charts, factors, images_seen
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
@@ -28,6 +29,7 @@ _ACCURACIES = ("replica", "epoch", "train_accuracy", "validation_accuracy")
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of matrix capsules and of the convolutional network beside them."""
     yield from _trained(results, written)
+    yield from _images_seen(results)
     yield from _factors(results, written)
     yield from _conditions(results)
     yield from _votes(results, written)
@@ -82,6 +84,30 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             partial(matrix_curves.accuracies, tables),
             chart=charts.accuracies(tables),
         )
+
+
+def _images_seen(results: Results) -> Iterator[Drawing]:
+    """Of the best runs on smallNORB."""
+    drawn = images_seen.drawn(images_seen.seen_by_runs(results))
+    if not drawn:
+        return
+    records = [record for each in drawn for record in (*each.trained.records, *each.trial.numbers.records)]
+    public = load_public_curves()
+    watched = any(not each.curve.empty for each in drawn)
+    yield Drawing(
+        "matrix-images-seen",
+        "svg",
+        "Test errors on smallNORB against images seen in training",
+        f"How long must matrix capsules be trained? In colours, errors of our runs on {dataset_label(records)}: of all "
+        f"test images at the end of a training{', and lines of some while it learns' * watched}. In grey, what others "
+        "published on the original files; open markers were read off a plot. Recipes differ as well: Heinsen has batch "
+        "normalisation, larger images and mixup, and chose on the test set; Hinton et al. trained at most so long.",
+        "A plot of test error over images seen, both logarithmic, with a marker for each run of ours and a grey line "
+        "or marker for each public implementation.",
+        records,
+        partial(images_seen.errors, drawn, public),
+        chart=images_seen.errors_chart(drawn, public),
+    )
 
 
 def _factors(results: Results, written: Written) -> Iterator[Drawing]:

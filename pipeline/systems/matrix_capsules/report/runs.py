@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from pipeline.results.learned import Learned, learned
 from pipeline.results.reading import Numbers, Record, Recorded, Results, natural, with_training
 from pipeline.systems.matrix_capsules.report.paper import (
     PAPER_CONDITION,
@@ -89,6 +90,16 @@ def records_of(results: Results, trial: Trial) -> list[Record]:
     """The provenance of a trial: a run's training and evaluation, or the ablation that trained and measured it."""
     of_run = [trial.name] if trial.stage == "evaluate" else []
     return with_training(results, trial.numbers, *of_run)
+
+
+def learned_by(results: Results, trial: Trial) -> Learned | None:
+    """How far a trial's training came. Of a condition, the training error is that of the epoch whose weights were kept,
+    which is most often the last; its curve is not.
+    """
+    if trial.stage == "evaluate":
+        return learned(results, trial.numbers, trial.name)
+    accuracy = None if trial.run.model.get("mixup") else trial.numbers.measured("train", "accuracy")
+    return Learned(accuracy.as_error().mean) if accuracy else None
 
 
 def viewpoint_studies(results: Results) -> list[Compared]:

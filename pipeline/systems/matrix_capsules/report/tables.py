@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.drawing.table import Row, Table, in_words, measured_table
-from pipeline.results.reading import Measured, Numbers, Results, training_behind
+import pandas as pd
+
+from pipeline.drawing.table import Row, Table, in_words, measured_table, spread
+from pipeline.results.public_curves import load_public_curves
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label, training_behind
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import (
     NETWORKS,
@@ -15,6 +18,7 @@ from pipeline.systems.matrix_capsules.report.claims import (
     paper_error,
     paper_values,
 )
+from pipeline.systems.matrix_capsules.report.images_seen import seen_by_runs
 from pipeline.systems.matrix_capsules.report.paper import trained_on
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
@@ -40,7 +44,7 @@ def _plain(numbers: Numbers | None, *keys: str) -> object:
 
 def build(results: Results) -> list[Table]:
     """Every table of matrix capsules."""
-    builders = (errors, conditions, recipes, viewpoints, attacks, gradients)
+    builders = (errors, images_seen, conditions, recipes, viewpoints, attacks, gradients)
     return [table for builder in builders for table in builder(results)]
 
 
@@ -63,6 +67,39 @@ def errors(results: Results) -> list[Table]:
             ["run", "network", "trained on"], _ERRORS, of_dataset,
         )
     ]  # fmt: skip
+
+
+def images_seen(results: Results) -> list[Table]:
+    """Test errors on smallNORB by how many images networks had seen: our runs, and what others published."""
+    ours = seen_by_runs(results)
+    if not ours:
+        return []
+    records = [record for each in ours for record in (*each.trained.records, *each.trial.numbers.records)]
+    rows: list[tuple[object, ...]] = []
+    for each in ours:
+        run, error, parameters = each.trial.run, each.error, _plain(each.trained, "parameters", "total")
+        note = f"ours, activation {run.model.activation}, trained on {trained_on(run)}"
+        sd = error.sd if error.n > 1 else None
+        rows.append((each.trial.item, parameters, each.iterations, each.images, error.mean, sd, "measured", note))
+    for curve in load_public_curves():
+        source, known = f"{curve.name} ({curve.source})", (curve.parameters or "", curve.iterations or "")
+        rows += [(source, *known, images, error, None, curve.read, curve.note) for images, error in curve.points]
+    columns = ["source", "parameters", "iterations", "images_seen_millions", "test_error_percent", "sd", "read", "note"]
+    data = pd.DataFrame(rows, columns=columns)
+    shown = data.assign(
+        images_seen_millions=[f"{value:.3g}" for value in data["images_seen_millions"]],
+        test_error_percent=[spread(mean, sd) for mean, sd in zip(data["test_error_percent"], data["sd"], strict=True)],
+    ).drop(columns="sd")
+    shown.columns = pd.Index(
+        ["source", "parameters", "iterations", "images seen (millions)", "test error (%)", "how it was read", "notes"]
+    )
+    caption = (
+        "An image counts each time that it is seen: epochs times training images. Ours are errors of all test images "
+        f"at the end, on {dataset_label(records)}; the others were published, on the original files, and their recipes "
+        "differ as the notes say."
+    )
+    title = "Test errors on smallNORB against images seen in training"
+    return [Table("matrix-images-seen", title, caption, data, shown, records)]
 
 
 def conditions(results: Results) -> list[Table]:

@@ -1,0 +1,175 @@
+"""Test errors of matrix capsules on smallNORB by how many images they had seen in training: ours, and those of others.
+
+An image counts each time that it is seen: epochs times images of the training part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+from pipeline.drawing.charts import MANY, Chart, Panel, Series, chart
+from pipeline.drawing.style import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    in_house_style,
+    panels,
+)
+from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve
+from pipeline.results.reading import Measured, Numbers, Results, training_behind
+from pipeline.systems.matrix_capsules.report.paper import PAPER_CONDITION, distance
+from pipeline.systems.matrix_capsules.report.runs import Trial, condition_of, runs
+
+DATA = ("smallnorb", "smallnorb48")
+"""Sources with all training and all test images, of other objects."""
+BEST = 6
+"""Runs that are drawn: those with the lowest errors. One more is drawn if it has the paper's condition."""
+_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
+_MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
+"""By iterations of routing."""
+_WORDS = "#595959"
+"""Of names, which must be darker than lines to be read."""
+_X, _Y = "images seen in training (millions)", "test error (%)"
+_PLACES: dict[str, tuple[float, float, str]] = {
+    "Officium": (-4, -7, "right"),
+    "yl-1993, 2 iterations": (-3, -8, "left"),
+}
+"""Of names that would lie on a line: the offset from the marker, in points, and the side that is next to it."""
+_MILLION = 1e6
+_RANGE = (0.1, 200.0)
+"""Millions of images."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run of ours.
+
+    Attributes:
+        trained: what its training recorded.
+        images: seen in training, in millions, mean over seeds.
+        error: of the whole test set at the end, in percent.
+        curve: errors on watched test images while it learned, means over seeds: columns x (millions of images), y
+            (percent); empty where none were watched.
+    """
+
+    trial: Trial
+    trained: Numbers
+    images: float
+    error: Measured
+    curve: pd.DataFrame
+
+    @property
+    def iterations(self) -> int:
+        return int(self.trial.run.model.iterations)
+
+
+def seen_by_runs(results: Results) -> list[Seen]:
+    """Every run of matrix capsules on smallNORB whose training is known, the lowest error first.
+
+    Runs that hold out images by what they show are left out: their settings do not tell how many they train on.
+    """
+    found = []
+    for trial in runs(results, "evaluate"):
+        error = trial.numbers.measured("test", "centre")
+        trained = training_behind(results, trial.numbers, trial.item)
+        epochs = trained.measured("epochs") if trained else None
+        if error is None or trained is None or epochs is None or trial.dataset.source not in DATA:
+            continue
+        if trial.run.get("holdout"):
+            continue
+        millions = trial.dataset.train / _MILLION
+        curve = _curve(results.table("train", trial.item, ("replica", "epoch")), millions)
+        found.append(Seen(trial, trained, epochs.mean * millions, error.scaled(100), curve))
+    return sorted(found, key=lambda each: each.error.mean)
+
+
+def _curve(history: pd.DataFrame | None, millions: float) -> pd.DataFrame:
+    if history is None or "test_accuracy" not in history:
+        return pd.DataFrame(columns=["x", "y"], dtype=float)
+    means = history.groupby("epoch")["test_accuracy"].mean()
+    return pd.DataFrame({"x": means.index * millions, "y": 100 * (1 - means.to_numpy())})
+
+
+def drawn(found: Sequence[Seen]) -> list[Seen]:
+    """The best of some runs, and the one of the paper's condition that is nearest to the paper's, in their order."""
+    papers = [each for each in found if condition_of(each.trial.run) == PAPER_CONDITION]
+    nearest = min(papers, key=lambda each: distance(each.trial.run), default=None)
+    return [each for place, each in enumerate(found) if place < BEST or each is nearest]
+
+
+def _hollow(curve: PublicCurve) -> bool:
+    return curve.read == OFF_A_PLOT
+
+
+def _name(curve: PublicCurve) -> str:
+    """Without the iterations, which markers tell."""
+    return curve.name.removesuffix(f", {curve.iterations} iterations")
+
+
+@in_house_style
+def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
+    """Test error over images seen, both logarithmic: ours in colours, the public ones in grey with their names."""
+    figure, (axis,) = panels(1, 4.0)
+    for curve in public:
+        look: dict[str, Any] = {"color": FAINT, "marker": _MARKERS[curve.iterations], "linewidth": 0.9}
+        x, y = zip(*curve.points, strict=True)
+        axis.plot(x, y, markerfacecolor="white" if _hollow(curve) else FAINT, **look)
+        right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > _RANGE[1] / 4 else (5, 0, "left"))
+        axis.annotate(
+            _name(curve), (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, color=_WORDS, ha=side,
+            va="center", path_effects=[withStroke(linewidth=2, foreground="white")],
+        )  # fmt: skip
+    handles = []
+    for each, colour in zip(ours, _COLOURS, strict=False):
+        axis.plot(each.curve["x"], each.curve["y"], color=colour, linewidth=1.1, zorder=4)
+        look = {"color": colour, "marker": _MARKERS[each.iterations], "markersize": 6, "linestyle": ""}
+        look |= {"markeredgecolor": "white", "markeredgewidth": 0.6}
+        axis.errorbar(each.images, each.error.mean, each.error.sd if each.error.n > 1 else None, zorder=5, **look)
+        handles.append(Line2D([], [], label=f"{each.trial.item}, {each.error.mean:.1f} %", **look))
+    look = {"color": FAINT, "linestyle": ""}
+    kinds = [
+        Line2D([], [], marker=_MARKERS[2], label="2 iterations of routing", **look),
+        Line2D([], [], marker=_MARKERS[3], label="3 iterations", **look),
+        Line2D([], [], marker=_MARKERS[None], label="iterations not known", **look),
+        Line2D([], [], marker=_MARKERS[3], markerfacecolor="white", label="read off a plot", **look),
+    ]
+    axis.legend(handles=kinds, loc="lower left", title="markers (grey: published by others)", alignment="left")
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, title="ours, at the end of training")
+    axis.set(xscale="log", yscale="log", xlim=_RANGE, ylim=(0.7, 70), xlabel=_X, ylabel=_Y)
+    axis.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+    ticks = [1, 2, 5, 10, 20, 50]
+    axis.set_yticks(ticks, [str(tick) for tick in ticks])
+    axis.minorticks_off()
+    return figure
+
+
+def errors_chart(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Chart:
+    """As `errors`."""
+    rows, series = [], []
+    for curve in public:
+        x, y = zip(*curve.points, strict=True)
+        rows.append(pd.DataFrame({"series": curve.name, "x": x, "y": y}))
+        dash = "-" if len(x) > 1 else ""
+        series.append(Series(curve.name, FAINT, _MARKERS[curve.iterations], dash, _hollow(curve)))
+    for each, colour in zip(ours, _COLOURS, strict=False):
+        end, sd = each.error.mean, each.error.sd if each.error.n > 1 else None
+        point = {"series": each.trial.item, "x": each.images, "y": end}
+        rows.append(pd.DataFrame([point if sd is None else point | {"low": end - sd, "high": end + sd}]))
+        series.append(Series(each.trial.item, colour, _MARKERS[each.iterations], ""))
+        learning = f"{each.trial.item}, while it learns"
+        rows.append(each.curve.assign(series=learning))
+        series.append(Series(learning, colour, ""))
+    panel = Panel("", _X, _Y, x_log=True, y_log=True)
+    return chart([(panel, pd.concat(rows, ignore_index=True))], series, most=MANY)

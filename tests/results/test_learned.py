@@ -1,0 +1,87 @@
+"""How far a training came: errors at its end from made-up histories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from result_files import ResultFiles
+
+from pipeline.results.learned import Learned, learned
+
+EPOCHS = 16
+
+
+def history(train: float = 0.9, last: float = 0.8, epochs: int = EPOCHS, **more: Any) -> pd.DataFrame:
+    """Two seeds, whose validation accuracies are `last` in the last eighth, with a point between the seeds, and 0.7
+    before; the training accuracy of the last epoch is `train`, before it 0.5.
+    """
+    part = epochs // 8
+    of_seeds = []
+    for seed in (0, 1):
+        training = np.where(np.arange(epochs) == epochs - 1, train, 0.5)
+        validation = np.where(np.arange(epochs) >= epochs - part, last + 0.01 * seed, 0.7)
+        columns = {"train_accuracy": training, "validation_accuracy": validation, **more}
+        of_seeds.append(pd.DataFrame({"replica": seed, "epoch": np.arange(1, epochs + 1), **columns}))
+    return pd.concat(of_seeds)
+
+
+def write(files: ResultFiles, table: pd.DataFrame | None, mixup: float = 0.0, **run: Any) -> Learned | None:
+    """What is learned of a run with this history; `run` are settings of it."""
+    training = {"epochs": EPOCHS, "patience": EPOCHS}
+    runs = {"net": {"dataset": "norb", "training": training, "model": {"mixup": mixup}, **run}}
+    settings = {"runs": runs, "datasets": {"norb": {"train": 1000, "validation": 300, "test": 400}}}
+    for stage in ("train", "evaluate"):
+        files.numbers(stage, "net", {}, settings=settings)
+    if table is not None:
+        files.table("train", "net", table)
+    numbers = files.results.numbers("evaluate", "net")
+    assert numbers is not None
+    return learned(files.results, numbers, "net")
+
+
+def test_errors_are_means_over_the_last_epochs_and_over_seeds_in_percent(files: ResultFiles) -> None:
+    found = write(files, history().sample(frac=1, random_state=0))
+    assert found == Learned(pytest.approx(10), "validation", pytest.approx(30), pytest.approx(19.5), 300)  # type: ignore[arg-type]
+
+
+def test_watched_test_images_count_before_those_of_validation(files: ResultFiles) -> None:
+    found = write(files, history(test_accuracy=np.linspace(0, 0.75, EPOCHS)), watched=1000)
+    assert found is not None
+    assert (found.measured, found.images) == ("test", 400), "no more than there are"
+    assert found.last == pytest.approx(100 * (1 - 0.725))
+    assert found.before == pytest.approx(100 * (1 - 0.625))
+
+
+def test_seeds_that_stopped_early_count_by_their_own_last_epochs(files: ResultFiles) -> None:
+    short = history(train=0.7, epochs=8)
+    longer = history()
+    found = write(files, pd.concat([short[short["replica"] == 0], longer[longer["replica"] == 1]]))
+    assert found is not None
+    assert found.training_error == pytest.approx(20)
+    assert found.last == pytest.approx(19.5)
+
+
+@pytest.mark.parametrize("run", [{"holdout": {"factor": "instance"}}, {"epochs": 7}])
+def test_what_is_not_known_is_left_out(files: ResultFiles, run: dict[str, Any]) -> None:
+    """How many images were held out, or a curve of fewer than eight epochs."""
+    found = write(files, history(epochs=run.pop("epochs", EPOCHS)), **run)
+    assert found == Learned(pytest.approx(10))  # type: ignore[arg-type]
+
+
+def test_an_error_on_mixed_images_is_none_on_training_images(files: ResultFiles) -> None:
+    found = write(files, history(), mixup=0.2)
+    assert found is not None
+    assert found.training_error is None
+    assert found.images == 300
+
+
+def test_nothing_is_known_without_a_history_or_of_another_training(files: ResultFiles) -> None:
+    assert write(files, None) is None
+    assert write(files, history()) is not None
+    numbers = files.results.numbers("evaluate", "net")
+    assert numbers is not None
+    numbers.records[-1]["settings"]["runs"]["net"]["model"]["mixup"] = 0.1
+    assert learned(files.results, numbers, "net") is None
