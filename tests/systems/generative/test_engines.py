@@ -167,7 +167,7 @@ def test_a_restart_keeps_the_better_of_two_climbs(model: GenerativeModel, images
         )
         for restarts in (0, 1)
     )
-    assert (twice.values <= once.values).all()
+    assert (twice.values <= once.values + 1e-9).all()
     assert (twice.evaluations > once.evaluations).all()
     assert twice.rounds > once.rounds
 

@@ -114,7 +114,7 @@ def test_t0_stays_at_an_optimum(task: Task, start: Tensor) -> None:
     settings = engine("gauss-newton", restarts=0, steps=100, tolerance=1e-3)
     found = climb(task, start, settings)
     again = climb(task, found.states, settings)
-    assert (again.values <= found.values).all()
+    assert (again.values <= found.values + 1e-9).all()
     moved = (t0(again.states) - t0(found.states)).abs().mean()
     assert moved < 0.05 * t0(found.states).std(0).mean()
 
