@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from gradients import with_gradients
+from gradients import forms_here, with_gradients
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
@@ -15,7 +15,7 @@ from pipeline.layers import compiled_attention
 from pipeline.layers.attention import MultiheadAttentionBlock, SetTransformer
 from pipeline.layers.compiled_attention import _SOURCE, attend, unsupported
 
-FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 # images, images of the queries, queries, keys, width, heads

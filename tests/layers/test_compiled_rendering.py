@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gradients import with_gradients
+from gradients import forms_here, with_gradients
 from torch import Tensor
 from torch.func import vmap
 
@@ -13,7 +13,7 @@ from pipeline.layers import compiled_rendering, poses
 from pipeline.layers.compiled_rendering import _SOURCE, unsupported
 from pipeline.layers.rendering import plain_render, render
 
-FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 # images, parts, height and width of a template, side of the picture, sd of the poses

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from gradients import forms_here
 from torch import Tensor
 
 from pipeline import kernels
@@ -19,7 +20,7 @@ from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
-FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 SIZES = {
