@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import chdir
+from contextlib import chdir, closing
 from pathlib import Path
 
 import numpy as np
@@ -232,8 +232,8 @@ def test_pauses_stand_in_the_graph_of_the_stages_themselves(tmp_path: Path) -> N
     assert needs["train--vae-digits"] == {"preprocess--digits"}
     assert sum(pauses.values()) == pytest.approx(10.0, abs=0.01)
     fan_out.make_repository(tmp_path, needs, pauses)
-    with chdir(tmp_path):
-        assert Repository(tmp_path).plan() == needs
+    with chdir(tmp_path), closing(Repository(tmp_path)) as repository:
+        assert repository.plan() == needs
 
 
 @pytest.mark.slow

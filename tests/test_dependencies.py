@@ -24,16 +24,23 @@ def graph_of(path: Path) -> tuple[Graph, dict[str, Any]]:
     return Graph(STAGES, values), parse_params(values).model_dump(mode="json")
 
 
+def expanded_by_dvc(folder: Path) -> dict[str, Any]:
+    """The stages for the params.yaml in a folder."""
+    from dvc.parsing import DataResolver
+    from dvc.repo import Repo
+
+    with Repo.init(str(folder), no_scm=True) as repo:
+        found: dict[str, Any] = DataResolver(repo, str(folder), {"stages": STAGES}).resolve()["stages"]
+    return found
+
+
 # ---- the list and DVC
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
 def test_items_are_expanded_as_dvc_expands_them(path: Path, tmp_path: Path) -> None:
-    from dvc.parsing import DataResolver
-    from dvc.repo import Repo
-
     (tmp_path / "params.yaml").write_bytes(path.read_bytes())
-    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    theirs = expanded_by_dvc(tmp_path)
     graph, _ = graph_of(path)
     ours = {item.label: item for items in graph.items.values() for item in items.values()}
     assert ours.keys() == theirs.keys()
@@ -280,16 +287,13 @@ def test_settings_need_no_torch() -> None:
 
 def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
     """The folder is a dependency, inside the repository or elsewhere; what is made from it records its settings."""
-    from dvc.parsing import DataResolver
-    from dvc.repo import Repo
-
     values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
     values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
     values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
     values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    theirs = expanded_by_dvc(tmp_path)
     graph, checked = graph_of(tmp_path / "params.yaml")
     item = graph.item("own_images", "pets")
     assert list(item.deps) == theirs[item.label]["deps"]
@@ -304,13 +308,10 @@ def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
 
 def test_angles_of_the_sweep_keep_the_form_in_which_they_are_written(tmp_path: Path) -> None:
     """45 and 45.0 are the same angle, and two names: DVC and this library must use the one that is written."""
-    from dvc.parsing import DataResolver
-    from dvc.repo import Repo
-
     text = (ROOT / "params.yaml").read_text(encoding="utf-8")
     (line,) = (line for line in text.split("\nsweep:\n")[1].splitlines() if line.startswith("  angles: "))
     (tmp_path / "params.yaml").write_text(text.replace(line, "  angles: [45.0, 33.3333333, 60, 1.0e-7]"))
-    theirs = DataResolver(Repo.init(str(tmp_path), no_scm=True), str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    theirs = expanded_by_dvc(tmp_path)
     graph, _ = graph_of(tmp_path / "params.yaml")
     items = graph.items["sweep"].values()
     assert {item.label for item in items} == {label for label in theirs if label.startswith("sweep@")}

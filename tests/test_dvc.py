@@ -420,7 +420,7 @@ def test_changed_code_makes_stale_what_is_made_by_it(clone: Clone, name: str, st
     path.write_text(f"{content}\n# changed\n" if name != CAPTIONED else content.replace(CAPTION, f"{CAPTION} often"))
     try:
         assert path.read_text() != content
-        with chdir(clone.folder):
-            assert set(Repo().status()) == stale
+        with chdir(clone.folder), Repo() as repo:
+            assert set(repo.status()) == stale
     finally:
         path.write_text(content)

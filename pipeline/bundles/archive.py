@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -82,9 +82,10 @@ def write(path: Path, kind: str, about: Mapping[str, Any], files: Mapping[str, P
             sizes[name] = digest(source)
     listed = {name: {"size": size, "sha256": sha256} for name, (size, sha256) in sizes.items()}
     manifest = json.dumps({**about, "format": FORMAT, "kind": kind, "files": listed}, indent=1, allow_nan=False)
-    with atomic_path(path) as temporary, temporary.open("wb") as raw:
-        packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if _compression_pays(files) else None
-        out: IO[bytes] = packed or raw  # type: ignore[assignment]
+    with atomic_path(path) as temporary, temporary.open("wb") as raw, ExitStack() as stack:
+        out: IO[bytes] = raw
+        if _compression_pays(files):
+            out = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))  # type: ignore[arg-type]
         _write_member(out, MANIFEST, io.BytesIO(manifest.encode()), len(manifest.encode()))
         written: set[str] = set()
         for name, source in files.items():
@@ -98,8 +99,6 @@ def write(path: Path, kind: str, about: Mapping[str, Any], files: Mapping[str, P
                 if _write_member(out, name, file, size) != sha256:
                     raise ChangedError(f"{source} changed while it was packed: try again")
         out.write(bytes(2 * _BLOCK))
-        if packed:
-            packed.close()
 
 
 def _write_member(out: IO[bytes], name: str, file: IO[bytes], size: int) -> str:

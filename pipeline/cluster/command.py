@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ def fan_out(
     with chdir(root), only_head(root / FOLDER), _signals() as received, ExitStack() as stack:
         with ThreadPoolExecutor(1) as pool:  # workers start while DVC reads the repository
             started = pool.submit(stack.enter_context, connected)
-            repository = Repository(root)
+            repository = stack.enter_context(closing(Repository(root)))
             plan = repository.plan(targets)
         summary = run(started.result(), repository, plan, progress, received.stopping, shared=shared, attempts=attempts)
     print("\n".join(in_words(summary, remote=scheduler is not None)))
@@ -96,8 +96,8 @@ def known_plan(root: Path, targets: Sequence[str] = ()) -> tuple[dict[str, froze
     Raises:
         UserError: DVC cannot read the repository.
     """
-    with chdir(root):
-        plan = Repository(root).plan(targets)
+    with chdir(root), closing(Repository(root)) as repository:
+        plan = repository.plan(targets)
     seconds = Ledger(root / FOLDER / "ledger.jsonl").seconds()
     _add_estimates(root, seconds)
     found: Callable[[str], float | None] = seconds.get

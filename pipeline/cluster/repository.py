@@ -67,6 +67,10 @@ class Repository:
         files |= {dep.fs_path for stage in self._stages.values() for dep in stage.deps if hasattr(dep, "params")}
         self._definitions = {path: _signature(path) for path in files}
 
+    def close(self) -> None:
+        """Close DVC's databases."""
+        self._repo.close()
+
     def plan(self, targets: Iterable[str] = ()) -> dict[str, frozenset[str]]:
         """The stages behind the targets, in DVC's own order, each with the stages that it needs.
 
@@ -179,6 +183,7 @@ class Repository:
     def _stage(self, name: str) -> Any:
         """A stage as dvc.yaml and the parameters have it now."""
         if any(_signature(path) != before for path, before in self._definitions.items()):
+            self.close()
             self._load()
         try:
             return self._stages[name]

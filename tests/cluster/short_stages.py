@@ -111,8 +111,8 @@ class MadeUp:
 
     def stale(self) -> set[str]:
         """The stages that `dvc status` names."""
-        with chdir(self.folder):
-            found = Repo().status()
+        with chdir(self.folder), Repo() as repo:
+            found = repo.status()
         return {name.partition(":")[2] or name for name in found}
 
     def lock(self) -> str:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,7 @@ def fan_out(
 ) -> tuple[Summary, str]:
     """What became of the stages, and what was printed."""
     printed = io.StringIO()
-    with chdir(made.folder):
-        repository = Repository(made.folder)
+    with chdir(made.folder), closing(Repository(made.folder)) as repository:
         plan = repository.plan(targets)
         summary = run(client, repository, plan, Progress(printed), stopping or threading.Event(), **options)
     return summary, printed.getvalue()

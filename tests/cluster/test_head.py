@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -42,8 +42,7 @@ def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def run_here(client: Client, made: MadeUp, *, shared: bool = True) -> Summary:
     """A head in this process."""
-    with chdir(made.folder):
-        repository = Repository(made.folder)
+    with chdir(made.folder), closing(Repository(made.folder)) as repository:
         stopping = threading.Event()
         return run(client, repository, repository.plan(), Progress(sys.stdout), stopping, shared=shared)
 

@@ -101,10 +101,10 @@ def handler_for(folders: dict[str, Behaviour]) -> type[http.server.BaseHTTPReque
             if behaviour.endless:
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))  # the right content first
             for place in range(100_000):
+                behaviour.sent += 1  # before they are, or who has read them may find fewer here
                 self.wfile.write(
                     b"4000\r\n" + bytes(0x4000) + b"\r\n" if behaviour.endless else body[place : place + 1]
                 )
-                behaviour.sent += 1
                 time.sleep(behaviour.drip)
 
         def log_message(self, *_: object) -> None:

@@ -120,7 +120,7 @@ def test_pictures_of_different_solids_do_not_disturb_each_other() -> None:
     for index, solid in enumerate(solids):
         alone = Cameras(one.eye[:1], one.frame[:1])
         picture = cast([solid], greys[index : index + 1], STILL, alone, lights(1, background=0.0), 24)
-        np.testing.assert_array_equal(together[index], picture[0])
+        np.testing.assert_allclose(together[index], picture[0], atol=1e-9)
     # Whatever is drawn first, the nearest is seen.
     np.testing.assert_allclose(together[2] / 0.7, together[0] / 0.5, atol=1e-9)
 

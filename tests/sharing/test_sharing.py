@@ -5,6 +5,7 @@ A small repository of three stages stands for the pipeline: a folder and an arra
 
 from __future__ import annotations
 
+import gc
 import re
 import stat
 import sys
@@ -273,6 +274,8 @@ def test_named_targets_alone_are_pushed(first: Clone, tmp_path: Path) -> None:
     assert not (tmp_path / "public" / "runs").exists()
 
 
+# DVC drops its index of a remote open after a push, in a cycle: it goes here, not in some later test.
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone, tmp_path: Path) -> None:
     from pipeline.errors import UserError
     from pipeline.publishing.sharing import share
@@ -293,3 +296,4 @@ def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone,
     connect(first, Remote("http://127.0.0.1:9"))
     with pytest.raises(UserError, match="run-cache is not supported for http"):
         share(first.folder)
+    gc.collect()

@@ -103,7 +103,7 @@ def test_the_energy_of_no_image_ever_rises_in_small_steps(
     if clamped or penalty != "none":
         assert (whole[-1] < whole[0] - 1e-4).all()
     else:
-        assert whole.abs().max() == 0, "the forward pass has no errors"
+        assert whole.abs().max() < 1e-12, "the forward pass has no errors"
     top = found.activities[-1] if output == "free" else layers[-1](found.activities[-1])
     torch.testing.assert_close(found.capsules, top)
 

@@ -106,7 +106,7 @@ def test_images_that_have_converged_leave_the_batch(bowl: Bowl, method: str) -> 
     asked = engine(method, 500, tolerance=1e-6)
     together = climb(bowl.task(), start, asked)
     assert together.evaluations[2] == together.evaluations.min() < together.evaluations.max()
-    assert torch.equal(together.states[2], start[2])
+    torch.testing.assert_close(together.states[2], start[2], rtol=1e-9, atol=1e-9)
     rest = torch.tensor([0, 1, 3])
     apart = climb(bowl.task().rows(rest), start[rest], asked)
     torch.testing.assert_close(apart.states, together.states[rest], rtol=1e-9, atol=1e-9)
@@ -167,7 +167,7 @@ def test_a_restart_keeps_the_better_of_two_climbs(model: GenerativeModel, images
         )
         for restarts in (0, 1)
     )
-    assert (twice.values <= once.values).all()
+    assert (twice.values <= once.values + 1e-9).all()
     assert (twice.evaluations > once.evaluations).all()
     assert twice.rounds > once.rounds
 

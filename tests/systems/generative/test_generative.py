@@ -304,7 +304,7 @@ def test_metrics_tell_an_object_that_owns_everything(small_model, images, noise)
         shared = metrics()
     assert owned["objects_in_use"].item() == pytest.approx(1, abs=1e-3)
     assert owned["most_children"].item() == pytest.approx(parts, abs=1e-2)
-    assert 1 < shared["objects_in_use"].item() <= objects
+    assert 1 < shared["objects_in_use"].item() <= objects + 1e-5
     assert shared["most_children"] < owned["most_children"]
 
 
@@ -313,7 +313,7 @@ def test_prior_samples_are_pictures_and_vary(small_model):
     samples = small_model.model(None, 8)
     assert samples.shape == (8, 12, 12)
     assert samples.min() >= 0
-    assert samples.max() <= 1
+    assert samples.max() <= 1 + 1e-6
     assert samples.std(dim=0).max() > 0.01
 
 

@@ -24,7 +24,7 @@ def test_gaussians_stand_around_the_delta_poses_with_the_sds_asked_for(capsules:
     images = torch.rand(4, 1, SIZE, SIZE)
     before, after = capsules.encode(images), gaussian.encode(images)
     for field in dataclasses.fields(before):
-        assert torch.equal(getattr(before, field.name), getattr(after, field.name))
+        torch.testing.assert_close(getattr(before, field.name), getattr(after, field.name))
     trace = poutine.trace(gaussian.guide).get_trace(images)
     parts, objects = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
     torch.testing.assert_close(parts, torch.full_like(parts, 0.03))

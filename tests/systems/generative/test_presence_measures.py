@@ -72,7 +72,7 @@ def test_batches_change_nothing_and_seeds_little(
     at_once, other = (presence_measures(capsules, dataset.images, seed, CPU) for seed in (0, 1))
     monkeypatch.setattr(module, "BATCH", 10)
     assert presence_measures(capsules, dataset.images, 0, CPU) == pytest.approx(at_once, rel=1e-4)
-    differing = {name for name, value in other.items() if value != at_once[name]}
+    differing = {name for name, value in other.items() if value != pytest.approx(at_once[name], rel=1e-5)}
     assert differing == {"presence_information"}
 
 
@@ -81,5 +81,5 @@ def test_images_beyond_the_limit_are_left_out(
 ) -> None:
     first = presence_measures(capsules, dataset.images[:30], 0, CPU)
     monkeypatch.setattr(module, "MOST_IMAGES", 30)
-    assert presence_measures(capsules, dataset.images, 0, CPU) == first
+    assert presence_measures(capsules, dataset.images, 0, CPU) == pytest.approx(first, rel=1e-5)
     assert np.isfinite(list(first.values())).all()

@@ -97,7 +97,7 @@ def test_a_map_stretches_no_more_than_it_may() -> None:
 def test_refinement_only_gains() -> None:
     pictures = torch.stack([hook(), blob(), two_dots()])
     rough, fine = (align_all(pictures, starts=4, steps=steps)[1].correlation for steps in (0, 30))
-    assert (fine >= rough).all()
+    assert (fine >= rough - 1e-5).all()
     assert (fine > rough + 0.01).any()
 
 

