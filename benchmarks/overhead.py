@@ -81,7 +81,7 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
     """A real training of the model at the paper's sizes on made-up images; takes `checkpoints` and `on_epoch`."""
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (images + images // 5, 1, IMAGE, IMAGE), dtype=np.uint8)
-    rates = {"learning_rate": 1e-3, "final_learning_rate": 1e-4}
+    rates: dict[str, Any] = {"learning_rate": 1e-3, "final_learning_rate": 1e-4, "decay": "cosine"}
     training = TrainingParams(
         epochs=epochs, batch_size=BATCH, optimiser="adam", gradient_clip=1e3, patience=epochs, averaging=0.0, **rates
     )
