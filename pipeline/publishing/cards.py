@@ -14,6 +14,7 @@ from pipeline.publishing.trained import pictures_of_an_image
 from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Numbers, unique
 from pipeline.results.spread import flat
+from pipeline.settings import WITH_NEUTRAL
 from pipeline.systems import Run
 
 SYSTEMS = {
@@ -47,7 +48,7 @@ def _lines(
     summary: Mapping[str, Any], trained: Numbers, evaluated: Numbers | None, rows: Sequence[Row], size: int
 ) -> Iterator[str]:
     run, record = summary["run"], trained.records[-1]
-    settings: Run = TypeAdapter(Run).validate_python(summary["settings"])
+    settings: Run = TypeAdapter(Run).validate_python(summary["settings"], context=WITH_NEUTRAL)
     yield f"# {run}"
     yield ""
     yield f"{SYSTEMS[summary['variant']]}."
