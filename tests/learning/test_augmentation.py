@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import SIZE, STILL, squares
+from small import CROPPED, SIZE, STILL, squares
 from torch import Tensor
 
 from pipeline.data import warps
@@ -16,17 +16,7 @@ from pipeline.learning import augmentation
 from pipeline.learning.augmentation import augment, crop_warps
 from pipeline.learning.settings import AugmentationParams, CropParams
 
-STILL_CROP = CropParams(
-    crop=16,
-    gamma=0.0,
-    gain=0.0,
-    offset=0.0,
-    rotation=0.0,
-    scale=0.0,
-    aspect=0.0,
-    shear=0.0,
-    shift=0.0,
-)
+STILL_CROP = CROPPED.model_copy(update={"crop": 16})
 WARPS = {"rotation": 12.0, "scale": 0.15, "aspect": 0.1, "shear": 0.2, "shift": 8.0}
 
 
