@@ -13,11 +13,12 @@ def main(source: str) -> None:
     """Download the files of SOURCE from the first mirror that has them; CAPSULES_MIRROR is your own mirror, if any."""
     with stage("download", source) as workspace:
         from pipeline.data.sources import MIRROR_VARIABLE, fetch
+        from pipeline.layout import raw_folder
 
         # DVC empties data/raw/<source> before every run, so unfinished downloads are kept elsewhere.
         partial = workspace.home / ".cache" / "downloads" / source
         mirror = os.environ.get(MIRROR_VARIABLE)
-        files = fetch(source, workspace.raw_folder(source), partial, mirror)
+        files = fetch(source, raw_folder(workspace.root, source), partial, mirror)
         print(f"{source}: {', '.join(file.name for file in files)}")
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.studies import file_of
 from pipeline.tracking.journal import flatten
 from pipeline.tracking.views import COUNTS, view_tags
 
@@ -26,8 +27,9 @@ COUNTS_OF_PAPERS, VALUES = "claims_at_papers_settings", "claim_values"
 
 @cache
 def purpose(name: str) -> str:
-    """The first line of a stage's docstring: what it does."""
-    source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    """The first line of the docstring of a stage or a study: what it does."""
+    file = file_of(name.removesuffix("_sets")) or Path(__file__).with_name(f"{name}.py")
+    source = file.read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
 
 

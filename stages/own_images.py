@@ -12,6 +12,7 @@ def main(name: str) -> None:
     with stage("own_images", name) as workspace:
         from pipeline.data.datasets import OWN_IMAGES, save_dataset
         from pipeline.data.own_images import plan, read, repeated
+        from pipeline.layout import raw_folder
 
         planned = plan(name, workspace.params.own_images[name], workspace.root)
         print(planned.summary, *planned.notes, sep="\n  ", flush=True)
@@ -19,7 +20,7 @@ def main(name: str) -> None:
         again = repeated(images.images)
         if again:
             print(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
-        save_dataset(workspace.raw_folder(name) / OWN_IMAGES, images)
+        save_dataset(raw_folder(workspace.root, name) / OWN_IMAGES, images)
 
 
 if __name__ == "__main__":

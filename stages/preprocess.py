@@ -15,10 +15,11 @@ def main(dataset: str) -> None:
         from pipeline.drawing.previews import preview
         from pipeline.drawing.style import to_bytes
         from pipeline.files import sha256, write_bytes
+        from pipeline.layout import dataset_path, raw_folder
 
         params = workspace.params.datasets[dataset]
-        built = build_dataset(dataset, params, workspace.raw_folder(params.source))
-        path = workspace.dataset_path(dataset)
+        built = build_dataset(dataset, params, raw_folder(workspace.root, params.source))
+        path = dataset_path(workspace.root, dataset)
         picture = workspace.preview_path(dataset)
         save_dataset(path, built)
         write_bytes(picture, to_bytes(preview(built), "png"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.files import json_sha256
 from pipeline.layout import JOURNALS, tracking_store
+from pipeline.studies import file_of
 from pipeline.tracking import Group, TrackedRun
 from stages import notes
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from psutil import Process
 
     from pipeline.page.scorecard import Row
+    from pipeline.studies.context import Opened
     from pipeline.systems import Run
     from stages.workspace import Workspace
 
@@ -60,7 +62,7 @@ def open_run(
         "profile": profile,
         "commit": commit,
         "mlflow.source.git.commit": commit,
-        "mlflow.source.name": f"stages.{name}",
+        "mlflow.source.name": f"stages.study {name}" if file_of(name.removesuffix("_sets")) else f"stages.{name}",
         "mlflow.source.type": "LOCAL",
         notes.NOTE: notes.run_note(name, label, {}, settings, {}, commit, dirty),
         "dirty": dirty,
@@ -95,7 +97,7 @@ def log_model(
     name: str,
     settings: Run,
     files: Sequence[Path],
-    dataset: tuple[str, tuple[int, ...]],
+    dataset: Opened,
     commit: str,
     numbers: Mapping[str, float],
 ) -> None:
@@ -103,15 +105,14 @@ def log_model(
 
     Args:
         name: of the trained run.
-        dataset: its display name and the shape of an image.
+        dataset: that it was trained on.
         numbers: the headline numbers.
     """
-    label, shape = dataset
-    images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *shape]}}
+    images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *dataset.shape]}}
     card = {
         "run": name,
         "variant": settings.variant,
-        "dataset": label,
+        "dataset": dataset.label,
         "commit": commit,
         "loader": "pipeline.publishing.trained.load_trained",
         "seeds": settings.seeds,

@@ -12,24 +12,18 @@ def main(run: str) -> None:
     with stage("train", run) as workspace:
         from pipeline.classification.settings import CroppedRun
         from pipeline.data.holdout import watch_tests
-        from pipeline.learning.runs import save_run, train_run
+        from pipeline.layout import model_folder
+        from pipeline.learning.runs import save_run
         from pipeline.learning.summary import outcome
 
-        settings = workspace.params.runs[run]
-        dataset, digest = workspace.open_dataset(settings.dataset)
-        setup = workspace.training_setup(workspace.choose_device())
+        context, settings = workspace.context, workspace.params.runs[run]
+        dataset = context.dataset(settings.dataset)
         watched = watch_tests(dataset, settings.watched) if isinstance(settings, CroppedRun) else None
-        trained = train_run(setup, settings, dataset, digest, workspace.run, workspace.label, watched=watched)
-        size, folder = dataset.images.shape[-1], workspace.model_folder(run)
-        save_run(folder, run, settings, size, digest, setup.code(settings.variant), trained)
-        workspace.write(
-            outcome(trained, setup.build(settings, size)),
-            step=int(trained.history["epoch"].max()),
-            dataset_label=dataset.label,
-            data_sha256=digest,
-            seeds=settings.seeds,
-            epochs=trained.epochs,
-        )
+        trained, models = context.train(None, settings, watched=watched)
+        size, digest = dataset.images.shape[-1], context.sha256(settings.dataset)
+        code = context.training_code(settings.variant)
+        save_run(model_folder(workspace.root, run), run, settings, size, digest, code, trained)
+        workspace.write(outcome(trained, models[0]))
 
 
 if __name__ == "__main__":

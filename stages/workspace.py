@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,19 +24,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, GraphError
 from pipeline.errors import UserError
-from pipeline.layout import CHECKPOINTS, Layout, dataset_path, find_root, model_folder, raw_folder
+from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
 from pipeline.params import Params, ParamsError, parse_params, read_params
+from pipeline.studies.context import Context
 from pipeline.tracking import TrackedRun
 from stages import notes, tracked
 from stages.guards import dvc_ancestors, exit_with, make_ancestors
 from stages.tracked import item_label, params_hash
 
 if TYPE_CHECKING:
-    import torch
-
-    from pipeline.data.datasets import Dataset
-    from pipeline.learning.runs import AnyModel, Setup
     from pipeline.results.outcome import Outcome, Places
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +53,7 @@ class Workspace(Layout):
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit: Git's commit, or "unknown".
         dirty: whether there are uncommitted changes, except in files that stages write.
+        context: what a study or a training is given.
     """
 
     name: str
@@ -67,89 +65,14 @@ class Workspace(Layout):
     run: TrackedRun
     commit: str
     dirty: bool
+    context: Context
     begun: float = field(default_factory=time.monotonic)
-    _opened: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     _headline: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         """The stage as DVC writes it: `train@capsules-digits`."""
         return item_label(self.name, self.item)
-
-    def open_dataset(self, name: str) -> tuple[Dataset, str]:
-        """A data set and its file's SHA-256.
-
-        Raises:
-            DatasetError: the file is missing or damaged.
-            OutOfMemoryError: its images would not fit into memory; they are not read then.
-        """
-        from pipeline.data.datasets import load_dataset, pixel_bytes
-        from pipeline.files import sha256
-        from pipeline.memory import COPIES, check_fits
-
-        path = self.dataset_path(name)
-        check_fits(COPIES * pixel_bytes(path), f"{self.label}: the images of {name}", "Use fewer or smaller images.")
-        dataset = load_dataset(path)
-        self._opened[name] = (dataset.label, dataset.images.shape[1:])
-        return dataset, sha256(path)
-
-    def choose_device(self) -> torch.device:
-        """The device requested by the parameters.
-
-        Raises:
-            DeviceError: it is not available.
-        """
-        from pipeline.compute import choose_device
-
-        return choose_device(self.params.device)
-
-    def training_setup(self, device: torch.device) -> Setup:
-        """The settings shared by this stage's trainings."""
-        from pipeline.learning.runs import Setup
-        from pipeline.systems import build_model
-
-        return Setup(build_model, device, self.checkpoint_folder(), self.training_code)
-
-    def training_code(self, variant: str) -> str:
-        """A hash of the code that trains runs of a variant."""
-        from pipeline.learning.checkpoints import code_fingerprint
-
-        return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
-
-    def own_code(self, studies: str, *files: str) -> str:
-        """A hash of the library's code that this item depends on, with only these files of the folder `studies`."""
-        from pipeline.learning.checkpoints import code_fingerprint
-
-        code = self.graph.item(self.name, self.item).code
-        others = (place for place in code if place != studies and not place.startswith(f"{studies}/"))
-        return code_fingerprint(CODE_ROOT, [*others, *(f"{studies}/{file}" for file in files)])
-
-    def trained_models(self, run: str, kind: type[AnyModel], image_size: int, device: torch.device) -> list[AnyModel]:
-        """The models of a trained run, one per replica, all of one kind.
-
-        Raises:
-            CheckpointError: the weights are missing, damaged, or belong to another run or model.
-            TypeError: they are of another kind, which checked parameters exclude.
-        """
-        from pipeline.learning.runs import load_run, of_kind
-        from pipeline.systems import build_model
-
-        settings = self.params.runs[run]
-        return of_kind(kind, load_run(build_model, self.model_folder(run), run, settings, image_size, device))
-
-    # Paths
-
-    def raw_folder(self, source: str) -> Path:
-        """Downloaded files of one source."""
-        return raw_folder(self.root, source)
-
-    def dataset_path(self, name: str) -> Path:
-        """One data set, ready to use."""
-        return dataset_path(self.root, name)
-
-    def model_folder(self, run: str) -> Path:
-        """`model.json` and the weights of every seed of a trained run."""
-        return model_folder(self.root, run)
 
     @property
     def places(self) -> Places:
@@ -165,48 +88,25 @@ class Workspace(Layout):
             arrays=arrays if str(arrays.relative_to(self.root)) in self.graph.item(self.name, self.item).outs else None,
         )
 
-    def checkpoint_folder(self) -> Path:
-        """Checkpoints of unfinished trainings."""
-        return self.home / CHECKPOINTS
-
-    def provenance(
-        self,
-        *,
-        dataset_label: str | None = None,
-        data_sha256: str | None = None,
-        seeds: Sequence[int] = (),
-        epochs: float | None = None,
-    ) -> dict[str, Any]:
-        """The provenance of a result, stored with it (in a list under `provenance`).
-
-        Args:
-            dataset_label: display name of the data set, which also says if it is a stand-in.
-            epochs: passes over the data for the result (the mean if replicas differ).
-        """
+    def provenance(self) -> dict[str, Any]:
+        """The provenance of a result, stored with it (in a list under `provenance`)."""
         return {
             "stage": self.name,
             "item": self.item,
             "profile": self.profile,
-            "dataset": dataset_label,
-            "data_sha256": data_sha256,
             "commit": self.commit,
             "dirty": self.dirty,
             "params_hash": params_hash(self.settings),
             "settings": self.settings,
             "device": self.device,
-            "seeds": [int(seed) for seed in seeds],
-            "epochs": epochs,
             "seconds": round(time.monotonic() - self.begun, 2),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "tracking_run": self.run.id,
+            **self.context.provenance(),
         }
 
-    def write(self, outcome: Outcome, *, step: int = 0, **provenance: Any) -> None:
+    def write(self, outcome: Outcome) -> None:
         """Write the stage's result with its provenance, and track the numbers.
-
-        Args:
-            step: step of the tracked numbers.
-            provenance: arguments of `provenance`.
 
         Raises:
             FileWriteError, NotFiniteError: as `write_outcome`.
@@ -214,10 +114,10 @@ class Workspace(Layout):
         from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
 
-        write_outcome(self.places, outcome, self.provenance(**provenance))
+        write_outcome(self.places, outcome, self.provenance())
         if self.params.publish and self.dirty:
             print(f"{self.label} is a draft: it was made from uncommitted changes. Commit them, and run it again.")
-        self.run.log_metrics(flat(outcome.numbers), step=step)
+        self.run.log_metrics(flat(outcome.numbers), step=self.context.last_epoch)
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
@@ -229,16 +129,15 @@ class Workspace(Layout):
             self.run.log_tags({"device": self.device}, of_group=True)
 
     def _note(self) -> str:
-        datasets = ", ".join(label for label, _ in self._opened.values())
-        facts = {"data": datasets, "device": self.device}
+        facts = {"data": self.context.data or "", "device": self.device}
         return notes.run_note(self.name, self.label, facts, self.settings, self._headline, self.commit, self.dirty)
 
     def _track_model(self) -> None:
         assert self.item is not None
-        settings, folder = self.params.runs[self.item], self.model_folder(self.item)
+        settings, folder = self.params.runs[self.item], model_folder(self.root, self.item)
         files = [path for path in sorted(folder.glob("*")) if path.is_file()]
-        dataset = self._opened.get(settings.dataset, ("", ()))
         if files:
+            dataset = self.context.opened[settings.dataset]
             tracked.log_model(self.run, self.item, settings, files, dataset, self.commit, self._headline)
 
     @property
@@ -276,6 +175,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             dvc = chain[-1] if chain else None
             run = tracked.open_run(params.profile, settings, name, item, home, commit, dirty, dvc)
+            context = _context(name, item, label, params, graph, settings, root, home, run)
             workspace = Workspace(
                 root=root,
                 profile=params.profile,
@@ -288,6 +188,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 run=run,
                 commit=commit,
                 dirty=dirty,
+                context=context,
             )
             try:
                 yield workspace
@@ -315,6 +216,46 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         if not full:
             raise
         _exit(f"{full} is full: lower batch_size or replicas, or use smaller images. {_earlier_results()}", 1)
+
+
+def _context(
+    name: str,
+    item: str | None,
+    label: str,
+    params: Params,
+    graph: Graph,
+    settings: dict[str, Any],
+    root: Path,
+    home: Path,
+    run: TrackedRun,
+) -> Context:
+    """What a study or a training is given. A whole section is its settings where it has no entry for every item."""
+    section = getattr(params, name, None)
+    code = graph.item(name, item).code
+
+    def training_code(variant: str) -> str:
+        from pipeline.learning.checkpoints import code_fingerprint
+
+        return code_fingerprint(CODE_ROOT, graph.training_code(variant))
+
+    def own_code(studies: str, *files: str) -> str:
+        from pipeline.learning.checkpoints import code_fingerprint
+
+        others = (place for place in code if place != studies and not place.startswith(f"{studies}/"))
+        return code_fingerprint(CODE_ROOT, [*others, *(f"{studies}/{file}" for file in files)])
+
+    return Context(
+        item=item or "",
+        label=label,
+        settings=section[item] if isinstance(section, dict) else section,
+        axes=settings.get("item", {}),
+        params=params,
+        root=root,
+        home=home,
+        run=run,
+        training_code=training_code,
+        own_code=own_code,
+    )
 
 
 def _full_memory(error: BaseException) -> str:

@@ -391,10 +391,10 @@ CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "maximisin
     [
         ("pipeline/systems/vae/model/vae.py", {f"train@{VAE}"}),
         ("pipeline/systems/matrix_capsules/model/em_routing.py", {f"train@{MATRIX}"}),
-        ("pipeline/classification/adversarial.py", {"attack@toys"}),
-        ("pipeline/systems/generative/studies/posteriors.py", {f"posterior@{CAPSULES}"}),
+        ("pipeline/studies/attack.py", {"attack@toys"}),
+        ("pipeline/systems/generative/studies/posterior.py", {f"posterior@{CAPSULES}"}),
         ("pipeline/systems/generative/inference/free_form.py", {f"optimise@{CAPSULES}"}),
-        ("pipeline/systems/generative/studies/turning.py", {f"turn@{CAPSULES}"}),
+        ("pipeline/systems/generative/studies/turn.py", {f"turn@{CAPSULES}"}),
         ("pipeline/systems/matrix_capsules/routing.py", {f"routing@{MATRIX}"}),
         ("pipeline/systems/regression/studies/grid.py", {"regression@grid-alone", "regression_sets@digits"}),
         ("pipeline/systems/regression/studies/ridge.py", {"regression_sets@digits"}),

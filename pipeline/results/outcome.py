@@ -40,7 +40,6 @@ class Outcome:
         numbers: nested numbers by name; those measured on replicas as `{"mean", "sd", "n"}`.
         headline: dotted names of about ten numbers to compare between two reproductions.
         arrays: arrays for figures.
-        trained: settings of the runs that the study itself trained, by name, from `model_dump(mode="json")`.
     """
 
     kind: str
@@ -48,14 +47,13 @@ class Outcome:
     numbers: dict[str, Any]
     headline: tuple[str, ...] = ()
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
-    trained: Mapping[str, Any] = field(default_factory=dict)
 
 
-def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str] | None = None) -> Outcome:
+def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]) -> Outcome:
     """One outcome of several studies: everything of each is kept by the study's name.
 
     Args:
-        datasets: the data of each study as people call them, where they are not the same for all.
+        datasets: the data of each study as people call them; they are kept where they are not the same for all.
 
     Returns:
         Numbers under `studies`; one table, its first column the study, the others all that any study has; arrays called
@@ -64,15 +62,14 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str] | None
     tables = [each.table.assign(study=name) for name, each in outcomes.items()]
     table = pd.concat(tables, ignore_index=True)
     table.insert(0, "study", table.pop("study"))
-    labels = {name: {"dataset": label} for name, label in (datasets or {}).items()}
-    numbers = {name: {**each.numbers, **labels.get(name, {})} for name, each in outcomes.items()}
+    differ = len(set(datasets.values())) > 1
+    numbers = {name: each.numbers | ({"dataset": datasets[name]} if differ else {}) for name, each in outcomes.items()}
     return Outcome(
         "set",
         table,
         {"studies": numbers},
         tuple(f"studies.{name}.{dotted}" for name, each in outcomes.items() for dotted in each.headline),
         {f"{name}/{array}": values for name, each in outcomes.items() for array, values in each.arrays.items()},
-        {name: each.trained for name, each in outcomes.items() if each.trained},
     )
 
 
@@ -147,7 +144,7 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
         FileWriteError: a file could not be written.
         NotFiniteError: a number is not finite.
     """
-    record = {"study": outcome.kind, **outcome.numbers, "provenance": [{**provenance, "trained": outcome.trained}]}
+    record = {"study": outcome.kind, **outcome.numbers, "provenance": [dict(provenance)]}
     if wrong := list(_not_finite(outcome.numbers)):
         named = ", ".join(wrong[:_NAMED]) + ", ..." * (len(wrong) > _NAMED)
         raise NotFiniteError(

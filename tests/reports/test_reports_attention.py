@@ -22,7 +22,7 @@ from pipeline.systems.attention.report.claims import MEASURES
 from pipeline.systems.attention.report.figures import attention_over_iterations, draw, parents_found, parsed_scenes
 from pipeline.systems.attention.report.tables import build
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
-from pipeline.systems.attention.studies import run_study
+from pipeline.systems.attention.studies.attention import run_study
 
 
 @pytest.fixture(scope="module")

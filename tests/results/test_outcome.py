@@ -69,8 +69,9 @@ def test_keys_of_headlines_may_hold_dots() -> None:
 def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path) -> None:
     arrays = {"images": np.arange(8.0).reshape(2, 2, 2)}
     settings = {"runs": {"a": {"training": {"epochs": 25}}}}
-    found = outcome(arrays=arrays, trained={"run": {"seed": 3}})
-    write_outcome(places, found, {"stage": "evaluate", "item": "a", "settings": settings})
+    found = outcome(arrays=arrays)
+    provenance = {"stage": "evaluate", "item": "a", "settings": settings, "trained": {"run": {"seed": 3}}}
+    write_outcome(places, found, provenance)
     results = Results(tmp_path / "results", tmp_path / "arrays")
     numbers = results.numbers("evaluate", "a")
     assert numbers is not None
@@ -104,11 +105,11 @@ def compared_by_dvc(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ..
 
 def test_dvc_compares_headlines_alone(places: Places) -> None:
     settings = {"runs": {"a": {"training": {"epochs": 25}}}}
-    found = outcome(headline=("probe.t0.refit.rotated_0", "bound"), trained={"run": {"seed": 3}})
+    found = outcome(headline=("probe.t0.refit.rotated_0", "bound"))
     write_outcome(places, found, {"stage": "evaluate", "settings": settings})
     content = json.loads(places.record.read_text())
     (record,) = content[RECORD]
-    assert record["provenance"] == [{"stage": "evaluate", "settings": settings, "trained": {"run": {"seed": 3}}}]
+    assert record["provenance"] == [{"stage": "evaluate", "settings": settings}]
     assert compared_by_dvc(content) == {("probe", "t0", "refit", "rotated_0"), ("bound",)}
 
 
@@ -145,7 +146,7 @@ def in_a_set(of_sets: Places, **datasets: str) -> dict[str, Study]:
     words = pd.DataFrame({"size": ["4 4", "3 5"], "count": [7, 8]})
     both = {
         "first": Outcome("grid", numbers, {"error": one(0.25)}, ("error",), {"x": np.arange(3)}),
-        "second": Outcome("sizes", words, {"error": one(0.125)}, ("error",), trained={"run": {"seed": 3}}),
+        "second": Outcome("sizes", words, {"error": one(0.125)}, ("error",)),
     }
     settings = {"studies": {"first": {"study": "grid"}, "second": {"study": "sizes"}}}
     provenance = {"dataset": "all data", "settings": {"made_up_sets": {"a": settings}}}
@@ -182,7 +183,6 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(of_sets: Places) -> Non
     assert second.examples(("x",)) is None
     with pytest.raises(ResultError, match="lacks the array y"):
         first.examples(("x", "y"))
-    assert first.numbers.trained == {"second": {"run": {"seed": 3}}}
 
 
 def test_the_headlines_of_a_set_are_those_of_its_studies(of_sets: Places) -> None:
@@ -193,7 +193,10 @@ def test_the_headlines_of_a_set_are_those_of_its_studies(of_sets: Places) -> Non
 
 
 def test_a_study_of_a_set_says_what_data_are_its_own(of_sets: Places) -> None:
-    labels = {name: study.numbers.records[-1]["dataset"] for name, study in in_a_set(of_sets, second="scenes").items()}
+    labels = {
+        name: study.numbers.records[-1]["dataset"]
+        for name, study in in_a_set(of_sets, first="all data", second="scenes").items()
+    }
     assert labels == {"first": "all data", "second": "scenes"}
 
 

@@ -19,7 +19,7 @@ from pipeline import cli, memory
 from pipeline.data.datasets import load_dataset
 from pipeline.files import sha256
 from pipeline.profiles import Profiles
-from stages import download, evaluate, own_images, preprocess, train
+from stages import download, own_images, preprocess, study, train
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,7 +152,7 @@ def test_the_example_of_own_images_can_be_followed(
     assert (walked / "reports/quick/previews/photos.png").exists()
 
     train.main("cnn-photos")
-    evaluate.main("cnn-photos")
+    study.main("evaluate", "cnn-photos")
     record = json.loads((walked / "reports/quick/results/evaluate/cnn-photos.json").read_text())
     assert record["test"]["centre"] < 5, "percent; a coin has 50"
     settings = record["record"][0]["provenance"][-1]["settings"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,7 @@ from pipeline import compute
 from pipeline.learning import runs
 from pipeline.learning.gradient import group_replicas
 from pipeline.probes.equivariance import derivatives
-from stages import (
-    ablation,
-    attack,
-    data_efficiency,
-    equivariance,
-    evaluate,
-    infer,
-    optimise,
-    posterior,
-    recipe,
-    regression,
-    regression_sets,
-    routing,
-    sweep,
-    train,
-    turn,
-    viewpoint,
-)
+from stages import study, train
 
 RUNS = ("capsules", "vae", "capsnet", "matrix", "cnn")
 
@@ -87,31 +69,28 @@ def on_gpu(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 # Without stages that only train and evaluate what others do, too: this takes time.
 ITEMS = [
-    *((evaluate, run) for run in RUNS),
-    (optimise, "capsules"),
-    (turn, "capsules"),
-    (posterior, "capsules"),
-    (infer, "capsnet"),
-    *((routing, run) for run in ("capsnet", "matrix")),
-    (sweep, "capsules", "45"),
-    (equivariance, "cnn"),
-    (data_efficiency, "cnn"),
-    *((regression, study) for study in REGRESSION),
-    (regression_sets, "short"),
-    (ablation, "matrix-squares"),
-    (recipe, "matrix-squares"),
-    (viewpoint, "azimuth"),
-    (attack, "cnn-squares"),
+    *(("evaluate", run) for run in RUNS),
+    ("optimise", "capsules"),
+    ("turn", "capsules"),
+    ("posterior", "capsules"),
+    ("infer", "capsnet"),
+    *(("routing", run) for run in ("capsnet", "matrix")),
+    ("sweep", "capsules-45"),
+    ("equivariance", "cnn"),
+    ("data_efficiency", "cnn"),
+    *(("regression", study) for study in REGRESSION),
+    ("regression_sets", "short"),
+    ("ablation", "matrix-squares"),
+    ("recipe", "matrix-squares"),
+    ("viewpoint", "azimuth"),
+    ("attack", "cnn-squares"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stage", "arguments"), [(stage, arguments) for stage, *arguments in ITEMS])
-def test_a_stage_runs_on_a_gpu(
-    trained: Path, stage: object, arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("kind", "item"), ITEMS)
+def test_a_study_runs_on_a_gpu(trained: Path, kind: str, item: str, monkeypatch: pytest.MonkeyPatch) -> None:
     on_gpu(monkeypatch, trained)
     with pretended_gpu():
-        stage.main(*arguments)  # type: ignore[attr-defined]
-    name = stage.__name__.rpartition(".")[-1]  # type: ignore[attr-defined]
-    assert load_record(trained / f"reports/small/results/{name}/{'-'.join(arguments)}.json")
+        study.main(kind, item)
+    assert load_record(trained / f"reports/small/results/{kind}/{item}.json")

@@ -27,58 +27,45 @@ from pipeline.learning import checkpoints
 from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Results
 from pipeline.results.studies import Study, studies_of
-from stages import (
-    ablation,
-    attack,
-    attention,
-    attention_sets,
-    data_efficiency,
-    equivariance,
-    evaluate,
-    infer,
-    optimise,
-    posterior,
-    presence_ablation,
-    recipe,
-    regression,
-    regression_sets,
-    routing,
-    sensitivity,
-    sweep,
-    train,
-    turn,
-    viewpoint,
-)
+from stages import study, train
 
 ROOT = Path(__file__).parents[2]
 STAGES = {
-    "download": ["digits"],
-    "own_images": ["squares"],
-    "preprocess": ["squares"],
-    "train": ["capsules"],
-    "evaluate": ["capsules"],
-    "optimise": ["capsules"],
-    "turn": ["capsules"],
-    "posterior": ["capsules"],
-    "infer": ["capsnet"],
-    "routing": ["matrix"],
-    "sweep": ["capsules", "45"],
-    "sensitivity": ["pixel_sd"],
-    "presence_ablation": ["capsules"],
-    "equivariance": ["capsules"],
-    "data_efficiency": ["capsules"],
-    "regression": ["grid"],
-    "regression_sets": ["short"],
-    "attention": ["toy"],
-    "attention_sets": ["short"],
-    "ablation": ["matrix-squares"],
-    "recipe": ["matrix-squares"],
-    "viewpoint": ["azimuth"],
-    "attack": ["cnn-squares"],
-    "figures": [],
-    "tables": [],
+    "download": "digits",
+    "own_images": "squares",
+    "preprocess": "squares",
+    "train": "capsules",
+    "evaluate": "capsules",
+    "optimise": "capsules",
+    "turn": "capsules",
+    "posterior": "capsules",
+    "infer": "capsnet",
+    "routing": "matrix",
+    "sweep": "capsules-45",
+    "sensitivity": "pixel_sd",
+    "presence_ablation": "capsules",
+    "equivariance": "capsules",
+    "data_efficiency": "capsules",
+    "regression": "grid",
+    "regression_sets": "short",
+    "attention": "toy",
+    "attention_sets": "short",
+    "ablation": "matrix-squares",
+    "recipe": "matrix-squares",
+    "viewpoint": "azimuth",
+    "attack": "cnn-squares",
+    "figures": "",
+    "tables": "",
 }
-"""Every stage with what it is asked to work on."""
+"""Every stage with an item."""
+FILES = ("download", "own_images", "preprocess", "train", "study", "figures", "tables")
+"""The modules of `stages`; studies share one."""
+
+
+def arguments_of(stage: str) -> list[str]:
+    """The module that makes an item of a stage, and its arguments."""
+    named = [each for each in (STAGES[stage],) if each]
+    return [stage, *named] if stage in FILES else ["study", stage, *named]
 
 
 def command(root: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -121,32 +108,32 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("CAPSULES_MLFLOW", "off")
         for run in ("capsules", "vae", "capsnet", "matrix", "cnn"):
             train.main(run)
-            evaluate.main(run)
-        optimise.main("capsules")
-        turn.main("capsules")
-        posterior.main("capsules")
-        infer.main("capsnet")
+            study.main("evaluate", run)
+        study.main("optimise", "capsules")
+        study.main("turn", "capsules")
+        study.main("posterior", "capsules")
+        study.main("infer", "capsnet")
         for run in ("capsnet", "matrix"):
-            routing.main(run)
-        sweep.main("vae", "45")
-        sweep.main("capsules", "45")
-        sensitivity.main("temperature")
-        sensitivity.main("pixel_sd")
-        presence_ablation.main("capsules")
+            study.main("routing", run)
+        study.main("sweep", "vae-45")
+        study.main("sweep", "capsules-45")
+        study.main("sensitivity", "temperature")
+        study.main("sensitivity", "pixel_sd")
+        study.main("presence_ablation", "capsules")
         for run in ("capsules", "vae", "capsnet", "matrix", "cnn"):
-            equivariance.main(run)
-            data_efficiency.main(run)
-        for study in REGRESSION:
-            regression.main(study)
-        regression_sets.main("short")
-        for study in ATTENTION:
-            attention.main(study)
-        attention_sets.main("short")
-        ablation.main("matrix-squares")
-        recipe.main("matrix-squares")
+            study.main("equivariance", run)
+            study.main("data_efficiency", run)
+        for item in REGRESSION:
+            study.main("regression", item)
+        study.main("regression_sets", "short")
+        for item in ATTENTION:
+            study.main("attention", item)
+        study.main("attention_sets", "short")
+        study.main("ablation", "matrix-squares")
+        study.main("recipe", "matrix-squares")
         for axis in ("azimuth", "elevation"):
-            viewpoint.main(axis)
-        attack.main("cnn-squares")
+            study.main("viewpoint", axis)
+        study.main("attack", "cnn-squares")
     return folder
 
 
@@ -205,20 +192,20 @@ def test_ablations_tell_what_a_changed_network_comes_to(done: Path) -> None:
 
 def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = small_params()
-    study = values["ablation"]["matrix-squares"]
+    ablation = values["ablation"]["matrix-squares"]
     monkeypatch.chdir(
-        write_root(tmp_path / "root", values | {"ablation": {"a": study | {"conditions": {"first": {}}}}})
+        write_root(tmp_path / "root", values | {"ablation": {"a": ablation | {"conditions": {"first": {}}}}})
     )
 
     def conducted() -> tuple[dict[str, Any], dict[Path, int]]:
-        ablation.main("a")
+        study.main("ablation", "a")
         checkpoints = [path for path in Path(".cache/resume").rglob("*") if path.is_file()]
         record = read(Path("reports/small/results/ablation/a.json"))
         return record["condition"], {path: path.stat().st_mtime_ns for path in checkpoints}
 
     before, trained = conducted()
     conditions = {"second": {"pose": "vector"}, "first": {}}
-    Path("params.yaml").write_text(yaml.safe_dump(values | {"ablation": {"a": study | {"conditions": conditions}}}))
+    Path("params.yaml").write_text(yaml.safe_dump(values | {"ablation": {"a": ablation | {"conditions": conditions}}}))
     after, also_trained = conducted()
     assert after.keys() == {"first", "second"}
     assert after["first"] == before["first"]
@@ -452,9 +439,9 @@ def test_a_posterior_study_cut_in_its_second_training_goes_on_in_the_same_run(
 
     monkeypatch.setattr(runs, "train", cut)
     with pytest.raises(RuntimeError, match="cut"):
-        posterior.main("capsules")
+        study.main("posterior", "capsules")
     monkeypatch.setattr(runs, "train", whole)
-    posterior.main("capsules")
+    study.main("posterior", "capsules")
     (journal,) = (root / ".tracking").iterdir()
     ours, theirs = (read(folder / "reports/small/results/posterior/capsules.json") for folder in (root, done))
     assert ours["guide"] == theirs["guide"], "to the bit"
@@ -478,8 +465,8 @@ def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
     monkeypatch.chdir(root)
     monkeypatch.setenv("CAPSULES_MLFLOW", "off")
     train.main("scae")
-    evaluate.main("scae")
-    sweep.main("scae", "45")
+    study.main("evaluate", "scae")
+    study.main("sweep", "scae-45")
     results = root / "reports/small/results"
     assert "bound" not in read(results / "train/scae.json")["validation"]
     found = read(results / "evaluate/scae.json")
@@ -566,16 +553,16 @@ def test_fits_in_a_set_are_kept_by_the_code_of_their_own_study(root: Path, monke
         return "code"
 
     monkeypatch.setattr(checkpoints, "code_fingerprint", fingerprint)
-    regression_sets.main("short")
-    folder = regression.STUDIES
+    study.main("regression_sets", "short")
+    folder = "pipeline/systems/regression/studies"
     assert [places[-2:] for places in named] == [
-        [f"{folder}/__init__.py", f"{folder}/{kind}.py"] for kind in ("grid", "starts")
+        [f"{folder}/regression.py", f"{folder}/{kind}.py"] for kind in ("grid", "starts")
     ]
     for places in named:
         assert "pipeline/systems/regression/model" in places
         assert folder not in places
     for kind in ("grid", "starts"):
-        regression.main(kind)
+        study.main("regression", kind)
     assert named[2:] == named[:2], "a study keeps its fits when it is moved into a set or out of it"
 
 
@@ -583,7 +570,7 @@ def test_a_study_that_cannot_be_fit_ends_with_one_message(root: Path) -> None:
     values = yaml.safe_load((root / "params.yaml").read_text())
     values["regression"]["grid"]["sizes"] = [200]
     (root / "params.yaml").write_text(yaml.safe_dump(values))
-    told = command(root, "regression", "grid")
+    told = command(root, "study", "regression", "grid")
     assert told.returncode == 1
     assert "grid: class 0: 13 examples, fewer than the 200 numbers of a capsule" in told.stderr
     assert "Traceback" not in told.stderr
@@ -768,7 +755,7 @@ def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path, stage: s
     values = small_params()
     values["runs"]["vae"]["training"]["epochs"] = 0
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    told = command(tmp_path, stage, *STAGES[stage])
+    told = command(tmp_path, *arguments_of(stage))
     assert told.returncode == 2
     assert "runs.vae.training.epochs: must be at least 1 and at most 10000 (found 0)" in told.stderr
     assert "Traceback" not in told.stderr
@@ -776,9 +763,9 @@ def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path, stage: s
     assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
 
 
-def refused(capsys: pytest.CaptureFixture[str], stage: Any, *arguments: Any) -> str:
+def refused(capsys: pytest.CaptureFixture[str], stage: str, item: str) -> str:
     with pytest.raises(SystemExit) as caught:
-        stage.main(*arguments)
+        train.main(item) if stage == "train" else study.main(stage, item)
     assert caught.value.code == 1
     errors = capsys.readouterr().err
     assert "Traceback" not in errors
@@ -786,14 +773,10 @@ def refused(capsys: pytest.CaptureFixture[str], stage: Any, *arguments: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("stage", "arguments"), [(evaluate, ["capsules"]), (optimise, ["capsules"]), (posterior, ["capsules"])]
+    ("stage", "item"), [("evaluate", "capsules"), ("optimise", "capsules"), ("posterior", "capsules")]
 )
-def test_missing_weights_are_named(
-    root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[str]
-) -> None:
-    assert refused(capsys, stage, *arguments).startswith(
-        f"error: {root / 'models/capsules/seed-3.safetensors'} is missing"
-    )
+def test_missing_weights_are_named(root: Path, capsys: pytest.CaptureFixture[str], stage: str, item: str) -> None:
+    assert refused(capsys, stage, item).startswith(f"error: {root / 'models/capsules/seed-3.safetensors'} is missing")
     assert not (root / "reports").exists()
 
 
@@ -802,7 +785,7 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
 ) -> None:
     weights = root / "models/capsules/seed-3.safetensors"
     shutil.copytree(done / "models/vae", weights.parent)
-    assert refused(capsys, evaluate, "capsules") == (
+    assert refused(capsys, "evaluate", "capsules") == (
         f"error: {weights} belongs to something else: run 'vae' instead of 'capsules'. Delete it and run again."
     )
     shutil.rmtree(weights.parent)
@@ -810,37 +793,35 @@ def test_weights_of_another_run_or_a_changed_model_are_named(
     values = small_params()
     values["runs"]["capsules"]["model"]["objects"] = 5
     (root / "params.yaml").write_text(yaml.safe_dump(values))
-    assert f"{weights} belongs to something else: model " in refused(capsys, optimise, "capsules")
+    assert f"{weights} belongs to something else: model " in refused(capsys, "optimise", "capsules")
     weights.write_bytes(b"")
-    assert f"{weights} is damaged" in refused(capsys, evaluate, "capsules")
+    assert f"{weights} is damaged" in refused(capsys, "evaluate", "capsules")
 
 
 @pytest.mark.parametrize(
-    ("stage", "arguments"),
+    ("stage", "item"),
     [
-        (train, ["vae"]),
-        (evaluate, ["vae"]),
-        (optimise, ["capsules"]),
-        (posterior, ["capsules"]),
-        (sweep, ["vae", "0"]),
-        (sensitivity, ["pixel_sd"]),
-        (presence_ablation, ["capsules"]),
-        (routing, ["matrix"]),
-        (equivariance, ["vae"]),
-        (data_efficiency, ["vae"]),
+        ("train", "vae"),
+        ("evaluate", "vae"),
+        ("optimise", "capsules"),
+        ("posterior", "capsules"),
+        ("sweep", "vae-0"),
+        ("sensitivity", "pixel_sd"),
+        ("presence_ablation", "capsules"),
+        ("routing", "matrix"),
+        ("equivariance", "vae"),
+        ("data_efficiency", "vae"),
     ],
 )
-def test_a_missing_data_set_is_named(
-    root: Path, capsys: pytest.CaptureFixture[str], stage: Any, arguments: list[Any]
-) -> None:
+def test_a_missing_data_set_is_named(root: Path, capsys: pytest.CaptureFixture[str], stage: str, item: str) -> None:
     path = root / "data/processed/squares.npz"
     path.unlink()
-    assert f"{path} is missing: run the preprocess stage first" in refused(capsys, stage, *arguments)
+    assert f"{path} is missing: run the preprocess stage first" in refused(capsys, stage, item)
 
 
 def test_a_sweep_at_an_angle_that_is_not_asked_for_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        sweep.main("vae", "30")
+        study.main("sweep", "vae-30")
     assert caught.value.code == 2
     assert "sweep has no 'vae-30'; params.yaml has: capsules-0, capsules-45, vae-0, vae-45" in capsys.readouterr().err
 
@@ -853,7 +834,7 @@ def test_training_on_a_full_disk_says_so_and_leaves_earlier_results(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))
     try:
-        told = refused(capsys, train, "vae")
+        told = refused(capsys, "train", "vae")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "cannot write" in told
@@ -864,7 +845,7 @@ def test_training_on_a_full_disk_says_so_and_leaves_earlier_results(
 # ---- help
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", FILES)
 def test_help_answers_in_under_a_second(tmp_path: Path, stage: str) -> None:
     """Of processor time, the median of three: the machine may be busy with other things."""
 
@@ -881,7 +862,7 @@ def test_help_answers_in_under_a_second(tmp_path: Path, stage: str) -> None:
 
 def test_nothing_heavy_is_imported_before_a_stage_has_work() -> None:
     heavy = ("torch", "mlflow", "pandas", "sklearn", "pyro", "matplotlib", "scipy")
-    imports = "; ".join(f"import stages.{stage}" for stage in STAGES)
+    imports = "; ".join(f"import stages.{stage}" for stage in FILES)
     code = f"import sys; {imports}; print([name for name in {heavy} if name in sys.modules])"
     output = subprocess.run(
         [sys.executable, "-c", code],

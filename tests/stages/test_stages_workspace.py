@@ -25,9 +25,11 @@ from tqdm import tqdm
 from pipeline.commits import COMMIT, git_state, named
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
+from pipeline.layout import model_folder
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.results.outcome import Outcome, one
+from pipeline.studies.context import Opened
 from stages.tracked import params_hash
 from stages.workspace import BesideBars, stage
 
@@ -75,12 +77,14 @@ def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[st
 def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
     with stage("train", RUN, root) as workspace:
         workspace.run.log_metrics({"bound": 1.0}, 0)
-        record = workspace.provenance(dataset_label="digits", data_sha256="ab", seeds=[0, 1], epochs=2)
+        context = workspace.context
+        context.opened["digits"] = Opened("digits", "ab", (1, 8, 8))
+        context.seeds, context.epochs = [0, 1], [2.0]
+        record = workspace.provenance()
         assert workspace.places.record == root / f"reports/quick/results/train/{RUN}.json"
         assert workspace.places.table == root / f"reports/quick/results/train/{RUN}.csv"
         assert workspace.places.arrays is None, "training has no arrays"
-        assert workspace.dataset_path("digits") == root / "data/processed/digits.npz"
-        assert workspace.checkpoint_folder() == root / ".cache/resume"
+        assert context.checkpoints == root / ".cache/resume"
     assert {key: record[key] for key in ("stage", "item", "profile", "dataset", "seeds", "epochs", "commit")} == {
         "stage": "train",
         "item": RUN,
@@ -109,13 +113,14 @@ def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
 
 def test_a_stage_describes_itself_and_a_training_its_model(root: Path) -> None:
     with stage("train", RUN, root) as workspace:
-        folder = workspace.model_folder(RUN)
+        workspace.context.opened["digits"] = Opened("digits", "ab", (1, 8, 8))
+        folder = model_folder(root, RUN)
         folder.mkdir(parents=True)
         (folder / "weights.safetensors").write_bytes(b"weights")
         (folder / "model.json").write_text("{}")
         table = pd.DataFrame({"epoch": [1]})
         numbers = {"validation": {"bound": one(417.38261)}, "seconds": 3.0}
-        workspace.write(Outcome("training", table, numbers, ("validation.bound",)), step=1)
+        workspace.write(Outcome("training", table, numbers, ("validation.bound",)))
     events = journal(root)
     first, last = (tags["mlflow.note.content"] for tags in (events[0]["tags"], events[-3]["tags"]))
     for note in (first, last):
@@ -200,7 +205,8 @@ def test_an_experiment_in_a_copy_keeps_its_runs_in_the_repository(
     monkeypatch.setenv("DVC_STAGE", "train@x")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     with stage("train", RUN, root) as workspace:
-        assert workspace.model_folder(RUN).is_relative_to(root)
+        assert workspace.context.root == root
+        assert workspace.context.checkpoints == tmp_path / ".cache/resume"
     assert journal(tmp_path)[-1]["status"] == "FINISHED"
     assert not (root / ".tracking").exists()
 

@@ -17,7 +17,7 @@ from pipeline.systems.generative.studies.bounds import (
     importance_weighted,
     normalised_log_prob,
 )
-from pipeline.systems.generative.studies.posteriors import with_gaussian_poses
+from pipeline.systems.generative.studies.posterior import with_gaussian_poses
 
 CPU = torch.device("cpu")
 

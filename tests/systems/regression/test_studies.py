@@ -33,7 +33,6 @@ from pipeline.systems.regression.settings import (
     StartsStudy,
 )
 from pipeline.systems.regression.studies import (
-    Extras,
     convergence,
     distorted,
     exactness,
@@ -43,6 +42,7 @@ from pipeline.systems.regression.studies import (
     sizes,
     starts,
 )
+from pipeline.systems.regression.studies.regression import Extras
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
 BASE = {"dataset": "planted", "features": 5}

@@ -6,17 +6,18 @@ Bounds are not compared, as in `sensitivity`. Whether presences are silent is me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 import torch
 
 from pipeline.data.datasets import Dataset
+from pipeline.learning.runs import of_kind
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.probes.metrics import metrics_on_test_images
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest
+from pipeline.results.spread import nest, stack_replicas
+from pipeline.studies.context import Context
 from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun
@@ -24,6 +25,23 @@ from pipeline.systems.generative.studies.settings import PresenceAblationParams
 
 PROBED = ("t0_sampled", "t0", "t0_A0")
 """The features that are probed, on clean images."""
+
+
+def measure(context: Context) -> Outcome:
+    """Train and probe the run of an entry of `presence_ablation` in every condition."""
+    settings: PresenceAblationParams = context.settings
+    unchanged = context.params.runs[settings.run]
+    assert isinstance(unchanged, GenerativeRun)  # params.yaml was checked
+    dataset, tables = context.dataset(unchanged.dataset), {}
+    for condition in settings.conditions:
+        trained = context.train(condition, changed(unchanged, settings, condition))
+        tables[condition] = stack_replicas(
+            [
+                probe(model, dataset, context.params.evaluate, context.device)
+                for model in of_kind(GenerativeModel, trained.models)
+            ]
+        )
+    return outcome(tables)
 
 
 def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -> GenerativeRun:
@@ -36,7 +54,7 @@ def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -
     return shorter.model_copy(update={"replicas": study.replicas})
 
 
-def measure(model: GenerativeModel, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
+def probe(model: GenerativeModel, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
     """Columns metric, measured: accuracies of probes on clean images by their features, the pixel error, and the
     measures of `presence_measures`, all on test images.
     """
@@ -47,15 +65,14 @@ def measure(model: GenerativeModel, dataset: Dataset, evaluate: EvaluateParams, 
     return pd.DataFrame(list(measured.items()), columns=["metric", "measured"])
 
 
-def outcome(tables: Mapping[str, pd.DataFrame], trained: Mapping[str, Any]) -> Outcome:
+def outcome(tables: Mapping[str, pd.DataFrame]) -> Outcome:
     """What was measured in every condition.
 
     Args:
         tables: by condition, columns replica, metric, measured.
-        trained: settings of the runs trained, by condition.
     """
     table = pd.concat([each.assign(condition=name) for name, each in tables.items()], ignore_index=True)
     values = nest(table, ["condition", "metric"], "measured")
     headline = [f"condition.{name}.{metric}" for name in values for metric in ("t0_sampled", "presence_information")]
     numbers = {"condition": values}
-    return Outcome("presence_ablation", table, numbers, tuple(headline[:MOST_HEADLINES]), trained=trained)
+    return Outcome("presence_ablation", table, numbers, tuple(headline[:MOST_HEADLINES]))

@@ -7,7 +7,6 @@ bounds at different values measure different things. Probes and the pixel error 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 import torch
@@ -18,12 +17,28 @@ from pipeline.probes.generalisation import rotation_probes
 from pipeline.probes.metrics import metrics_on_test_images
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest
+from pipeline.results.spread import nest, stack_replicas
+from pipeline.studies.context import Context
 from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.generative.studies.settings import SensitivityParams
 
 COMPARED = ("t0", "t0_A0")
 """The features that are probed."""
+
+
+def measure(context: Context) -> Outcome:
+    """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's own."""
+    settings: SensitivityParams = context.settings
+    run, name = context.params.runs[settings.run], context.item
+    assert isinstance(run, GenerativeRun)  # params.yaml was checked
+    dataset, own = context.dataset(run.dataset), getattr(run.model, name)
+    tables = {}
+    for value in ordered_values(getattr(settings.hyperparameters, name), own):
+        models = context.train(f"{name}={value:g}", varied(run, name, value, settings), key=f"{value:g}").models
+        tables[value] = stack_replicas(
+            [probe(model, dataset, context.params.evaluate, context.device) for model in models]
+        )
+    return outcome(tables, own)
 
 
 def ordered_values(values: Sequence[float], own: float) -> list[float]:
@@ -41,7 +56,7 @@ def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams
     return shorter.model_copy(update={"replicas": study.replicas, "model": shorter.model.varied(name, value)})
 
 
-def measure(model: Model, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
+def probe(model: Model, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
     """Columns metric, measured: accuracies of the probes on clean images by their features, and pixel_error."""
     probes = rotation_probes(model, dataset, 0.0, evaluate, device)
     rows = [
@@ -53,15 +68,14 @@ def measure(model: Model, dataset: Dataset, evaluate: EvaluateParams, device: to
     return pd.DataFrame([*rows, ("pixel_error", float(metrics["pixel_error"]))], columns=["metric", "measured"])
 
 
-def outcome(tables: Mapping[float, pd.DataFrame], own: float, trained: Mapping[str, Any]) -> Outcome:
+def outcome(tables: Mapping[float, pd.DataFrame], own: float) -> Outcome:
     """What was measured at every value.
 
     Args:
         tables: by value, columns replica, metric, measured.
         own: the run's own value.
-        trained: settings of the runs trained, by value.
     """
     table = pd.concat([each.assign(value=f"{value:g}") for value, each in tables.items()], ignore_index=True)
     values = nest(table, ["value", "metric"], "measured")
     headline = [f"value.{value}.{metric}" for value in values for metric in ("t0", "pixel_error")][:MOST_HEADLINES]
-    return Outcome("sensitivity", table, {"own": own, "value": values}, tuple(headline), trained=trained)
+    return Outcome("sensitivity", table, {"own": own, "value": values}, tuple(headline))

@@ -12,9 +12,12 @@ from pipeline.classification.errors import classification_errors
 from pipeline.data.datasets import Dataset
 from pipeline.learning.gradient import Trained
 from pipeline.learning.replicas import count_parameters
+from pipeline.learning.runs import of_kind
 from pipeline.learning.summary import best_rows
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread, stack_replicas
+from pipeline.studies.context import Context
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.settings import AblationParams
 
@@ -23,15 +26,26 @@ class Measured(NamedTuple):
     """What was measured of one condition.
 
     Attributes:
-        run: settings of the networks trained.
         table: test errors; columns replica, metric, value.
         numbers: test errors on the middle crop, accuracies at the best epoch, sizes, and the seconds of
             training.
     """
 
-    run: MatrixCapsulesRun
     table: pd.DataFrame
     numbers: dict[str, Any]
+
+
+def measure(context: Context) -> Outcome:
+    """Train and test the run of an entry of `ablation` in every condition."""
+    settings: AblationParams = context.settings
+    unchanged = context.params.runs[settings.run]
+    assert isinstance(unchanged, MatrixCapsulesRun)  # params.yaml was checked
+    dataset, measured = context.dataset(unchanged.dataset), {}
+    for condition in settings.conditions:
+        run = ablated(unchanged, settings, condition)
+        trained, models = context.train(condition, run)
+        measured[condition] = errors_of(of_kind(MatrixCapsules, models), trained, dataset, run)
+    return outcome(measured)
 
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
@@ -40,7 +54,7 @@ def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> Ma
     return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})
 
 
-def measure(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
+def errors_of(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
     """Test errors of all replicas of a condition, their best validation accuracies, and how long it took."""
     errors = [classification_errors(model, dataset, run.augmentation, many_crops=False) for model in models]
     table = stack_replicas(errors)
@@ -53,7 +67,7 @@ def measure(models: Sequence[Classifier], trained: Trained, dataset: Dataset, ru
         "parameters": count_parameters(models[0]),
         "seconds": round(trained.seconds, 2),
     }
-    return Measured(run, table, numbers)
+    return Measured(table, numbers)
 
 
 def outcome(measured: Mapping[str, Measured]) -> Outcome:
@@ -63,5 +77,4 @@ def outcome(measured: Mapping[str, Measured]) -> Outcome:
     table.insert(0, "condition", names)
     headline = tuple(f"condition.{name}.test.centre" for name in measured)[:MOST_HEADLINES]
     numbers = {"condition": {name: each.numbers for name, each in measured.items()}}
-    trained = {name: each.run.model_dump(mode="json") for name, each in measured.items()}
-    return Outcome("ablation", table, numbers, headline, trained=trained)
+    return Outcome("ablation", table, numbers, headline)

@@ -18,7 +18,7 @@ from pipeline.systems.regression.model.distortions import Strength, distort
 from pipeline.systems.regression.model.fits import fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import DistortedStudy
-from pipeline.systems.regression.studies import Extras
+from pipeline.systems.regression.studies.regression import Extras
 
 CHUNK = 4096
 Bar = Callable[[Iterable[int]], Iterable[int]]

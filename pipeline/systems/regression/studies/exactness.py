@@ -14,7 +14,7 @@ from pipeline.systems.regression.model.capsules import posterior_means, predict_
 from pipeline.systems.regression.model.fits import fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import ExactnessStudy
-from pipeline.systems.regression.studies import Extras
+from pipeline.systems.regression.studies.regression import Extras
 
 
 def run(inputs: Inputs, study: ExactnessStudy, extras: Extras) -> Outcome:

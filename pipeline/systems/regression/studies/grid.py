@@ -17,7 +17,7 @@ from pipeline.systems.regression.model.calibration import Calibration, calibrati
 from pipeline.systems.regression.model.fits import Fitted, fit_architecture, parameters
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import GridStudy
-from pipeline.systems.regression.studies import Extras
+from pipeline.systems.regression.studies.regression import Extras
 
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""

@@ -20,7 +20,7 @@ from pipeline.systems.regression.model.fits import errors
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.model.online import Incremental, Online, split
 from pipeline.systems.regression.settings import OnlineStudy
-from pipeline.systems.regression.studies import Extras
+from pipeline.systems.regression.studies.regression import Extras
 
 Weights = Iterator[Tensor]
 

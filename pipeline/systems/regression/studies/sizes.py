@@ -12,7 +12,7 @@ from pipeline.systems.regression.model.architectures import build_architecture, 
 from pipeline.systems.regression.model.fits import by_class, fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import SizesStudy
-from pipeline.systems.regression.studies import Extras
+from pipeline.systems.regression.studies.regression import Extras
 
 
 def shared_out(weights: Sequence[float], total: int) -> list[int]:

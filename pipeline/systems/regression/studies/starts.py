@@ -12,7 +12,7 @@ from pipeline.systems.regression.model.fits import everything, nothing
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.model.schedule import Round, fit
 from pipeline.systems.regression.settings import StartsStudy
-from pipeline.systems.regression.studies import Extras
+from pipeline.systems.regression.studies.regression import Extras
 
 SUBSPACE = "subspace"
 

@@ -1,0 +1,235 @@
+"""What a study is given: its settings, data sets, trained models, and a way to train.
+
+What a study uses is remembered, because its result says what it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipeline.layout import CHECKPOINTS, dataset_path, model_folder, raw_folder
+
+if TYPE_CHECKING:
+    import torch
+
+    from pipeline.data.datasets import Dataset
+    from pipeline.learning.gradient import Labelled, Trained
+    from pipeline.learning.model import Model
+    from pipeline.learning.replicas import Stacked
+    from pipeline.learning.runs import AnyModel, Setup
+    from pipeline.learning.settings import RunSettings
+    from pipeline.params import Params
+    from pipeline.tracking import TrackedRun
+
+
+class Opened(NamedTuple):
+    """A data set that a study has opened.
+
+    Attributes:
+        sha256: of its file; None if it was generated.
+        shape: of an image.
+    """
+
+    label: str
+    sha256: str | None
+    shape: tuple[int, ...]
+
+
+class Training(NamedTuple):
+    """A training that has just ended, and its models, one per replica."""
+
+    trained: Trained
+    models: list[Model]
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One item of a study, or of a training, being made.
+
+    Attributes:
+        item: its name: an entry of its section of `params.yaml`.
+        label: as DVC writes it: `attack@smallnorb`. It is shown beside progress bars.
+        settings: its entry, or the section where all items share one; None where there is no section.
+        axes: the values that an item of a matrix stands for: the run and the angle of a sweep.
+        root: the repository.
+        home: the repository with the files that outlive a stage. It is `root`, except in an experiment that DVC runs in
+            a temporary copy.
+        training_code: returns a hash of the code that trains a variant.
+        own_code: returns a hash of the item's code, with only some files of a folder of studies.
+        opened: data sets by name.
+        settings_trained: settings of the runs trained, by name.
+        seeds: of the models trained or used.
+        epochs: passes over the data of each training, the mean over replicas.
+        last_epoch: of the training that went on longest.
+        parts: the studies of a set, each with its own settings.
+    """
+
+    item: str
+    label: str
+    settings: Any
+    axes: Mapping[str, str]
+    params: Params
+    root: Path
+    home: Path
+    run: TrackedRun
+    training_code: Callable[[str], str]
+    own_code: Callable[..., str]
+    opened: dict[str, Opened] = field(default_factory=dict)
+    settings_trained: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)
+    epochs: list[float] = field(default_factory=list)
+    last_epoch: int = 0
+    parts: list[Context] = field(default_factory=list)
+    _datasets: dict[str, tuple[Dataset, Opened]] = field(default_factory=dict)
+
+    def part(self, name: str, settings: Any) -> Context:
+        """One study of a set, which is this item."""
+        part = replace(self, item=name, label=f"{self.label}, {name}", settings=settings, opened={}, parts=[])
+        self.parts.append(part)
+        return part
+
+    @cached_property
+    def device(self) -> torch.device:
+        """The device that the parameters name.
+
+        Raises:
+            DeviceError: it is not available.
+        """
+        from pipeline.compute import choose_device
+
+        return choose_device(self.params.device)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints of unfinished trainings."""
+        return self.home / CHECKPOINTS
+
+    def raw_folder(self, source: str) -> Path:
+        """Downloaded files of one source."""
+        return raw_folder(self.root, source)
+
+    def dataset(self, name: str) -> Dataset:
+        """A data set.
+
+        Raises:
+            DatasetError: the file is missing or damaged.
+            OutOfMemoryError: its images would not fit into memory; they are not read then.
+        """
+        from pipeline.data.datasets import load_dataset, pixel_bytes
+        from pipeline.files import sha256
+        from pipeline.memory import COPIES, check_fits
+
+        if name not in self._datasets:
+            path = dataset_path(self.root, name)
+            check_fits(
+                COPIES * pixel_bytes(path), f"{self.label}: the images of {name}", "Use fewer or smaller images."
+            )
+            dataset = load_dataset(path)
+            self._datasets[name] = dataset, Opened(dataset.label, sha256(path), dataset.images.shape[1:])
+        dataset, self.opened[name] = self._datasets[name]
+        return dataset
+
+    def evaluated(self, name: str) -> Dataset:
+        """A data set that something already trained is evaluated on; as `dataset`, and tracked."""
+        dataset = self.dataset(name)
+        self.run.log_dataset(name, dataset.label, self.sha256(name))
+        return dataset
+
+    def sha256(self, dataset: str) -> str:
+        """The hash of the file of a data set that was opened."""
+        return str(self.opened[dataset].sha256)
+
+    def generates(self, what: str) -> None:
+        """State that the study generates its data, and what they are."""
+        self.opened[what] = Opened(what, None, ())
+
+    def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
+        """The models of a trained run, one per replica, all of one kind.
+
+        Args:
+            replicas: only so many, the first ones.
+
+        Raises:
+            CheckpointError: the weights are missing, damaged, or belong to another run or model.
+            TypeError: they are of another kind, which checked parameters exclude.
+        """
+        from pipeline.learning.runs import load_run, of_kind
+        from pipeline.systems import build_model
+
+        settings = self.params.runs[run]
+        size = self.dataset(settings.dataset).images.shape[-1]
+        loaded = load_run(build_model, model_folder(self.root, run), run, settings, size, self.device)
+        self.seeds = self.seeds or settings.seeds[:replicas]
+        return of_kind(kind, loaded)[:replicas]
+
+    @cached_property
+    def setup(self) -> Setup:
+        """The settings shared by all trainings."""
+        from pipeline.learning.runs import Setup
+        from pipeline.systems import build_model
+
+        return Setup(build_model, self.device, self.checkpoints, self.training_code)
+
+    def train(
+        self,
+        name: str | None,
+        run: RunSettings,
+        dataset: Dataset | None = None,
+        change: str = "",
+        *,
+        key: str = "",
+        alone: bool = False,
+        start: Stacked | None = None,
+        frozen: Collection[str] = (),
+        watched: Mapping[str, Labelled] | None = None,
+    ) -> Training:
+        """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
+
+        Args:
+            name: of the training among those of the study. None where the item is an entry of `runs`: then the result
+                has its settings anyway.
+            dataset: the run's own if None.
+            change: how `dataset` differs from the run's own; a checkpoint belongs to one.
+            key: that its settings are kept by in the result; the name if empty.
+            alone: whether this is the item's only training, so that the item's tracked run is the training's.
+            start, frozen, watched: as for `train_run`.
+
+        Raises:
+            UserError, DivergedError, CheckpointError: as `train_run`.
+        """
+        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.tracking import Part
+
+        own = self.dataset(run.dataset)
+        data = " ".join(filter(None, [self.sha256(run.dataset), change]))
+        title = self.label if alone or name is None else f"{self.label}, {name}"
+        tracked = self.run if alone or name is None else Part(self.run, name)
+        given = own if dataset is None else dataset
+        trained = train_run(self.setup, run, given, data, tracked, title, start, frozen, watched)
+        if name is not None:
+            self.settings_trained[key or name] = run.model_dump(mode="json")
+        self.seeds = self.seeds or run.seeds
+        self.epochs.append(trained.epochs)
+        self.last_epoch = max(self.last_epoch, int(trained.history["epoch"].max()))
+        return Training(trained, trained_models(self.setup, run, own.images.shape[-1], trained))
+
+    @property
+    def data(self) -> str | None:
+        """The data sets opened so far, or what was generated, as people call them; None if there are none."""
+        labels = [each.label for context in (self, *self.parts) for each in context.opened.values()]
+        return ", ".join(dict.fromkeys(labels)) or None
+
+    def provenance(self) -> dict[str, Any]:
+        """What the result was made from: data, seeds, passes over the data, and the settings of the runs trained."""
+        opened = [each for context in (self, *self.parts) for each in context.opened.values()]
+        return {
+            "dataset": self.data,
+            "data_sha256": opened[0].sha256 if opened else None,
+            "seeds": self.seeds,
+            "epochs": sum(self.epochs) / len(self.epochs) if self.epochs else None,
+            "trained": self.settings_trained,
+        }

@@ -1,0 +1,29 @@
+"""Evaluate a trained run as its system defines it: probes on clean, rotated and affine images, or test errors."""
+
+from __future__ import annotations
+
+from pipeline.data.affnist import build_affnist
+from pipeline.data.datasets import Dataset
+from pipeline.data.formats import AFFNIST_SIZE
+from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import Model
+from pipeline.results.outcome import Outcome
+from pipeline.studies.context import Context
+
+
+def measure(context: Context) -> Outcome:
+    """Evaluate an entry of `runs`, with its trained weights."""
+    from pipeline.systems import evaluation_of
+
+    params, run = context.params, context.params.runs[context.item]
+    dataset = context.evaluated(run.dataset)
+
+    def official() -> Dataset | None:
+        if not params.evaluate.official_affnist or dataset.images.shape[-1] != AFFNIST_SIZE:
+            return None
+        return build_affnist(context.raw_folder("affnist"), params.evaluate.affine_versions)
+
+    sections = {"evaluate": params.evaluate, "failures": params.failures}
+    models = context.models(context.item, Model)
+    inputs = EvaluationInputs(models, dataset, run, sections, official, context.device, context.label)
+    return evaluation_of(run.variant)(inputs)

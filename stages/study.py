@@ -1,0 +1,30 @@
+"""Run a study of trained models, or one that trains its own: any kind in `pipeline/studies` and of the systems."""
+
+from __future__ import annotations
+
+import typer
+
+from stages.workspace import stage
+
+
+def main(kind: str, item: str) -> None:
+    """Measure ITEM of KIND: an entry of the section KIND of params.yaml.
+
+    An item of <KIND>_sets is several short studies of a kind, one after the other.
+    """
+    with stage(kind, item) as workspace:
+        from pipeline.results.outcome import combined
+        from pipeline.studies import measure_of
+
+        context = workspace.context
+        if not kind.endswith("_sets"):
+            workspace.write(measure_of(kind)(context))
+            return
+        parts = {name: context.part(name, settings) for name, settings in context.settings.studies.items()}
+        outcomes = {name: measure_of(kind.removesuffix("_sets"))(part) for name, part in parts.items()}
+        labels = {name: part.data for name, part in parts.items()}
+        workspace.write(combined(outcomes, labels))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,164 @@
+"""Attacks: by hand, or on networks so simple that what must come out is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from brightness import Brightness
+from small import CROPPED, squares
+from torch import Tensor
+
+from pipeline.classification.classifier import Classifier
+from pipeline.classification.settings import AttackParams
+from pipeline.studies.attack import (
+    Attack,
+    attacked,
+    black_box,
+    gradient,
+    gradient_sizes,
+    outcome,
+    white_box,
+)
+
+
+def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:
+    model = Brightness()
+    images, labels = torch.full((2, 1, 4, 4), 0.6), torch.tensor([1, 0])
+    for steps in (1, 4):
+        found = attacked(model, images, labels, 0.15, Attack(steps, targeted=False))
+        torch.testing.assert_close(found[0], images[0] - 0.15)  # bright, made darker
+        torch.testing.assert_close(found[1], images[1] + 0.15)
+        aimed = attacked(model, images, labels, 0.15, Attack(steps, targeted=True))
+        torch.testing.assert_close(aimed[0], images[0] + 0.15)
+    assert attacked(model, images, labels, 0.7, Attack(1, targeted=False)).aminmax() == (0.0, 1.0)
+    assert torch.equal(attacked(model, images, labels, 0.0, Attack(3, targeted=False)), images)
+
+
+class Sure(Brightness):
+    """Has a loss that ends where it is sure, as the spread loss does."""
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        own = scores.gather(1, labels[:, None])[:, 0]
+        return (0.1 - own).clamp_min(0)
+
+
+def test_a_loss_that_ends_protects_nobody() -> None:
+    """Its own gradient is 0 and moves no pixel; through cross-entropy of its logits the network falls all the same."""
+    model, images, labels = Sure(), torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
+    assert torch.equal(attacked(model, images, labels, 0.2, Attack(1, targeted=False)), images)
+    heard: list[int] = []
+    found = white_box(model, images, labels, [0.0, 0.2], 2, heard.append)
+    assert sum(heard) == len(found) == 8
+    table = found.set_index(["method", "kind", "epsilon"]).sort_index()
+    for method in ("FGSM", "BIM"):
+        assert table.loc[(method, "general", 0.2), ["value", "own_loss"]].tolist() == [0.0, 1.0]
+        assert table.loc[(method, "general", 0.0), ["value", "own_loss"]].tolist() == [1.0, 1.0]
+    assert gradient_sizes(model, images, labels)["without"] == 1.0
+    assert gradient_sizes(model, images, labels, "cross-entropy")["without"] == 0.0
+    assert gradient_sizes(Brightness(), images, labels)["without"] == 0.0
+
+
+class Flat(Brightness):
+    """Its own loss has no gradient anywhere."""
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        return 0 * scores.sum(1)
+
+
+def test_a_target_is_reached_if_either_loss_reaches_it() -> None:
+    """Only cross-entropy moves bright images to the class of dark ones, for 0.2 across the border."""
+    images, labels = torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
+    table = white_box(Flat(), images, labels, [0.2], 2).set_index(["method", "kind"])
+    for method in ("FGSM", "BIM"):
+        assert table.loc[(method, "targeted"), ["value", "own_loss"]].tolist() == [1.0, 0.0]
+
+
+def test_black_box_attacks_use_the_sources_own_loss() -> None:
+    """This source's own loss has no gradient: no image changes, so nobody is hurt."""
+    images, labels = torch.full((3, 1, 4, 4), 0.6), torch.tensor([1, 1, 1])
+    table = black_box(Flat(), {"alike": Brightness()}, images, labels, [0.2], 2)
+    assert table["value"].tolist() == [1.0, 1.0]
+
+
+def test_one_loss_is_attacked_once() -> None:
+    """A network that is trained by cross-entropy needs no second attack: as many gradients as for one loss."""
+    counted: list[int] = []
+
+    class Counted(Brightness):
+        def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
+            counted.append(torch.is_grad_enabled() and images.requires_grad)
+            return super().scores(images)
+
+    images, labels = torch.rand(4, 1, 4, 4), torch.tensor([0, 1, 0, 1])
+    found = white_box(Counted(), images, labels, [0.0, 0.1, 0.2], 3)
+    # Where the loss starts: once for the right classes and for each of two targets. Then two more steps of BIM at both
+    # epsilons above 0.
+    assert sum(counted) == 3 + 3 * 2 * 2
+    assert (found["value"] == found["own_loss"]).all()
+
+
+def test_gradients_are_those_of_each_image_alone() -> None:
+    model = Brightness()
+    images, labels = torch.rand(70, 1, 4, 4), torch.arange(70) % 2
+    found = gradient(model, images, labels)
+    i, step = 69, 1e-3
+    moved = images[i : i + 1].clone()
+    moved[0, 0, 2, 3] += step
+    losses = [model.losses(model.scores(x), labels[i : i + 1], torch.tensor(0.0)) for x in (images[i : i + 1], moved)]
+    assert found[i, 0, 2, 3].item() == pytest.approx((losses[1] - losses[0]).item() / step, rel=1e-2)
+
+
+def test_white_box_attacks_by_hand() -> None:
+    """Images 0.1 and 0.3 from the border between the classes fall in turn; targets are reached likewise."""
+    model = Brightness()
+    images = torch.stack([torch.full((1, 4, 4), 0.6), torch.full((1, 4, 4), 0.2)])
+    table = white_box(model, images, torch.tensor([1, 0]), [0.0, 0.2, 0.4], 3)
+    values = {key: each["value"].tolist() for key, each in table.groupby(["method", "kind"])}
+    for method in ("FGSM", "BIM"):
+        assert values[method, "general"] == [1.0, 0.5, 0.0]
+        assert values[method, "targeted"] == [0.0, 0.5, 1.0]
+
+
+def test_black_box_attacks_hurt_whoever_is_alike() -> None:
+    images, labels = torch.full((3, 1, 4, 4), 0.6), torch.tensor([1, 1, 1])
+    victims: dict[str, Classifier] = {"alike": Brightness(1.0), "contrary": Brightness(-1.0)}
+    table = black_box(Brightness(4.0), victims, images, labels, [0.2], 2)
+    values = table.set_index(["method", "victim"])["value"]
+    assert values["FGSM", "alike"] == values["BIM", "alike"] == 0.0
+    assert values["FGSM", "contrary"] == 1.0
+
+
+def test_each_gradient_is_reported_under_its_loss() -> None:
+    """The capsules' own loss has no gradient, cross-entropy has; of the other network both are the same."""
+    images, labels = torch.full((8, 1, 12, 12), 153, dtype=torch.uint8).numpy(), torch.ones(8, dtype=torch.long).numpy()
+    part = {"train": np.arange(2), "validation": np.arange(2, 4), "test": np.arange(4, 8)}
+    bright = replace(squares(), images=images, labels=labels, split=part)
+    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.1], steps=2)
+    numbers = outcome([Sure()], [Brightness(), Brightness()], bright, study, CROPPED, "attacks").numbers
+    without = {
+        (loss, network): numbers[loss][network]["without"]["mean"]
+        for loss in ("gradient", "cross_entropy_gradient")
+        for network in ("capsules", "cnn")
+    }
+    assert without == {
+        ("gradient", "capsules"): 1.0,
+        ("gradient", "cnn"): 0.0,
+        ("cross_entropy_gradient", "capsules"): 0.0,
+        ("cross_entropy_gradient", "cnn"): 0.0,
+    }
+
+
+def test_sizes_of_gradients_tell_exact_zeros() -> None:
+    class Half(Brightness):
+        def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
+            return super().scores(images[..., :2])  # the right half does not matter
+
+    images, labels = torch.rand(5, 1, 4, 4), torch.ones(5, dtype=torch.long)
+    assert gradient_sizes(Half(), images, labels)["zeros"] == 0.5
+    whole = gradient_sizes(Brightness(), images, labels)
+    assert whole["zeros"] == 0.0
+    expected = gradient(Brightness(), images, labels).abs().median().item()
+    assert whole["median"] == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,103 @@
+"""Training on shares of the images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pydantic import ValidationError
+from small import EVALUATE, SIZE, small_run, squares
+
+from pipeline.data.datasets import Dataset
+from pipeline.probes.settings import DataEfficiencyParams
+from pipeline.studies.data_efficiency import ITSELF, errors_of, outcome, share_of, with_share
+from pipeline.systems import build_model
+
+
+def many(counts: dict[int, int]) -> Dataset:
+    """Images of the classes and so many of each, in a random order; half as many again for validation."""
+    labels = np.repeat(list(counts), list(counts.values()))
+    labels = np.random.default_rng(0).permutation(np.concatenate([labels, labels[::2], labels[:4]]))
+    train, validation = sum(counts.values()), -(-sum(counts.values()) // 2)
+    ends = (train, train + validation, len(labels))
+    split = {
+        name: np.arange(start, end)
+        for name, start, end in zip(("train", "validation", "test"), (0, *ends), ends, strict=False)
+    }
+    return Dataset("many", "many", np.zeros((len(labels), 1, 4, 4), np.uint8), labels, {}, split)
+
+
+def test_a_share_has_as_many_of_each_class_and_a_smaller_one_is_part_of_it() -> None:
+    dataset = many({0: 200, 1: 100, 2: 60})
+    train = dataset.labels[dataset.split["train"]]
+    small, large = share_of(dataset, 0.1), share_of(dataset, 0.5)
+    for part, share in ((small, 0.1), (large, 0.5)):
+        found = dataset.labels[part.split["train"]]
+        for label in range(3):
+            assert (found == label).sum() == np.ceil(share * (train == label).sum())
+    assert set(small.split["train"]) < set(large.split["train"]) < set(dataset.split["train"])
+    assert (np.diff(small.split["train"]) > 0).all(), "the order of the split stays"
+    assert (small.split["test"] == dataset.split["test"]).all()
+    assert share_of(dataset, 1.0) is dataset
+
+
+def test_validation_shrinks_too_but_not_below_ten_images() -> None:
+    dataset = many({0: 200, 1: 200})
+    assert len(share_of(dataset, 0.5).split["validation"]) == pytest.approx(100, abs=2)
+    assert 10 <= len(share_of(dataset, 0.001).split["validation"]) <= 12
+    assert len(share_of(dataset, 0.001).split["train"]) == 2, "one of each class"
+
+
+def test_smaller_shares_take_as_many_steps() -> None:
+    run = small_run("generative")
+    batch = run.training.batch_size
+    settings = DataEfficiencyParams(run="a", shares=[0.25, 1.0], epochs=3, replicas=1)
+    # Of all images, an epoch has four batches and leaves one image out.
+    whole = with_share(run, settings, 4 * batch + 1, 4 * batch + 1)
+    assert (whole.training.epochs, whole.training.batch_size, whole.replicas) == (3, batch, 1)
+    for images, size, epochs in ((batch, batch, 12), (batch - 1, batch - 1, 12), (3 * batch - 1, batch, 6)):
+        share = with_share(run, settings, images, 4 * batch + 1)
+        assert (share.training.batch_size, share.training.epochs, share.training.patience) == (size, epochs, epochs)
+
+
+def test_shares_must_increase_and_trainings_must_end() -> None:
+    with pytest.raises(ValidationError, match="shares must increase"):
+        DataEfficiencyParams(run="a", shares=[1.0, 0.5], epochs=3, replicas=1)
+    with pytest.raises(ValidationError, match="more than 10000 epochs"):
+        DataEfficiencyParams(run="a", shares=[0.001], epochs=11, replicas=1)
+
+
+@pytest.mark.parametrize(("variant", "ways"), [("capsnet", {ITSELF}), ("vae", {"mu_sigma"})])
+def test_a_classifier_classifies_itself_and_a_probe_the_others(variant: str, ways: set[str]) -> None:
+    run, dataset = small_run(variant), squares()
+    torch.manual_seed(0)
+    table = errors_of(build_model(run, SIZE).eval(), run, dataset, EVALUATE, torch.device("cpu"))
+    assert set(table["features"]) == ways
+    assert table["error"].between(0, 1).all()
+
+
+def test_a_classifier_of_crops_is_measured_on_the_middle_crop() -> None:
+    run, dataset = small_run("cnn"), squares()
+    torch.manual_seed(0)
+    model = build_model(run, SIZE).eval()
+    images, labels = dataset.part("test")
+    crop = run.augmentation.seen_size(SIZE)
+    first = (SIZE - crop) // 2
+    seen = torch.from_numpy(images)[..., first : first + crop, first : first + crop].float() / 255
+    with torch.no_grad():
+        expected = (model.scores(seen).argmax(-1).numpy() != labels).mean()
+    table = errors_of(model, run, dataset, EVALUATE, torch.device("cpu"))
+    assert table.to_numpy().tolist() == [[ITSELF, expected]]
+
+
+def test_the_outcome_names_shares_and_images() -> None:
+    tables = {
+        share: pd.DataFrame({"replica": [0, 1], "features": [ITSELF] * 2, "error": [error, error + 0.1]})
+        for share, error in ((0.1, 0.4), (1.0, 0.2))
+    }
+    found = outcome(tables, {0.1: 10, 1.0: 100})
+    assert found.numbers["share"]["0.1"][ITSELF]["mean"] == pytest.approx(0.45)
+    assert found.numbers["images"] == {"0.1": 10, "1": 100}
+    assert found.headline == ("share.0.1.itself", "share.1.itself")
+    assert found.table["images"].tolist() == [10, 10, 100, 100]

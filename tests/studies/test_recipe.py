@@ -1,0 +1,104 @@
+"""What a recipe trains, and what it measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+from records import load_record
+from small import ROOT, small_run, training
+
+from pipeline.classification.settings import CroppedRun, RecipeParams
+from pipeline.data.norb import TRAIN_INSTANCES
+from pipeline.learning.gradient import Trained
+from pipeline.studies.recipe import ERRORS, errors, outcome
+
+CONDITIONS: dict[str, Any] = {
+    "unchanged": {},
+    "longer": {"training": {"epochs": 6, "learning_rate": 0.01}},
+    "both": {"augmentation": {"rotation": 5}, "model": {"mixup": 0.1}},
+}
+
+
+def study(**changes: Any) -> RecipeParams:
+    values = {"run": "a", "factor": "instance", "held_out": [4, 6], "known_share": 0.1, "replicas": 1, "epochs": 2}
+    return RecipeParams.model_validate(values | {"conditions": CONDITIONS} | changes)
+
+
+@pytest.fixture(params=["matrix_capsules", "cnn"])
+def run(request: pytest.FixtureRequest) -> CroppedRun:
+    return cast("CroppedRun", small_run(request.param, training=training(epochs=4).model_dump()))
+
+
+def test_a_condition_changes_what_it_names_and_has_the_seeds_of_the_study(run: CroppedRun) -> None:
+    alone = run.with_epochs(2).model_copy(update={"replicas": 1})
+    assert study().changed(run, "unchanged") == alone
+    assert study(replicas=3).changed(run, "unchanged") == alone.model_copy(update={"replicas": 3})
+    longer = study().changed(run, "longer")
+    assert (longer.training.epochs, longer.training.learning_rate) == (6, 0.01)
+    assert longer.model == run.with_epochs(6).model, "the model's schedule is as long as the training"
+    both = study().changed(run, "both")
+    assert both.augmentation == run.augmentation.model_copy(update={"rotation": 5})
+    assert both.model.model_dump() == {**alone.model.model_dump(), "mixup": 0.1}
+    assert both.training == alone.training
+    with pytest.raises(ValidationError) as refused:
+        study(conditions={"wrong": {"training": {"epochs": 0}}}).changed(run, "wrong")
+    assert refused.value.errors()[0]["loc"] == ("training", "epochs")
+    with pytest.raises(ValidationError, match="held_out has a value twice"):
+        study(held_out=[4, 6, 4])
+    with pytest.raises(ValidationError):
+        study(conditions={"wrong": {"model": {"mixxup": 0.1}}}).changed(run, "wrong")
+
+
+def test_each_value_of_the_factor_is_held_out_in_turn(run: CroppedRun) -> None:
+    held_out = study().without(run, 6).held_out
+    assert held_out is not None
+    assert (held_out.factor, held_out.value, held_out.known_share) == ("instance", 6, 0.1)
+
+
+def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
+    columns = {
+        "replica": [0, 0, 1, 1],
+        "validation_accuracy": [0.9, 0.7, 0.8, 0.6],
+        "known_accuracy": [0.8, 0.95, 0.8, 0.9],
+        "train_accuracy": [0.5, 0.99, 0.6, 0.98],
+    }
+
+    def found() -> list[dict[str, float]]:
+        return errors(cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=6.0, best_epoch=[1, 1])))
+
+    first, second = found()
+    assert first == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
+    assert second == pytest.approx({"new": 0.4, "known": 0.1, "train": 0.02, "seconds": 3.0})
+    del columns["known_accuracy"]
+    assert found()[0].keys() == {"new", "train", "seconds"}
+    del columns["validation_accuracy"]
+    with pytest.raises(KeyError):
+        found()
+
+
+def test_numbers_spread_over_what_was_held_out_and_seeds() -> None:
+    measured = {"a": {4: [{"new": 0.1}], 6: [{"new": 0.3}]}, "b": {4: [{"new": 0.5}, {"new": 0.6}, {"new": 0.7}]}}
+    found = outcome(measured)
+    assert found.numbers["condition"]["a"]["new"] == pytest.approx({"mean": 0.2, "sd": 0.1414, "n": 2}, rel=1e-3)
+    assert found.numbers["condition"]["b"]["new"] == pytest.approx({"mean": 0.6, "sd": 0.1, "n": 3})
+    assert found.table["held_out"].tolist() == [4, 6, 4, 4, 4]
+    assert found.table["replica"].tolist() == [0, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("reports/*/results/recipe/*.json")), ids=lambda path: path.stem)
+def test_committed_recipes_were_chosen_without_test_images(path: Path) -> None:
+    """Every network of theirs validated on a toy of the training part, and looked at no test image in passing."""
+    record = load_record(path)
+    last = record["provenance"][-1]
+    study = last["settings"]["recipe"][path.stem]
+    if study["factor"] == "instance":
+        assert set(study["held_out"]) <= set(TRAIN_INSTANCES)
+    assert all(numbers.keys() <= {*ERRORS, "seconds"} for numbers in record["condition"].values())
+    assert set(ERRORS.values()) == {"validation_accuracy", "known_accuracy", "train_accuracy"}
+    assert record["condition"].keys() == last["trained"].keys()
+    assert all(not run.get("watched") for run in last["trained"].values())

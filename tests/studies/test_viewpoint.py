@@ -1,0 +1,62 @@
+"""Familiar and novel viewpoints, and networks matched on familiar ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from small import small_run, squares, training
+
+from pipeline.classification.settings import ViewpointParams
+from pipeline.studies.viewpoint import errors, familiar_views, match, outcome, viewed
+
+
+@pytest.mark.parametrize("variant", ["matrix_capsules", "cnn"])
+def test_a_study_of_viewpoints_trains_to_its_end_on_its_own_data(variant: str) -> None:
+    run = small_run(variant, training=training(epochs=4, patience=2).model_dump())
+    study = ViewpointParams(axis="azimuth", dataset="other", capsules="a", cnn="b", epochs=6, replicas=3)
+    found = viewed(run, study)
+    assert (found.dataset, found.replicas, found.training.epochs, found.training.patience) == ("other", 3, 6, 6)
+    assert type(found) is type(run)
+    assert found.model.model_dump(exclude={"margin_epochs"}) == run.model.model_dump(exclude={"margin_epochs"})
+
+
+def test_only_familiar_viewpoints_are_learnt_from() -> None:
+    dataset = squares()
+    for axis, familiar in (("azimuth", {300, 320, 340, 0, 20, 40}), ("elevation", {30, 35, 40})):
+        views = familiar_views(dataset, axis)  # type: ignore[arg-type]
+        for part in ("train", "validation"):
+            chosen = views.dataset.split[part]
+            assert set(dataset.factors[axis][chosen]) <= familiar
+            assert 0 < len(chosen) < len(dataset.split[part])
+            assert set(chosen) <= set(dataset.split[part])
+        count = {name: len(labels) for name, (_, labels) in views.watched.items()}
+        assert sum(count.values()) == len(dataset.split["test"])
+        assert min(count.values()) > 0
+
+
+def test_networks_match_where_the_worse_is_at_its_best() -> None:
+    capsules = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.5, 0.3, 0.1], "novel": [0.6, 0.4, 0.2]})
+    cnn = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.6, 0.35, 0.4], "novel": [0.8, 0.7, 0.9]})
+    found = match(capsules, cnn).set_index("network")
+    assert found.loc["cnn", ["epoch", "familiar", "novel"]].tolist() == [2, 0.35, 0.7]
+    # Three quarters of the way from the first epoch to the second.
+    np.testing.assert_allclose(found.loc["capsules", ["epoch", "familiar", "novel"]].astype(float), [1.75, 0.35, 0.45])
+    better = capsules.assign(familiar=[0.2, 0.3, 0.1])
+    found = match(better, cnn).set_index("network")
+    assert found.loc["capsules", ["epoch", "familiar", "novel"]].tolist() == [1, 0.2, 0.6]
+    history = pd.DataFrame(
+        {"replica": [0], "epoch": [1], "familiar_accuracy": [0.75], "novel_accuracy": [0.5], "train_loss": [1.0]}
+    )
+    assert errors(history).to_dict("records") == [{"replica": 0, "epoch": 1, "familiar": 0.25, "novel": 0.5}]
+
+
+def test_errors_on_novel_viewpoints_are_compared_within_a_replica() -> None:
+    def table(novel: float, replica: int) -> pd.DataFrame:
+        return pd.DataFrame({"replica": replica, "epoch": [1, 2], "familiar": [0.4, 0.2], "novel": [0.9, novel]})
+
+    capsules = pd.concat([table(0.1, 0), table(0.6, 1)])
+    cnn = pd.concat([table(0.4, 0), table(0.6, 1)])
+    numbers = outcome(capsules, cnn, {"familiar": 30, "novel": 70}).numbers
+    assert numbers["novel_ratio"] == {"mean": 0.625, "sd": pytest.approx(0.75 / 2**0.5), "n": 2}
+    assert numbers["images"] == {"familiar": 30, "novel": 70}

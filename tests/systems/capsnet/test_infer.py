@@ -1,0 +1,143 @@
+"""The study of iterative inference on a small network: its rows, and that conditions differ as they must."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small import INFER, SIZE, SMALL_CAPSNET
+
+from pipeline.data.datasets import Dataset
+from pipeline.layers.dynamic_routing import squash, unweighted_sum
+from pipeline.probes.sparsity import hoyer
+from pipeline.results.outcome import Outcome
+from pipeline.systems.capsnet.inference.predictive_coding import Inferred
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.settings import CapsNetModelParams
+from pipeline.systems.capsnet.studies.infer import _descent, _lengths, _saturation, sparsity_of_inference
+from pipeline.systems.capsnet.studies.settings import InferParams
+
+CPU = torch.device("cpu")
+
+
+def network(seed: int) -> CapsNet:
+    """Not trained, with capsules long enough to matter and a middle layer."""
+    torch.manual_seed(seed)
+    net = CapsNet(CapsNetModelParams.model_validate({**SMALL_CAPSNET, "middle": 4, "iterations": 0}), SIZE)
+    assert net.middle is not None
+    with torch.no_grad():
+        net.second.weight *= 5
+        net.middle.transformations *= 8
+        net.last.transformations *= 8
+    return net.eval()
+
+
+@pytest.fixture
+def found(dataset: Dataset) -> Outcome:
+    settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 120})
+    return sparsity_of_inference([network(0), network(1)], dataset, settings, CPU, lambda steps: steps)
+
+
+def test_rows(found: Outcome, dataset: Dataset) -> None:
+    table, arrays = found.table, found.arrays
+    assert len(table) == 2 * (2 + 12) * 2
+    of_class = table[(table["layer"] == "class") & (table["replica"] == 0)].set_index("condition")
+    assert (of_class["falls"].dropna() == 1).all()
+    assert of_class["energy"].isna().tolist() == [True, True, *[False] * 12], "a forward pass has no energy"
+    assert table.loc[table["layer"] == "middle", "right"].isna().all(), "only class capsules can be right"
+    net, (images, labels) = network(0), dataset.part("test")
+    lengths = net.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).detach().numpy()
+    for name, count in (("forward", len(images)), ("start", 6)):
+        expected = hoyer(lengths[:count])
+        assert of_class["hoyer"][name] == pytest.approx(float(expected.mean()), rel=1e-5)
+        error = float(expected.std(ddof=1)) / math.sqrt(count)
+        assert of_class["hoyer_standard_error"][name] == pytest.approx(error, rel=1e-4)
+        assert of_class["right"][name] == pytest.approx((lengths[:count].argmax(1) == labels[:count]).mean())
+        assert of_class["images"][name] == count
+    own = lengths[np.arange(len(labels)), labels]
+    assert of_class["length_right"]["forward"] == pytest.approx(own.mean(), rel=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(arrays["capsules_start"], axis=-1), lengths[:6], rtol=1e-4)
+    assert arrays["energies_free-clamped-none"].shape == (121, 4 + 2)
+    assert arrays["energies_predicted-clamped-L1-1"].shape == (121, 3 + 2)
+    told = found.numbers["condition"]["free-free-L2-1"]["class"]["energy"]
+    energies = table[(table["condition"] == "free-free-L2-1") & (table["layer"] == "class")]["energy"]
+    assert told["mean"] == pytest.approx(energies.mean())
+    assert told["n"] == 2
+
+
+def test_saturation_of_forward_passes(found: Outcome, dataset: Dataset) -> None:
+    rows = found.table[found.table["replica"] == 0].set_index(["condition", "layer"])
+    assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
+    net, (images, _) = network(0), dataset.part("test")
+    maps = net.feature_maps(torch.from_numpy(images).float() / 255)
+    assert net.middle is not None
+    inputs = unweighted_sum(net.primary_capsules(maps), net.middle.transformations).norm(dim=-1).detach().double()
+    row = rows.loc["forward", "middle"]
+    assert row["hoyer_inputs"] == pytest.approx(float(hoyer(inputs.numpy()).mean()), abs=1e-4)
+    assert row["saturated"] == pytest.approx(float((inputs > 3).double().mean())), "n^2 / (1 + n^2) > 0.9"
+    assert row["length_sd"] == pytest.approx(float((inputs**2 / (1 + inputs**2)).std(1, correction=0).mean()), rel=1e-4)
+
+
+def test_a_saturated_layer_looks_dense_only_after_the_squash() -> None:
+    """Ten times as long vectors: even lengths of as uneven inputs."""
+    random = torch.randn(20, 16, 4, generator=torch.Generator().manual_seed(0))
+    of = {scale: _saturation(squash(random * scale)) for scale in (0.3, 30.0)}
+    assert of[0.3]["hoyer_inputs"] == pytest.approx(of[30.0]["hoyer_inputs"], abs=0.01)
+    assert of[0.3]["saturated"] == 0
+    assert of[30.0]["saturated"] > 0.99
+    assert of[30.0]["length_sd"] < 0.01 < of[0.3]["length_sd"]
+
+
+def test_an_energy_that_rises_at_any_step_does_not_count_as_falling() -> None:
+    """Energies of three images over two steps: that of the second rises before it falls below its start."""
+    energies = torch.tensor([[4.0, 4.0, 4.0], [3.0, 5.0, 3.0], [2.0, 2.0, 2.0]])  # (steps + 1, images)
+    found = _descent(Inferred([], torch.zeros(3, 1, 1), energies.unsqueeze(1)))
+    assert found["falls"] == pytest.approx(2 / 3)
+    assert found["energy"] == 2
+    before_last = 11 / 3
+    assert found["last_drop"] == pytest.approx((before_last - 2) / before_last), "a tenth of two steps is one"
+
+
+def test_lengths_of_the_right_capsule_and_of_the_others_by_hand() -> None:
+    """Three capsules in two images of classes 0 and 1: the longest is the right one, then another."""
+    lengths = torch.tensor([[0.8, 0.3, 0.1], [0.2, 0.4, 0.6]])
+    capsules = lengths.unsqueeze(-1) * torch.tensor([0.6, -0.8])
+    found = _lengths(capsules, torch.tensor([0, 1]))
+    assert found == pytest.approx({"right": 0.5, "length_right": 0.6, "length_others": 1.2 / 4})
+
+
+@pytest.mark.parametrize("output", ["predicted", "free"])
+def test_conditions_do_what_they_must(found: Outcome, output: str) -> None:
+    table = found.table[found.table["layer"] == "class"].set_index(["replica", "condition"]).sort_index()
+    for replica in (0, 1):
+
+        def row(label: str, penalty: str, replica: int = replica) -> Any:
+            return table.loc[replica, f"{output}-{label}-{penalty}"]
+
+        start = table.loc[replica, "start"]
+        clamped = row("clamped", "none")
+        assert clamped["length_right"] - clamped["length_others"] > start["length_right"] - start["length_others"]
+        assert clamped["length_others"] < start["length_others"]
+        assert row("clamped", "L1-1")["length_others"] < row("clamped", "none")["length_others"]
+        assert row("free", "none")["energy"] == pytest.approx(0, abs=1e-9), "nothing pulls"
+        assert row("free", "none")["hoyer"] == pytest.approx(start["hoyer"], rel=1e-5)
+        assert row("free", "L2-1")["length_right"] < start["length_right"]
+
+
+def test_free_capsules_that_l1_kills_are_silent_not_even(dataset: Dataset) -> None:
+    condition = {"output": "free", "label": "free", "penalty": "L1", "weight": 5.0}
+    settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 500, "conditions": [condition]})
+    table = sparsity_of_inference([network(0)], dataset, settings, CPU, lambda steps: steps).table
+    row = table[(table["condition"] == "free-free-L1-5") & (table["layer"] == "class")].iloc[0]
+    assert row["silent"] == 1
+    assert math.isnan(row["hoyer"])
+    assert row["right"] == 0
+
+
+def test_fewer_images_than_examples(dataset: Dataset) -> None:
+    settings = InferParams.model_validate({**INFER, "run": "capsnet", "images": 1})
+    arrays = sparsity_of_inference([network(0)], dataset, settings, CPU, lambda steps: steps).arrays
+    assert {len(value) for name, value in arrays.items() if not name.startswith("energies")} == {1}

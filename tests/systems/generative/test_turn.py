@@ -1,0 +1,80 @@
+"""A digit turned: arrays that belong together, and frames that are where parts are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small import SIZE
+
+from pipeline.data.datasets import Dataset
+from pipeline.layers.rendering import render
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.turn import DIGIT, outcome, turning
+
+CPU = torch.device("cpu")
+
+
+def test_arrays_have_a_picture_for_every_five_degrees(capsules: GenerativeModel, dataset: Dataset) -> None:
+    found = turning(capsules, dataset.images[0], CPU)
+    parts, objects = capsules.params.parts, capsules.params.objects
+    assert {name: array.shape for name, array in found.items()} == {
+        "angles": (72,),
+        "images": (72, SIZE, SIZE),
+        "reconstructions": (72, SIZE, SIZE),
+        "arrangements": (72, SIZE, SIZE, 3),
+        "presences": (72, parts),
+        "object_presences": (72, objects),
+        "frames": (72, parts, 4, 2),
+        "pixel_errors": (72,),
+        "colours": (parts, 3),
+    }
+    upright = found["angles"].tolist().index(0)
+    np.testing.assert_array_equal(found["images"][upright], dataset.images[0, 0])
+    assert found["images"].dtype == np.uint8
+
+
+def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: Dataset) -> None:
+    """An opaque template drawn at a part's pose covers exactly the pixels within its frame."""
+    found = turning(capsules, dataset.images[0], CPU)
+    posterior = capsules.encode(torch.from_numpy(found["images"][:1, None]).float() / 255)
+    full = torch.ones(1, 2, 8, 8)
+    size, checked = 96, 0
+    for part in range(capsules.params.parts):
+        drawn = render(full, posterior.part_poses[:, part : part + 1], torch.ones(1, 1), size)[0].detach().numpy()
+        ys, xs = np.nonzero(drawn > 0.5)
+        if not len(xs):
+            continue
+        checked += 1
+        corners = found["frames"][0, part]
+        centre = corners.mean(0)
+        inside = np.stack([(2 * xs + 1) / size - 1, (2 * ys + 1) / size - 1], axis=-1)
+        # Every drawn point is a combination of two sides of the frame, within it.
+        sides = np.stack([(corners[1] - corners[0]) / 2, (corners[3] - corners[0]) / 2], axis=1)
+        local = np.linalg.solve(sides, (inside - centre).T).T
+        assert np.abs(local).max() < 1.15
+        if (np.abs(corners) < 1).all():
+            area = abs(np.linalg.det(sides)) * 4
+            assert len(xs) * (2 / size) ** 2 == pytest.approx(area, rel=0.2, abs=0.05)
+    assert checked
+
+
+def test_the_outcome_has_the_first_digit_of_its_class(capsules: GenerativeModel, dataset: Dataset) -> None:
+    result = outcome([capsules, capsules], dataset, CPU)
+    images, labels = dataset.part("test")
+    expected = images[int(np.argmax(labels == DIGIT))]
+    upright = result.arrays["angles"].tolist().index(0)
+    np.testing.assert_array_equal(result.arrays["images"][upright], expected[0])
+    assert len(result.table) == 2 * 72
+    worst, mean = result.numbers["pixel_error"]["worst"], result.numbers["pixel_error"]["mean"]
+    assert worst["n"] == 2
+    assert worst["mean"] == pytest.approx(result.table["pixel_error"].max())
+    assert worst["mean"] >= mean["mean"] > 0
+
+
+def test_parts_that_are_on_are_counted_and_not_objects(capsules: GenerativeModel, dataset: Dataset) -> None:
+    """Of four parts one is always absent; of three objects only one is present."""
+    with torch.no_grad():
+        capsules.part_head[2].bias[:, 0] = torch.tensor([50.0, -50.0, 50.0, 50.0])
+        capsules.object_head[2].bias[:, 0] = torch.tensor([-50.0, 50.0, -50.0])
+    assert set(outcome([capsules], dataset, CPU).table["parts_on"]) == {3}
