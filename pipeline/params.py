@@ -12,32 +12,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
-from pipeline.classification.settings import AttackParams, CroppedRun, RecipeParams, RoutingParams, ViewpointParams
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.learning.settings import CropParams
-from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
+from pipeline.probes.settings import EvaluateParams
 from pipeline.settings import NAME_PATTERN, Name, Section, check_once
-from pipeline.systems import MODELS, ROUTED, SWEEPS, Run
-from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
-from pipeline.systems.capsnet.settings import CapsNetRun
-from pipeline.systems.capsnet.studies.settings import InferParams
-from pipeline.systems.generative.settings import GenerativeRun
-from pipeline.systems.generative.studies.settings import (
-    FailureParams,
-    OptimiseParams,
-    PosteriorParams,
-    PresenceAblationParams,
-    SensitivityParams,
-)
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
-from pipeline.systems.matrix_capsules.studies.settings import AblationParams
-from pipeline.systems.regression.settings import RegressionSet, RegressionStudy
+from pipeline.studies import studies
+from pipeline.systems import Run
+from pipeline.systems.generative.settings import FailureParams
 
 
 class ParamsError(UserError):
@@ -46,8 +33,8 @@ class ParamsError(UserError):
     exit_code = 2
 
 
-class Params(Section):
-    """Everything in `params.yaml`."""
+class Shared(Section):
+    """What is in `params.yaml` beside the studies."""
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
     publish: bool = Field(
@@ -60,80 +47,49 @@ class Params(Section):
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, Run]
     evaluate: EvaluateParams
-    optimise: dict[Name, OptimiseParams]
-    posterior: dict[Name, PosteriorParams]
-    infer: dict[Name, InferParams]
-    routing: dict[Name, RoutingParams]
-    sweep: SweepParams
     failures: FailureParams
-    sensitivity: SensitivityParams
-    presence_ablation: dict[Name, PresenceAblationParams]
-    equivariance: dict[Name, EquivarianceParams]
-    data_efficiency: dict[Name, DataEfficiencyParams]
-    regression: dict[Name, RegressionStudy]
-    regression_sets: dict[Name, RegressionSet]
-    attention: dict[Name, AttentionStudy]
-    attention_sets: dict[Name, AttentionSet]
-    ablation: dict[Name, AblationParams]
-    recipe: dict[Name, RecipeParams]
-    viewpoint: dict[Name, ViewpointParams]
-    attack: dict[Name, AttackParams]
 
     @model_validator(mode="after")
-    def _references(self) -> Params:
+    def _references(self) -> Self:
         self._check_sources()
         if self.evaluate.official_affnist and "affnist" not in self.sources:
             raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             if run.dataset not in self.datasets:
                 raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")
-            self._check_fits(f"runs.{name}", run, run.dataset)
+            self.check_fits(f"runs.{name}", run, run.dataset)
             if run.held_out is not None:
-                self._check_factor(f"runs.{name}.holdout.factor", run.held_out.factor, run.dataset)
+                self.check_factor(f"runs.{name}.holdout.factor", run.held_out.factor, run.dataset)
         if self.evaluate.official_affnist:
             self._check_affnist()
-        for name, study in self.optimise.items():
-            run_of_study = self._run_of(f"optimise.{name}.run", study.run, "generative")
-            assert isinstance(run_of_study, GenerativeRun)
-            if run_of_study.model.slots != "own" or run_of_study.model.pose_posterior != "delta":
-                raise ValueError(f"optimise.{name}.run: '{study.run}' must have slots: own and pose_posterior: delta")
-            if study.replicas > run_of_study.replicas:
-                raise ValueError(f"optimise.{name}.replicas: '{study.run}' has {run_of_study.replicas}")
-        for name, posterior in self.posterior.items():
-            start = self.runs.get(posterior.run)
-            if start is None or start.variant != "generative" or start.model.pose_posterior != "delta":
-                raise ValueError(f"posterior.{name}.run: '{posterior.run}' is not a generative run with delta poses")
-            if posterior.replicas > start.replicas:
-                raise ValueError(f"posterior.{name}.replicas: '{posterior.run}' has {start.replicas}")
-        for name, inference in self.infer.items():
-            self._run_of(f"infer.{name}.run", inference.run, "capsnet")
-        self._check_routing()
-        for name in self.sweep.runs:
-            self._run_of("sweep.runs", name, *SWEEPS)
-        for name, measured in self.equivariance.items():
-            self._check_centre(
-                f"equivariance.{name}.run", self._run_of(f"equivariance.{name}.run", measured.run, *MODELS)
-            )
-        for name, efficiency in self.data_efficiency.items():
-            self._run_of(f"data_efficiency.{name}.run", efficiency.run, *MODELS)
-        self._check_regressions()
-        self._check_study_names()
-        self._check_ablations()
-        self._check_recipes()
-        self._check_classifiers()
-        varied_run = self._run_of("sensitivity.run", self.sensitivity.run, "generative")
-        assert isinstance(varied_run, GenerativeRun)
-        for name, values in self.sensitivity.hyperparameters.model_dump().items():
-            for value in values:
-                try:
-                    varied_run.model.varied(name, value)
-                except ValidationError as error:
-                    wrong = error.errors()[0]
-                    raise ValueError(
-                        f"sensitivity.hyperparameters.{name}: {value:g} does not give a valid model "
-                        f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
-                    ) from None
+        for kind, study in studies().items():
+            for where, settings in self._entries(kind, hasattr(study, "SET")):
+                if hasattr(study, "check"):
+                    study.check(self, where, settings)
         return self
+
+    def studies(self, kind: str) -> Any:
+        """The settings of the studies of a kind by name, or those that all share."""
+        return getattr(self, kind)
+
+    def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
+        """Every study of a kind with its place in `params.yaml`, those in sets, too.
+
+        Raises:
+            ValueError: two have the same name. Their figures are named by it.
+        """
+        section = self.studies(kind)
+        if isinstance(section, Section):
+            yield kind, section
+            return
+        yield from ((f"{kind}.{name}", settings) for name, settings in section.items())
+        seen = set(section)
+        for name, entry in self.studies(f"{kind}_sets").items() if in_sets else ():
+            for study, settings in entry.studies.items():
+                if study in seen:
+                    raise ValueError(f"{kind}_sets.{name}: there is another study called '{study}'")
+                seen.add(study)
+                yield f"{kind}_sets.{name}.studies.{study}", settings
 
     def _check_sources(self) -> None:
         """Check that data sets name sources that are there, and take no more of them than there is."""
@@ -150,7 +106,7 @@ class Params(Section):
                 )
             self._check_amounts(name, dataset)
 
-    def _images_of(self, dataset: str) -> Published:
+    def images_of(self, dataset: str) -> Published:
         """What is known of the images of a data set: its side is the canvas."""
         settings = self.datasets[dataset]
         own = self.own_images.get(settings.source)
@@ -180,17 +136,17 @@ class Params(Section):
                     f"(found {total})"
                 )
 
-    def _check_fits(self, where: str, run: Run, dataset: str) -> None:
+    def check_fits(self, where: str, run: Run, dataset: str) -> None:
         """ValueError if a run's model cannot take the images of a data set."""
-        images = self._images_of(dataset)
+        images = self.images_of(dataset)
         try:
             run.model_copy(update={"dataset": dataset}).check_fits(images.channels, images.side, images.classes)
         except UserError as error:
             raise ValueError(f"{where}: {error}") from None
 
-    def _check_centre(self, where: str, run: Run) -> None:
+    def check_centre(self, where: str, run: Run) -> None:
         """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
-        side, augmentation = self._images_of(run.dataset).side, run.augmentation
+        side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
             raise ValueError(
                 f"{where}: images of {side} pixels are moved about their middle, which is not that of a crop of "
@@ -209,133 +165,59 @@ class Params(Section):
                     f"{dataset.source} of the same size, {AFFNIST_SIZE} pixels: set it to false, or remove the run"
                 )
 
-    def _check_factor(self, where: str, factor: str, dataset: str) -> None:
+    def check_factor(self, where: str, factor: str, dataset: str) -> None:
         """ValueError if a factor is not known of the images of a data set."""
-        factors = self._images_of(dataset).factors
+        factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"
             raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
 
-    def _check_study_names(self) -> None:
-        """Check that no two studies of a system have the same name, alone or in sets: their figures are named by it."""
-        for section in ("regression", "attention"):
-            seen = set(getattr(self, section))
-            for name, entry in getattr(self, f"{section}_sets").items():
-                for study in entry.studies:
-                    if study in seen:
-                        raise ValueError(f"{section}_sets.{name}: there is another study called '{study}'")
-                    seen.add(study)
+    def run_of(self, where: str, name: str, *variants: str) -> Run:
+        """The run that a study names.
 
-    def _run_of(self, where: str, name: str, *variants: str) -> Run:
-        """The run that a study names. ValueError if there is none, or it is of another variant."""
-        run = self.runs.get(name)
-        if run is None or run.variant not in variants:
-            fitting = sorted(key for key, run in self.runs.items() if run.variant in variants)
-            raise ValueError(f"{where}: '{name}' is not one of {fitting}")
-        return run
+        Args:
+            variants: that it may have; any if none are given.
 
-    def _check_routing(self) -> None:
-        """Check that studies of routing name runs that route, and follow all iterations that these have."""
-        for name, study in self.routing.items():
-            run = self._run_of(f"routing.{name}.run", study.run, *ROUTED)
-            assert isinstance(run, CapsNetRun | MatrixCapsulesRun)
-            if run.model.iterations == 0:
-                raise ValueError(f"routing.{name}.run: '{study.run}' does not route (model.iterations is 0)")
-            # CapsNet's may count updates of weights, which one more iteration uses.
-            own = run.model.iterations + (isinstance(run, CapsNetRun) and run.model.counting == "updates")
-            if study.iterations < own:
-                raise ValueError(f"routing.{name}.iterations: must be at least {own}, those of '{study.run}'")
+        Raises:
+            ValueError: there is none, or it is of another variant.
+        """
+        fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
+        if name not in fitting:
+            raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
+        return fitting[name]
 
-    def _check_regressions(self) -> None:
-        """Check that capsule regression is given grey images and no more inputs than these have singular vectors."""
-        for section in ("regression", "regression_sets"):
-            for name, given in getattr(self, section).items():
-                where = f"{section}.{name}"
-                if given.dataset not in self.datasets:
-                    raise ValueError(f"{where}.dataset: '{given.dataset}' is not one of {sorted(self.datasets)}")
-                channels = self._images_of(given.dataset).channels
-                if channels != 1:
-                    raise ValueError(
-                        f"{where}.dataset: images of {given.dataset} have {channels} channels: capsule "
-                        "regression takes 1"
-                    )
-                of_set = isinstance(given, RegressionSet)
-                studies = (
-                    {f".studies.{each}": study for each, study in given.studies.items()} if of_set else {"": given}
-                )
-                for place, study in studies.items():
-                    self._check_features(f"{where}{place}.features", study)
+    @staticmethod
+    @contextmanager
+    def named(where: str, place: tuple[str, ...]) -> Iterator[None]:
+        """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`.
 
-    def _check_features(self, where: str, study: RegressionStudy) -> None:
-        dataset = self.datasets[study.dataset]
-        most = min(dataset.canvas**2, dataset.train)
-        if study.features > most:
-            raise ValueError(
-                f"{where}: must be at most {most}, the smaller one of pixels and training images of {study.dataset} "
-                f"(found {study.features})"
-            )
-
-    def _check_ablations(self) -> None:
-        """Check that ablations name runs of the right kind, and changes that give a valid model."""
-        for section, variant in (("ablation", "matrix_capsules"), ("presence_ablation", "generative")):
-            for name, study in getattr(self, section).items():
-                run = self._run_of(f"{section}.{name}.run", study.run, variant)
-                assert isinstance(run, MatrixCapsulesRun | GenerativeRun)
-                for condition, changes in study.conditions.items():
-                    with _named((section, name, "conditions", condition), ("runs", study.run, variant, "model")):
-                        changed = run.model.changed(changes)
-                    where = f"{section}.{name}.conditions.{condition}"
-                    self._check_fits(where, run.model_copy(update={"model": changed}), run.dataset)
-
-    def _check_recipes(self) -> None:
-        """Check that recipes name runs of the right kind, and changes that give a valid run."""
-        for name, study in self.recipe.items():
-            run = self._run_of(f"recipe.{name}.run", study.run, "matrix_capsules", "cnn")
-            assert isinstance(run, CroppedRun)
-            self._check_factor(f"recipe.{name}.factor", study.factor, run.dataset)
-            for condition in study.conditions:
-                with _named(("recipe", name, "conditions", condition), ("runs", study.run, run.variant)):
-                    changed = study.changed(run, condition)
-                self._check_fits(f"recipe.{name}.conditions.{condition}", changed, run.dataset)
-
-    def _check_classifiers(self) -> None:
-        """Check that the studies of document 004 name runs of the right kind."""
-        known = self._run_of
-        for name, viewpoint in self.viewpoint.items():
-            capsules = known(f"viewpoint.{name}.capsules", viewpoint.capsules, "matrix_capsules")
-            cnn = known(f"viewpoint.{name}.cnn", viewpoint.cnn, "cnn")
-            if viewpoint.dataset not in self.datasets:
-                datasets = sorted(self.datasets)
-                raise ValueError(f"viewpoint.{name}.dataset: '{viewpoint.dataset}' is not one of {datasets}")
-            self._check_factor(f"viewpoint.{name}.axis", viewpoint.axis, viewpoint.dataset)
-            for network, run in (("capsules", capsules), ("cnn", cnn)):
-                self._check_fits(f"viewpoint.{name}.{network}", run, viewpoint.dataset)
-        for name, attack in self.attack.items():
-            known(f"attack.{name}.capsules", attack.capsules, "matrix_capsules")
-            if known(f"attack.{name}.cnn", attack.cnn, "cnn").replicas < 2:
-                raise ValueError(f"attack.{name}.cnn: '{attack.cnn}' must have 2 replicas: one attacks the other")
-            for setting in ("dataset", "augmentation"):
-                ours, theirs = (getattr(self.runs[each], setting) for each in (attack.capsules, attack.cnn))
-                if ours != theirs:
-                    raise ValueError(
-                        f"attack.{name}: '{attack.capsules}' and '{attack.cnn}' must see the same images: their "
-                        f"{setting} differs"
-                    )
+        Args:
+            place: where the model of the settings stands that are checked, as pydantic names it.
+        """
+        try:
+            yield
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            words = _message(wrong, (*place, *wrong["loc"]))
+            raise ValueError(f"{'.'.join(map(str, (where, *wrong['loc'])))}: {words}") from None
 
 
-@contextmanager
-def _named(where: tuple[str, ...], place: tuple[str, ...]) -> Iterator[None]:
-    """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`.
+def _sections() -> dict[str, Any]:
+    """The sections of the studies: fields for pydantic by name."""
+    fields: dict[str, Any] = {}
+    for kind, study in studies().items():
+        entry: Any = study.SETTINGS
+        fields[kind] = (entry if hasattr(study, "ONE_SECTION") else dict[Name, entry], ...)
+        if hasattr(study, "SET"):
+            entry = study.SET
+            fields[f"{kind}_sets"] = (dict[Name, entry], ...)
+    return fields
 
-    Args:
-        place: where the model of the settings stands that are checked, as pydantic names it.
-    """
-    try:
-        yield
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        words = _message(wrong, (*place, *wrong["loc"]))
-        raise ValueError(f"{'.'.join(map(str, (*where, *wrong['loc'])))}: {words}") from None
+
+if TYPE_CHECKING:
+    Params = Shared
+else:
+    Params = create_model("Params", __base__=Shared, __doc__="Everything in `params.yaml`.", **_sections())
 
 
 @cache

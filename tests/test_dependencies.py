@@ -111,7 +111,7 @@ NO_DEPENDENCY = {
 """Code that no number depends on, and why: an edit of it makes nothing stale."""
 PAGE = ("figures", "tables")
 SYSTEMS_STUDIES = {
-    stage: f"pipeline/systems/{system}/studies"
+    stage: f"pipeline/systems/{system}/experiments"
     for system in ("regression", "attention")
     for stage in (system, f"{system}_sets")
 }
@@ -220,15 +220,15 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
     ("file", "stale"),
     [
         (
-            "regression/studies/grid.py",
+            "regression/experiments/grid.py",
             {"quick": {"regression_sets@digits"}, "paper": {"regression@grid-mnist", "regression@grid-fashion"}},
         ),
         (
-            "regression/studies/exactness.py",
+            "regression/experiments/exactness.py",
             {"quick": {"regression_sets@digits"}, "paper": {"regression@exactness-mnist"}},
         ),
-        ("attention/studies/toy.py", {"quick": {"attention_sets@small"}, "paper": {"attention@toy"}}),
-        ("attention/studies/parsing.py", {"quick": {"attention_sets@small"}, "paper": {"attention@parsing"}}),
+        ("attention/experiments/toy.py", {"quick": {"attention_sets@small"}, "paper": {"attention@toy"}}),
+        ("attention/experiments/parsing.py", {"quick": {"attention_sets@small"}, "paper": {"attention@parsing"}}),
     ],
 )
 def test_an_edit_of_a_study_makes_stale_its_own_items_alone(path: Path, file: str, stale: dict[str, set[str]]) -> None:
@@ -244,7 +244,7 @@ def test_a_study_that_is_an_item_names_its_own_module_alone(path: Path) -> None:
     for stage in ("regression", "attention"):
         for name, item in graph.items[stage].items():
             named = [dep for dep in item.deps if dep.startswith(SYSTEMS_STUDIES[stage])]
-            modules = (stage, values[stage][name]["study"])
+            modules = ("__init__", values[stage][name]["study"])
             assert named == [f"{SYSTEMS_STUDIES[stage]}/{module}.py" for module in modules], item.label
 
 

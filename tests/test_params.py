@@ -415,8 +415,7 @@ def test_a_variant_that_is_not_there_is_answered_with_those_that_are(values: dic
         (
             "runs.matrix-toys.augmentation.crop",
             31,
-            "equivariance.matrix-toys.run: images of 48 pixels are moved about their middle, which is not that of a "
-            "crop of 31: the difference must be even",
+            "attack.toys: 'matrix-toys' and 'cnn-toys' must see the same images: their augmentation differs",
         ),
     ],
 )
@@ -641,12 +640,22 @@ def test_what_does_not_fit_is_refused_before_anything_runs(
     assert refused(put(values, where, value)) == [message]
 
 
+def test_images_are_moved_about_the_middle_of_what_a_run_sees(values: dict[str, Any]) -> None:
+    for run in ("matrix-toys", "cnn-toys"):
+        values = put(values, f"runs.{run}.augmentation.crop", 31)
+    (line,) = refused(values)
+    assert line.endswith(
+        "toys.run: images of 48 pixels are moved about their middle, which is not that of a crop of 31: the difference "
+        "must be even"
+    )
+
+
 def test_capsule_regression_takes_one_channel(values: dict[str, Any]) -> None:
     together = json.loads(
         json.dumps(values["regression_sets"]["digits"]).replace('"dataset": "digits"', '"dataset": "toys"')
     )
     assert refused(put(values, "regression_sets.digits", together)) == [
-        "regression_sets.digits.dataset: images of toys have 2 channels: capsule regression takes 1"
+        "regression_sets.digits.studies.grid-digits.dataset: images of toys have 2 channels: capsule regression takes 1"
     ]
 
 

@@ -1,38 +1,49 @@
 """Questions asked of models, one module each: a study of any system here, one of a system's own in its `studies`.
 
-A module of a study is called as its stage in `dvc.yaml` and its section of `params.yaml`. It has a function `measure`
-from a `Context` to an `Outcome`; the stage `study` runs it.
+A module is called as its stage in `dvc.yaml` and its section of `params.yaml`. It has
+
+- `measure`, a function from a `Context` to an `Outcome`: the stage `study` runs it;
+- `SETTINGS`, the class of an entry of its section, or with `ONE_SECTION` of the section that all items share; none
+  where it has no section of its own; `SET`, the class of several short studies as one item, if there are such;
+- `check`, what must hold of an entry beside other sections of `params.yaml`.
+
+It needs no torch to be imported: `measure` imports what computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+from types import ModuleType
 
 ROOM = Path(__file__).parent
 
 
-def file_of(kind: str) -> Path | None:
-    """The module of a kind of study, such as "attack"; None if there is none."""
+@cache
+def _files() -> dict[str, Path]:
+    """The modules of all studies by kind, such as "attack"."""
     places = [ROOM, *sorted(ROOM.parent.glob("systems/*/studies"))]
-    return next((file for place in places if (file := place / f"{kind}.py").exists()), None)
+    files = sorted(file for place in places for file in place.glob("*.py"))
+    return {file.stem: file for file in files if file.stem not in ("__init__", "context")}
 
 
-def measure_of(kind: str) -> Callable[[Context], Outcome]:
-    """The function that measures a kind of study.
+def file_of(kind: str) -> Path | None:
+    """The module of a kind of study; None if there is none."""
+    return _files().get(kind)
+
+
+def study_of(kind: str) -> ModuleType:
+    """A kind of study.
 
     Raises:
-        ValueError: there is no such kind.
+        KeyError: there is none of that name.
     """
-    file = file_of(kind)
-    if file is None:
-        raise ValueError(f"no kind of study is called {kind}")
-    module = file.relative_to(ROOM.parents[1]).with_suffix("")
-    measure: Callable[[Context], Outcome] = import_module(".".join(module.parts)).measure
-    return measure
+    module = _files()[kind].relative_to(ROOM.parents[1]).with_suffix("")
+    return import_module(".".join(module.parts))
+
+
+def studies() -> dict[str, ModuleType]:
+    """Every kind of study that has a section in `params.yaml`."""
+    found = {kind: study_of(kind) for kind in _files()}
+    return {kind: study for kind, study in found.items() if hasattr(study, "SETTINGS")}

@@ -1,67 +1,63 @@
-"""Errors of equivariance and invariance of a trained model, an untrained one, and controls, on the same images."""
+"""Equivariance and invariance of a trained run, measured in the same way for every system (document 003)."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
-import torch
-from torch import Tensor
+from pydantic import Field
 
-from pipeline.learning.model import Model
 from pipeline.learning.settings import CropParams
-from pipeline.probes.equivariance import errors
-from pipeline.probes.equivariance.actions import Layer, Map, Pairs, Read
-from pipeline.probes.equivariance.controls import controls
-from pipeline.probes.equivariance.derivatives import derivative
-from pipeline.probes.equivariance.ridge import linear_map
-from pipeline.probes.equivariance.transformations import (
-    FAMILIES,
-    ROTATION,
-    Transformation,
-    View,
-    transformations,
-    velocity,
-)
-from pipeline.probes.settings import EquivarianceParams
-from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest, stack_replicas
-from pipeline.studies.context import Context
+from pipeline.settings import Name, Section, Seed
 
-OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-MEASURES = (OWN, FITTED, INVARIANCE, RESAMPLING)
-"""Errors of f(g x) as predicted by the action that theory gives, by a linear map fitted to training images, and by f(x)
-itself; and of f(g^-1 g x) as predicted by f(x), which resampling and edges alone cause.
-"""
-TRAINED, UNTRAINED = "trained", "untrained"
-FINITE, DERIVATIVE = "finite", "derivative"
-"""Kinds of rows: of a transformation, and of a family's derivative at the identity, per `transformations.UNITS`."""
-BATCH = 250
-
-ReadOf = Callable[[Model], Read]
-"""How a system reads layers off a model: `systems.equivariance_of`."""
+if TYPE_CHECKING:
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
 
 
-@dataclass(frozen=True)
-class Images:
-    """Images in [0, 1], `[N, C, S, S]`, on the device, and what a model sees of them.
+class EquivarianceParams(Section):
+    """Equivariance and invariance of a trained run, document 003."""
 
-    Attributes:
-        fit: training images, to which linear maps are fitted.
-        test: those that errors are measured on.
-    """
+    run: Name = Field(description="a key of `runs`")
+    images: int = Field(ge=8, le=10_000_000, description="maximum number of test images (the first ones)")
+    fit_images: int = Field(
+        ge=8,
+        le=10_000_000,
+        description="maximum number of training images (the first ones) that linear maps are fitted to",
+    )
+    derivative_images: int = Field(
+        ge=8, le=10_000_000, description="training images, and as many test images, at which derivatives are taken"
+    )
+    rotations: list[Annotated[float, Field(gt=0, le=180)]] = Field(min_length=1, description="degrees")
+    shifts: list[Annotated[float, Field(gt=0, le=14)]] = Field(min_length=1, description="pixels, to the right")
+    scales: list[Annotated[float, Field(ge=0.25, le=4)]] = Field(min_length=1, description="factors of all lengths")
+    shears: list[Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1, description="shares of y that x moves by")
+    penalties: list[Annotated[float, Field(gt=0, le=1e12)]] = Field(
+        min_length=1,
+        description="of linear maps, as shares of the largest eigenvalue of the features' second moments; chosen on a "
+        "quarter of the training images",
+    )
+    resamples: int = Field(ge=2, le=100_000, description="bootstrap samples of the test images for standard errors")
+    seed: Seed = Field(description="seed of the untrained network and of the bootstrap")
 
-    fit: Tensor
-    test: Tensor
-    view: View
+
+SETTINGS = EquivarianceParams
+
+
+def check(params: Params, where: str, study: EquivarianceParams) -> None:
+    """ValueError if there is no such run, or images cannot be moved about the middle of what it sees."""
+    params.check_centre(f"{where}.run", params.run_of(f"{where}.run", study.run))
 
 
 def measure(context: Context) -> Outcome:
     """Measure the run of an entry of `equivariance`, with its trained weights and untrained."""
+    from functools import partial
+
+    import torch
+
+    from pipeline.learning.model import Model
+    from pipeline.probes.equivariance.errors_by_layer import Images, outcome, started
+    from pipeline.probes.equivariance.transformations import View
     from pipeline.systems import build_model, equivariance_of
 
     settings: EquivarianceParams = context.settings
@@ -78,196 +74,3 @@ def measure(context: Context) -> Outcome:
     untrained = started(build_model(run, dataset.images.shape[-1]).to(device), images.view.seen(fit))
     read = equivariance_of(run.variant)
     return outcome(models, untrained, lambda model: partial(read, model), images, settings, context.label)
-
-
-@torch.no_grad()
-def started(model: Model, images: Tensor) -> Model:
-    """A new model as training begins with it, given training images as it sees them; ready for evaluation."""
-    count = model.beginning_images(0)
-    if count:
-        model.begin_epoch(0, images[:count])
-    if model.statistics_images:
-        some = images[: model.statistics_images]
-        model.end_epoch(some, len(some))
-    return model.eval()
-
-
-def outcome(
-    models: Sequence[Model],
-    untrained: Model,
-    read_of: ReadOf,
-    images: Images,
-    settings: EquivarianceParams,
-    title: str = "equivariance",
-) -> Outcome:
-    """All errors by subject (trained, untrained, and each control), layer, measure, transformation and magnitude.
-
-    Args:
-        models: one per replica.
-        untrained: another, of the same settings, with initial weights.
-    """
-    from tqdm import tqdm
-
-    tables, about, methods = [], [], {}
-    readers = controls(images.view.edge)
-    subjects: list[tuple[str, Sequence[tuple[Read, Read]], bool]] = [
-        (TRAINED, [(read_of(model), read_of(_double(model))) for model in models], True),
-        (UNTRAINED, [(read_of(untrained), read_of(_double(untrained)))], False),
-        *((name, [(read, read)], True) for name, read in readers.items()),
-    ]
-    for subject, replicas, resampled in tqdm(subjects, desc=title, unit="subject"):
-        found = [_measure(*each, images, settings, resampled) for each in replicas]
-        tables.append(stack_replicas([each.errors for each in found]).assign(subject=subject))
-        about.append(stack_replicas([each.layers for each in found]).assign(subject=subject))
-        methods[subject] = sorted(set().union(*(each.methods for each in found)))
-    table, layers = pd.concat(tables, ignore_index=True), pd.concat(about, ignore_index=True)
-    columns = ["subject", "layer", "measure", "family", "magnitude"]
-    table = table[["subject", "replica", "kind", *columns[1:], "error", "se"]]
-    finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
-    numbers = {  # not "error": DVC takes a key of that name for a file that it could not read
-        "relative_error": nest(finite, columns, "error"),
-        "relative_error_se": nest(finite, columns, "se"),
-        "derivative": nest(derivatives, columns[:-1], "error"),
-        "derivative_se": nest(derivatives, columns[:-1], "se"),
-        "layers": nest(layers, ["subject", "layer", "about"], "value"),
-        "derivative_by": methods,
-        "images": {"test": len(images.test), "fit": len(images.fit)},
-    }
-    return Outcome("equivariance", table, numbers, tuple(_headlines(numbers))[:MOST_HEADLINES])
-
-
-def _headlines(numbers: Mapping[str, Any]) -> Iterator[str]:
-    """The trained layers' errors at the first rotation."""
-    for layer, measures in numbers["relative_error"].get(TRAINED, {}).items():
-        for measure, families in measures.items():
-            if measure != RESAMPLING:
-                yield f"relative_error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """One model's errors; what its layers are like (`about`, value); and how derivatives were found."""
-
-    errors: pd.DataFrame
-    layers: pd.DataFrame
-    methods: set[str]
-
-
-def _measure(read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool) -> _Measured:
-    """Errors of one model.
-
-    Args:
-        exact: reads the same layers in double precision, for derivatives.
-        resampled: whether `RESAMPLING` is measured, too.
-    """
-    view = images.view
-    fit, test = (_read(read, view.seen(each)) for each in (images.fit, images.test))
-    kept = {name: layer for name, layer in test.items() if not errors.collapsed(layer.numbers, layer.weights)}
-    about = [
-        {"layer": name, "about": key, "value": measure(layer.numbers, layer.weights)}
-        for name, layer in test.items()
-        for key, measure in (("variation", errors.variation), ("dimensions", errors.dimensions))
-    ]
-    size = view.size(images.test)
-
-    def rows(g: Transformation) -> Iterator[dict[str, Any]]:
-        moved_fit, moved = (_read(read, view.moved(each, g)) for each in (images.fit, images.test))
-        back = _read(read, view.there_and_back(images.test, g)) if resampled else {}
-        for name, before in kept.items():
-            after = moved[name]
-            weights = (before.weights + after.weights) / 2
-            fit_weights = (fit[name].weights + moved_fit[name].weights) / 2
-            pairs = Pairs(fit[name].numbers, moved_fit[name].numbers, fit_weights)
-            rho = before.action.finite(g.matrix(size), pairs) if before.action else None
-            scale = (errors.deviations(before.numbers, weights) + errors.deviations(after.numbers, weights)) / 2
-            predicted = _predictions(before, pairs, rho, settings)
-            for measure, prediction in predicted.items():
-                off = errors.squared(after.numbers - prediction, weights)
-                yield _row(FINITE, name, measure, g.family, g.name, off, scale, settings)
-            if name in back:
-                off = errors.squared(back[name].numbers - before.numbers, before.weights)
-                own = errors.deviations(before.numbers, before.weights)
-                yield _row(FINITE, name, RESAMPLING, g.family, g.name, off, own, settings)
-
-    magnitudes = {
-        "rotation": settings.rotations, "shift": settings.shifts, "scale": settings.scales, "shear": settings.shears
-    }  # fmt: skip
-    found = [row for g in transformations(magnitudes) for row in rows(g)]
-    derivatives, methods = _derivatives(exact, images, settings)
-    return _Measured(pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), methods)
-
-
-def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Values of moved images as predicted from those of the images, by measure."""
-    found = {OWN: rho(before.numbers)} if rho else {}
-    if before.fitted:
-        found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
-    return found | {INVARIANCE: before.numbers}
-
-
-def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[dict[str, Any]], set[str]]:
-    """Rows of the Lie derivative of every family, and how it was found."""
-    view = images.view
-    fit, test = (each[: settings.derivative_images].double() for each in (images.fit, images.test))
-    at_fit, at_test = (_read(read, view.seen(each)) for each in (fit, test))
-    kept = {name: layer for name, layer in at_test.items() if not errors.collapsed(layer.numbers, layer.weights)}
-    found: list[dict[str, Any]] = []
-    methods: set[str] = set()
-    for family in FAMILIES:
-        (change_fit, method), (change, _) = (
-            _changes(read, view.seen(each), view.moving(each, family)) for each in (fit, test)
-        )
-        methods.add(method)
-        for name, before in kept.items():
-            pairs = Pairs(at_fit[name].numbers, change_fit[name], at_fit[name].weights)
-            rho = before.action.generator(velocity(family, view.size(test)), pairs) if before.action else None
-            scale = errors.deviations(before.numbers, before.weights)
-            predicted = _predictions(before, pairs, rho, settings)
-            for measure, prediction in (predicted | {INVARIANCE: torch.zeros_like(before.numbers)}).items():
-                off = errors.squared(change[name] - prediction, before.weights)
-                found.append(_row(DERIVATIVE, name, measure, family, "", off, scale, settings))
-    return found, methods
-
-
-def _row(
-    kind: str, layer: str, measure: str, family: str, magnitude: str, off: Tensor, scale: Tensor, settings: Any
-) -> dict[str, Any]:
-    error, se = errors.relative(off, scale, settings.resamples, settings.seed)
-    place = {"kind": kind, "layer": layer, "measure": measure, "family": family, "magnitude": magnitude}
-    return {**place, "error": error, "se": se}
-
-
-def _double(model: Model) -> Model:
-    return copy.deepcopy(model).double()
-
-
-@torch.no_grad()
-def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
-    """Layers of images as a model sees them, in batches."""
-    return _joined(read(batch) for batch in seen.split(BATCH))
-
-
-def _joined(batches: Iterable[dict[str, Layer]]) -> dict[str, Layer]:
-    first, *others = batches
-    return {
-        name: Layer(
-            torch.cat([layer.numbers, *(each[name].numbers for each in others)]),
-            torch.cat([layer.weights, *(each[name].weights for each in others)]),
-            layer.action,
-            layer.fitted,
-        )
-        for name, layer in first.items()
-    }
-
-
-def _changes(read: Read, seen: Tensor, directions: Tensor) -> tuple[dict[str, Tensor], str]:
-    """Derivatives of layers' values as images change along directions, in batches, and how they were found."""
-
-    def values(images: Tensor) -> dict[str, Tensor]:
-        return {name: layer.numbers for name, layer in read(images).items()}
-
-    found = [
-        derivative(values, batch, along)
-        for batch, along in zip(seen.split(BATCH), directions.split(BATCH), strict=True)
-    ]
-    return {name: torch.cat([each[name] for each, _ in found]) for name in found[0][0]}, found[0][1]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pipeline.data.affnist import build_affnist
-from pipeline.data.datasets import Dataset
-from pipeline.data.formats import AFFNIST_SIZE
-from pipeline.learning.evaluation import EvaluationInputs
-from pipeline.learning.model import Model
-from pipeline.results.outcome import Outcome
-from pipeline.studies.context import Context
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.data.datasets import Dataset
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
 
 
 def measure(context: Context) -> Outcome:
     """Evaluate an entry of `runs`, with its trained weights."""
+    from pipeline.data.affnist import build_affnist
+    from pipeline.data.formats import AFFNIST_SIZE
+    from pipeline.learning.evaluation import EvaluationInputs
+    from pipeline.learning.model import Model
     from pipeline.systems import evaluation_of
 
     params, run = context.params, context.params.runs[context.item]

@@ -8,18 +8,85 @@ that is reported. A final run, whose validation images are of known objects, kee
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-import pandas as pd
+from pydantic import Field, model_validator
 
-from pipeline.classification.settings import CroppedRun, RecipeParams
-from pipeline.data.holdout import KNOWN
-from pipeline.learning.gradient import Trained
-from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import spread
-from pipeline.studies.context import Context
+from pipeline.classification.settings import CroppedRun
+from pipeline.data.settings import HoldoutParams
+from pipeline.settings import Name, Section, neutral
 
-ERRORS = {"new": "validation_accuracy", "known": f"{KNOWN}_accuracy", "train": "train_accuracy"}
+if TYPE_CHECKING:
+    from pipeline.learning.gradient import Trained
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+
+AnyRun = TypeVar("AnyRun", bound=CroppedRun)
+
+ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "train_accuracy"}
 """The errors that are kept, and the accuracies in a training's history that they come from."""
+
+
+class RecipeParams(Section):
+    """Single changes of how a network is trained, judged by the error on objects that it is not trained on."""
+
+    run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
+    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
+    held_out: list[Annotated[int, Field(ge=0, le=360)]] = Field(
+        min_length=1, description="values of the factor: a network is trained without each of them"
+    )
+    known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained", json_schema_extra=neutral(1))
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, where a condition has no others")
+    conditions: dict[
+        Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
+    ] = Field(
+        min_length=1,
+        description="for each condition, the settings of the run that it changes; none for the unchanged run",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RecipeParams:
+        if len(set(self.held_out)) < len(self.held_out):
+            raise ValueError("held_out has a value twice")
+        return self
+
+    def changed(self, run: AnyRun, condition: str) -> AnyRun:
+        """A run with the settings of a condition, the seeds of the study, and the epochs of the condition or the study.
+
+        Raises:
+            ValidationError: the settings do not give a valid run.
+        """
+        changes = self.conditions[condition]
+        # The model's schedule counts in the run's own epochs.
+        epochs = changes.get("training", {}).get("epochs", self.epochs)
+        values: dict[str, Any] = run.model_dump() | {"replicas": self.replicas}
+        for part, changed in changes.items():
+            values[part] |= changed
+        type(run).model_validate(values)  # a wrong number of epochs is named, too
+        values["training"]["epochs"] = run.training.epochs
+        return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
+
+    def without(self, run: AnyRun, value: int) -> AnyRun:
+        """The run trained without the images of one value of the factor."""
+        holdout = HoldoutParams(factor=self.factor, value=value, known_share=self.known_share)
+        return run.model_copy(update={"holdout": holdout})
+
+
+SETTINGS = RecipeParams
+
+
+def check(params: Params, where: str, study: RecipeParams) -> None:
+    """ValueError if the run is of the wrong kind, or a condition does not give a valid run."""
+    run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
+    assert isinstance(run, CroppedRun)
+    params.check_factor(f"{where}.factor", study.factor, run.dataset)
+    for condition in study.conditions:
+        place = f"{where}.conditions.{condition}"
+        with params.named(place, ("runs", study.run, run.variant)):
+            changed = study.changed(run, condition)
+        params.check_fits(place, changed, run.dataset)
 
 
 def measure(context: Context) -> Outcome:
@@ -58,6 +125,11 @@ def outcome(measured: Mapping[str, Mapping[int, list[dict[str, float]]]]) -> Out
     Args:
         measured: by condition and held-out value, what `errors` returns.
     """
+    import pandas as pd
+
+    from pipeline.results.outcome import MOST_HEADLINES, Outcome
+    from pipeline.results.spread import spread
+
     rows = [
         (condition, value, replica, metric, number)
         for condition, by_value in measured.items()

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import torch
+from pydantic import Field
 
-from pipeline.classification.routing import outcome
-from pipeline.classification.settings import RoutingParams
-from pipeline.layers.images import centre_crop
-from pipeline.learning.model import Model
 from pipeline.learning.settings import CropParams
-from pipeline.results.outcome import Outcome
-from pipeline.studies.context import Context
+from pipeline.settings import Name, Section
+
+if TYPE_CHECKING:
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+
+
+class RoutingParams(Section):
+    """Routing of the class capsules, iteration by iteration."""
+
+    run: Name = Field(description="a key of `runs` whose network routes: matrix_capsules, or capsnet with iterations")
+    images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
+    iterations: int = Field(
+        ge=2, le=1000, description="iterations followed: at least the network's own, more show whether it has settled"
+    )
+
+
+SETTINGS = RoutingParams
+
+
+def check(params: Params, where: str, study: RoutingParams) -> None:
+    """ValueError if the run does not route, or has more iterations than are followed."""
+    from pipeline.systems import ROUTED
+
+    model: Any = params.run_of(f"{where}.run", study.run, *ROUTED).model
+    if model.iterations == 0:
+        raise ValueError(f"{where}.run: '{study.run}' does not route (model.iterations is 0)")
+    # CapsNet's may count updates of weights, which one more iteration uses.
+    own = model.iterations + (getattr(model, "counting", "") == "updates")
+    if study.iterations < own:
+        raise ValueError(f"{where}.iterations: must be at least {own}, those of '{study.run}'")
 
 
 def measure(context: Context) -> Outcome:
     """Follow the routing of the run of an entry of `routing`, with its trained weights."""
+    from functools import partial
+
+    import torch
+
+    from pipeline.classification.routing import outcome
+    from pipeline.layers.images import centre_crop
+    from pipeline.learning.model import Model
     from pipeline.systems import routing_of
 
     settings: RoutingParams = context.settings

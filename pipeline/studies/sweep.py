@@ -1,81 +1,51 @@
-"""The measurements of the sweep over rotations, for a model trained within an angle (document 000, Figure 4)."""
+"""Train and test on rotations within one angle (document 000, Figure 4)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated
 
-import torch
+from pydantic import AfterValidator, Field
 
-from pipeline.data.datasets import Dataset
-from pipeline.learning.gradient import Trained
-from pipeline.learning.model import Model
-from pipeline.learning.settings import RunSettings
-from pipeline.learning.summary import best_validation
-from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.settings import EvaluateParams, SweepParams
-from pipeline.results.outcome import Outcome
-from pipeline.results.spread import nest, stack_replicas
-from pipeline.settings import Section
-from pipeline.studies.context import Context
+from pipeline.settings import Angles, Name, Section, check_once
 
-AnyRun = TypeVar("AnyRun", bound=RunSettings)
+if TYPE_CHECKING:
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
 
 
-@dataclass(frozen=True)
-class SweepInputs:
-    """The inputs of the sweep at one angle.
+class SweepParams(Section):
+    """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
-    Attributes:
-        models: one per replica, trained with `run` on rotations within +-`angle` degrees.
-        sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
-    """
+    angles: Angles = Field(description="training and test rotations: uniform within each of these")
+    runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
+        min_length=1, description="keys of `runs` that the sweep starts from"
+    )
+    replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
+    training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
 
-    models: Sequence[Model]
-    trained: Trained
-    dataset: Dataset
-    run: RunSettings
-    angle: float
-    probe: EvaluateParams
-    sections: Mapping[str, Section]
-    device: torch.device
+
+SETTINGS = SweepParams
+ONE_SECTION = True
+"""All items have the same settings."""
+
+
+def check(params: Params, where: str, study: SweepParams) -> None:
+    """ValueError if a run is of a system that the sweep cannot train."""
+    from pipeline.systems import SWEEPS
+
+    for name in study.runs:
+        params.run_of(f"{where}.runs", name, *SWEEPS)
 
 
 def measure(context: Context) -> Outcome:
     """Train a run on images rotated within an angle, and probe it on such images. The axes of `sweep` are both."""
+    from pipeline.probes.sweep import SweepInputs, swept
     from pipeline.systems import sweep_of
 
     params, angle = context.params, float(context.axes["angle"])
-    run = swept(params.runs[context.axes["run"]], angle, params.sweep)
+    run = swept(params.runs[context.axes["run"]], angle, context.settings)
     trained, models = context.train("run", run, alone=True)
     sections = {"failures": params.failures}
     dataset, device = context.dataset(run.dataset), context.device
     return sweep_of(run.variant)(SweepInputs(models, trained, dataset, run, angle, params.evaluate, sections, device))
-
-
-def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
-    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs.
-
-    A share, because systems need different numbers of epochs.
-    """
-    augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
-    shorter = run.with_epochs(math.ceil(run.training.epochs * settings.training_share))
-    return shorter.model_copy(update={"replicas": settings.replicas, "augmentation": augmentation})
-
-
-def sweep(inputs: SweepInputs) -> Outcome:
-    """Accuracies of probes fit and tested on images rotated within the same angle, also of probes on samples."""
-    probe = inputs.probe
-    table = stack_replicas(
-        [
-            rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device, sampled=True)
-            for model in inputs.models
-        ]
-    )
-    accuracies = nest(table, ["features"], "accuracy")
-    validation = best_validation(inputs.trained.history)
-    headline = [f"probe.{features}" for features in accuracies] + [f"validation.{name}" for name in validation]
-    numbers = {"probe": accuracies, "validation": validation}
-    return Outcome("sweep", table, numbers, tuple(headline))

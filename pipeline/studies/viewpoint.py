@@ -1,37 +1,50 @@
-"""Generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
-
-Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
-to generalise better. So each is evaluated where its error on familiar test images first falls to the lowest error of
-the worse network, between epochs by linear interpolation. In the document that is the convolutional network, so the
-capsules stop early.
-"""
+"""Errors on novel viewpoints of two networks with equal errors on familiar ones (document 004, Table 2)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from pydantic import Field
 
-from pipeline.classification.settings import ViewpointParams
-from pipeline.data.datasets import PARTS, Dataset
-from pipeline.data.viewpoints import split_viewpoints
-from pipeline.learning.gradient import Labelled
-from pipeline.learning.settings import RunSettings
-from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread
-from pipeline.studies.context import Context
+from pipeline.settings import Name, Section
 
-Axis = Literal["azimuth", "elevation"]
-NETWORKS = ("capsules", "cnn")
-AnyRun = TypeVar("AnyRun", bound=RunSettings)
+if TYPE_CHECKING:
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+
+
+class ViewpointParams(Section):
+    """Novel viewpoints, compared at matched errors on familiar ones: document 004, section 5.1, Table 2."""
+
+    axis: Literal["azimuth", "elevation"] = Field(description="the angle that separates familiar and novel viewpoints")
+    dataset: Name = Field(description="a key of `datasets` whose viewpoints are known")
+    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the familiar training images")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+
+
+SETTINGS = ViewpointParams
+
+
+def check(params: Params, where: str, study: ViewpointParams) -> None:
+    """ValueError if a network is of the wrong kind or does not fit the images, or viewpoints are not known of these."""
+    runs = {
+        "capsules": params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules"),
+        "cnn": params.run_of(f"{where}.cnn", study.cnn, "cnn"),
+    }
+    if study.dataset not in params.datasets:
+        raise ValueError(f"{where}.dataset: '{study.dataset}' is not one of {sorted(params.datasets)}")
+    params.check_factor(f"{where}.axis", study.axis, study.dataset)
+    for network, run in runs.items():
+        params.check_fits(f"{where}.{network}", run, study.dataset)
 
 
 def measure(context: Context) -> Outcome:
     """Train both networks of an entry of `viewpoint` on familiar viewpoints, and match them."""
+    from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
+
     settings: ViewpointParams = context.settings
     views = familiar_views(context.dataset(settings.dataset), settings.axis)
     curves = {}
@@ -40,107 +53,3 @@ def measure(context: Context) -> Outcome:
         trained, _ = context.train(network, run, views.dataset, settings.axis, watched=views.watched)
         curves[network] = errors(trained.history)
     return outcome(**curves, images={name: len(labels) for name, (_, labels) in views.watched.items()})
-
-
-def viewed(run: AnyRun, study: ViewpointParams) -> AnyRun:
-    """A run as the study trains it: on the study's data, and to the end of its epochs, because the epoch at which two
-    networks are compared is found afterwards.
-    """
-    longer = run.with_epochs(study.epochs)
-    training = longer.training.model_copy(update={"patience": study.epochs})
-    return longer.model_copy(update={"dataset": study.dataset, "replicas": study.replicas, "training": training})
-
-
-@dataclass(frozen=True)
-class Views:
-    """A data set to learn familiar viewpoints from.
-
-    Attributes:
-        dataset: whose training and validation images are all familiar.
-        watched: test images and their classes, `familiar` and `novel`.
-    """
-
-    dataset: Dataset
-    watched: dict[str, Labelled]
-
-
-def familiar_views(dataset: Dataset, axis: Axis) -> Views:
-    """The data set without novel viewpoints to learn from.
-
-    Raises:
-        ViewpointError: viewpoints of images in a part are unknown.
-    """
-    kept, watched = {}, {}
-    for part in PARTS:
-        chosen = dataset.split[part]
-        views = split_viewpoints({name: values[chosen] for name, values in dataset.factors.items()}, axis)
-        kept[part] = chosen if part == "test" else chosen[views.familiar]
-        if part == "test":
-            for name, mask in (("familiar", views.familiar), ("novel", views.novel)):
-                watched[name] = (dataset.images[chosen[mask]], dataset.labels[chosen[mask]])
-    return Views(replace(dataset, split=kept), watched)
-
-
-def errors(history: pd.DataFrame) -> pd.DataFrame:
-    """Columns replica, epoch, familiar, novel: test errors after every epoch of a training, from its history."""
-    table = history[["replica", "epoch"]].copy()
-    for name in ("familiar", "novel"):
-        table[name] = 1 - history[f"{name}_accuracy"]
-    return table
-
-
-def match(capsules: pd.DataFrame, cnn: pd.DataFrame) -> pd.DataFrame:
-    """Columns replica, network, epoch, familiar, novel: both networks where they first reach the error, on familiar
-    viewpoints, that the worse of the two has at its best. A network whose error is lower from its first epoch on is not
-    matched: its row is of that epoch.
-
-    Args:
-        capsules, cnn: `errors` of as many replicas; those of one number are matched.
-    """
-    rows = []
-    for replica in np.intersect1d(capsules["replica"], cnn["replica"]):
-        own = {
-            name: table[table["replica"] == replica].sort_values("epoch")[["epoch", "familiar", "novel"]].to_numpy()
-            for name, table in (("capsules", capsules), ("cnn", cnn))
-        }
-        level = max(table[:, 1].min() for table in own.values())
-        rows += [(int(replica), name, *_first_at(table, level)) for name, table in own.items()]
-    return pd.DataFrame(rows, columns=["replica", "network", "epoch", "familiar", "novel"])
-
-
-def _first_at(table: NDArray[np.float64], level: float) -> tuple[float, float, float]:
-    """The row `epoch, familiar, novel` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
-    first = int(np.flatnonzero(table[:, 1] <= level)[0])
-    if first == 0:
-        found = table[0]
-    else:
-        before, after = table[first - 1], table[first]
-        found = before + (before[1] - level) / (before[1] - after[1]) * (after - before)
-    epoch, familiar, novel = map(float, found)
-    return epoch, familiar, novel
-
-
-def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Both networks' errors after every epoch, where they match, and at the best they reach on familiar viewpoints; and
-    the capsules' error on novel viewpoints, in parts of the convolutional network's of the same replica, where they
-    match.
-
-    Args:
-        images: number of test images, `familiar` and `novel`.
-    """
-    matched = match(capsules, cnn)
-    curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
-    best = curves.loc[curves.groupby(["replica", "network"])["familiar"].idxmin()]
-    novel = matched.pivot_table(index="replica", columns="network", values="novel")
-    numbers: dict[str, Any] = {
-        kind: {
-            network: {
-                column: spread(table[table["network"] == network][column]) for column in ("familiar", "novel", "epoch")
-            }
-            for network in NETWORKS
-        }
-        for kind, table in (("matched", matched), ("best", best))
-    }
-    numbers |= {"novel_ratio": spread(novel["capsules"] / novel["cnn"]), "images": dict(images)}
-    headline = tuple(f"matched.{network}.{views}" for network in NETWORKS for views in ("familiar", "novel"))
-    return Outcome("viewpoint", curves, numbers, headline)

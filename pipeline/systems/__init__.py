@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
     from pipeline.probes.equivariance.actions import Layer
+    from pipeline.probes.sweep import SweepInputs
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.sweep import SweepInputs
 
 Run = Annotated[
     GenerativeRun | VAERun | SCAERun | CapsNetRun | MatrixCapsulesRun | CNNRun, Field(discriminator="variant")
@@ -56,9 +56,9 @@ MODELS = {
 
 SWEEPS = {
     "generative": "pipeline.systems.generative.sweep",
-    "vae": "pipeline.studies.sweep",
-    "scae": "pipeline.studies.sweep",
-    "capsnet": "pipeline.studies.sweep",
+    "vae": "pipeline.probes.sweep",
+    "scae": "pipeline.probes.sweep",
+    "capsnet": "pipeline.probes.sweep",
 }
 """What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
 

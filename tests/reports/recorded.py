@@ -9,11 +9,11 @@ import yaml
 from records import dump_record, load_record
 
 from pipeline.classification.settings import CroppedRun
+from pipeline.classification.viewpoint_matching import viewed
 from pipeline.dependencies import Graph, GraphError
 from pipeline.params import Params
+from pipeline.probes.sweep import swept
 from pipeline.results.reading import Results
-from pipeline.studies.sweep import swept
-from pipeline.studies.viewpoint import viewed
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.ablation import ablated
 

@@ -18,11 +18,11 @@ from pipeline.params import parse_params
 from pipeline.results.findings import Finding
 from pipeline.results.outcome import Outcome
 from pipeline.results.reading import Results
+from pipeline.systems.attention.experiments import run_study
 from pipeline.systems.attention.report.claims import MEASURES
 from pipeline.systems.attention.report.figures import attention_over_iterations, draw, parents_found, parsed_scenes
 from pipeline.systems.attention.report.tables import build
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
-from pipeline.systems.attention.studies.attention import run_study
 
 
 @pytest.fixture(scope="module")

@@ -554,9 +554,9 @@ def test_fits_in_a_set_are_kept_by_the_code_of_their_own_study(root: Path, monke
 
     monkeypatch.setattr(checkpoints, "code_fingerprint", fingerprint)
     study.main("regression_sets", "short")
-    folder = "pipeline/systems/regression/studies"
+    folder = "pipeline/systems/regression/experiments"
     assert [places[-2:] for places in named] == [
-        [f"{folder}/regression.py", f"{folder}/{kind}.py"] for kind in ("grid", "starts")
+        [f"{folder}/__init__.py", f"{folder}/{kind}.py"] for kind in ("grid", "starts")
     ]
     for places in named:
         assert "pipeline/systems/regression/model" in places

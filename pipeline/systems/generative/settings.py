@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import Section, neutral
+from pipeline.settings import MAX_ANGLE, Section, Seed, check_distinct, neutral
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
 """The model's settings that are counted in epochs."""
@@ -141,3 +141,18 @@ class GenerativeRun(RunSettings):
         if seeding is not None:
             seeding = seeding.model_copy(update={"teaching_epochs": shortened(seeding.teaching_epochs)})
         return {name: shortened(getattr(self.model, name)) for name in SCHEDULE} | {"seeding": seeding}
+
+
+class FailureParams(Section):
+    """The failure analysis: document 000, section 5.4, Figures 5 to 7."""
+
+    turns: Annotated[list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]], AfterValidator(check_distinct)] = Field(
+        min_length=1, description="degrees: every image is rotated by each of these, and its poses compared (Figure 5)"
+    )
+    images: int = Field(
+        ge=1, le=10_000_000, description="maximum number of test images (the first ones) rotated, or compared by part"
+    )
+    starts: int = Field(ge=1, le=360, description="initial rotations in the alignment of two templates (Figure 6)")
+    steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
+    threshold: float = Field(gt=0, lt=1, description="two aligned templates with at least this correlation are copies")
+    seed: Seed = Field(description="seed of the rotations, and of the strokes that templates are compared with")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.learning.runs import of_kind
+from pipeline.probes import sweep as probes
+from pipeline.probes.sweep import SweepInputs
 from pipeline.results.outcome import Outcome
-from pipeline.studies import sweep as probes
-from pipeline.studies.sweep import SweepInputs
 from pipeline.systems.generative.evaluation.failures import part_use_analysis
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.settings import FailureParams
+from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: SweepInputs) -> Outcome:

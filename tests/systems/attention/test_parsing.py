@@ -10,14 +10,14 @@ import pytest
 import torch
 from small import ATTENTION
 
+from pipeline.systems.attention.experiments import parsing
+from pipeline.systems.attention.experiments.parsing import found, shapes
 from pipeline.systems.attention.model import routing
 from pipeline.systems.attention.model.inversion import Settings, invert, starts
 from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, em_routing_of_several, k_means
 from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
 from pipeline.systems.attention.model.top_down import Hierarchy
 from pipeline.systems.attention.settings import ParsingStudy
-from pipeline.systems.attention.studies import parsing
-from pipeline.systems.attention.studies.parsing import found, shapes
 
 SETTINGS = Settings(steps=150, rate=0.05, starts=6, kept=3, samples=2, judging=16, widest=2.0)
 

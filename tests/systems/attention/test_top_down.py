@@ -13,6 +13,8 @@ from scipy.stats import chi2, norm, vonmises
 from small import ATTENTION
 from torch import Tensor
 
+from pipeline.systems.attention.experiments import density, iterated
+from pipeline.systems.attention.experiments.density import scores_of_cues, scores_of_poses
 from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
 from pipeline.systems.attention.model.top_down import (
     Components,
@@ -24,8 +26,6 @@ from pipeline.systems.attention.model.top_down import (
     literal_mass,
 )
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy
-from pipeline.systems.attention.studies import density, iterated
-from pipeline.systems.attention.studies.density import scores_of_cues, scores_of_poses
 
 FAILURE_RATE = 1e-4
 """Of every statistical test here, for right code, were the seed not fixed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline.systems.attention.experiments.toy import INPUT, TARGET, infer, least_weight, run
 from pipeline.systems.attention.settings import ToyStudy
-from pipeline.systems.attention.studies.toy import INPUT, TARGET, infer, least_weight, run
 
 
 @pytest.mark.parametrize(
@@ -53,5 +53,5 @@ def test_the_study_tells_a_single_winner() -> None:
 
 def test_without_a_weight_that_leaves_one_unit_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal inputs become silent together."""
-    monkeypatch.setattr("pipeline.systems.attention.studies.toy.INPUT", (2.0, 2.0, 2.0))
+    monkeypatch.setattr("pipeline.systems.attention.experiments.toy.INPUT", (2.0, 2.0, 2.0))
     assert least_weight(0.01, 2000) is None

@@ -8,16 +8,16 @@ from small import SIZE, SMALL, squares
 from torch import Tensor
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import GenerativeModelParams
-from pipeline.systems.generative.studies import bounds
-from pipeline.systems.generative.studies.bounds import (
+from pipeline.systems.generative.experiments import bounds
+from pipeline.systems.generative.experiments.bounds import (
     draw_weights,
     image_bounds,
     importance_weighted,
     normalised_log_prob,
 )
-from pipeline.systems.generative.studies.posterior import with_gaussian_poses
+from pipeline.systems.generative.experiments.posteriors import with_gaussian_poses
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import GenerativeModelParams
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from small import small_run, training
 
-from pipeline.systems.matrix_capsules.studies.ablation import ablated
-from pipeline.systems.matrix_capsules.studies.settings import AblationParams
+from pipeline.systems.matrix_capsules.studies.ablation import AblationParams, ablated
 
 
 def test_an_ablation_changes_its_settings_and_stretches_the_margins_growth() -> None:

@@ -14,6 +14,17 @@ from planted import planted
 from sklearn.metrics import log_loss
 
 from pipeline.data.datasets import Dataset
+from pipeline.systems.regression.experiments import (
+    Extras,
+    convergence,
+    distorted,
+    exactness,
+    grid,
+    online,
+    ridge,
+    sizes,
+    starts,
+)
 from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.calibration import BINS, calibration
@@ -32,17 +43,6 @@ from pipeline.systems.regression.settings import (
     SizesStudy,
     StartsStudy,
 )
-from pipeline.systems.regression.studies import (
-    convergence,
-    distorted,
-    exactness,
-    grid,
-    online,
-    ridge,
-    sizes,
-    starts,
-)
-from pipeline.systems.regression.studies.regression import Extras
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
 BASE = {"dataset": "planted", "features": 5}

@@ -1,1 +1,1 @@
-"""One module per study of top-down attention; `attention` runs them."""
+"""The study of top-down attention; its kinds are in `experiments`."""

@@ -16,7 +16,7 @@ from pipeline.systems.generative.evaluation.examples import evaluation_examples,
 from pipeline.systems.generative.evaluation.failures import failure_analysis, part_use_by_range
 from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.settings import FailureParams
+from pipeline.systems.generative.settings import FailureParams
 
 RULER = ("test.presence_information", "probe.t0_sampled.refit.rotated_0")
 """The two numbers that tell whether presences carry information."""

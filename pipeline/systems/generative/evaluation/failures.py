@@ -15,7 +15,7 @@ from pipeline.systems.generative.evaluation.equivariance import equivariance
 from pipeline.systems.generative.evaluation.examples import Arrays
 from pipeline.systems.generative.evaluation.templates import copies, drawn, template_copies
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.settings import FailureParams
+from pipeline.systems.generative.settings import FailureParams
 
 
 def failure_analysis(

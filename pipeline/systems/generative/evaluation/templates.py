@@ -26,7 +26,7 @@ from pipeline.layers.rendering import warp_templates
 from pipeline.systems.generative.evaluation.consistency import use_of_parts
 from pipeline.systems.generative.evaluation.examples import Arrays
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.settings import FailureParams
+from pipeline.systems.generative.settings import FailureParams
 
 MOST_STRETCH = 2.0
 """Singular values of a map lie between one over this and this."""

@@ -1,54 +1,68 @@
-"""The benefit of a full variational posterior over poses (document 000, section 2.3).
-
-Three guides are compared:
-
-- `delta`: the encoder learnt with delta poses, together with the model. A delta has no density, so that its bound is
-  on another scale. It is measured with Gaussians around its poses whose two sds, one for all parts and one for all
-  objects, are those of a grid with the highest evidence lower bound on validation images.
-- `refined`: an encoder with Gaussian poses that starts there and is trained further, the generative model kept.
-- `scratch`: model and encoder trained with Gaussian poses from the first step, for as many epochs as the two trainings
-  behind `refined` together. It has generative parameters of its own, so its bounds are of another model's log p(x).
-"""
+"""Train encoders with Gaussian poses, starting from a trained run and from scratch (document 000, section 2.3)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from itertools import product
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-import pandas as pd
-import torch
-from numpy.typing import NDArray
+from pydantic import Field
 
-from pipeline.data.datasets import Dataset
-from pipeline.learning.gradient import DivergedError
-from pipeline.learning.replicas import Stacked
-from pipeline.learning.runs import of_kind
-from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.settings import EvaluateParams
-from pipeline.results.outcome import Outcome
-from pipeline.results.spread import nest, spread, stack_replicas
-from pipeline.studies.context import Context
-from pipeline.systems.generative.model.generative_model import GenerativeModel, inverse_softplus
+from pipeline.settings import Name, Section, Seed
 from pipeline.systems.generative.settings import GenerativeRun
-from pipeline.systems.generative.studies.bounds import image_bounds
-from pipeline.systems.generative.studies.settings import PosteriorParams
+
+if TYPE_CHECKING:
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+
+
+class PosteriorParams(Section):
+    """One study of the full variational posterior over poses, document 000, section 2.3."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
+    replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
+    epochs: int = Field(ge=1, le=10_000, description="further epochs of training the encoder with Gaussian poses")
+    images: int = Field(ge=1, le=10_000_000, description="test images for measuring bounds (the first ones)")
+    samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
+    sd_grid: list[Annotated[float, Field(gt=0, le=10)]] = Field(
+        min_length=1, description="sds of parts and of objects to try around delta poses; chosen on validation images"
+    )
+    grid_samples: int = Field(ge=1, le=10_000, description="samples per validation image for each pair of sds")
+    seed: Seed = Field(description="seed of the samples")
+
+
+SETTINGS = PosteriorParams
+
+
+def check(params: Params, where: str, study: PosteriorParams) -> None:
+    """ValueError if the run is not one with delta poses, or has too few replicas."""
+    run = params.runs.get(study.run)
+    if not isinstance(run, GenerativeRun) or run.model.pose_posterior != "delta":
+        raise ValueError(f"{where}.run: '{study.run}' is not a generative run with delta poses")
+    if study.replicas > run.replicas:
+        raise ValueError(f"{where}.replicas: '{study.run}' has {run.replicas}")
 
 
 def measure(context: Context) -> Outcome:
     """Train encoders with Gaussian poses from the trained run of an entry of `posterior`, and from scratch."""
+    from pipeline.learning.runs import of_kind
+    from pipeline.results.spread import stack_replicas
+    from pipeline.systems.generative.experiments import posteriors
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
     settings: PosteriorParams = context.settings
     run, device = context.params.runs[settings.run], context.device
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     dataset = context.dataset(run.dataset)
     delta = context.models(settings.run, GenerativeModel, settings.replicas)
-    sds = [choose_sds(model, dataset.part("validation")[0], settings, device) for model in delta]
-    begin = [with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
+    sds = [posteriors.choose_sds(model, dataset.part("validation")[0], settings, device) for model in delta]
+    begin = [posteriors.with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
     further = context.train(
-        "refined", refined(run, settings), start=stack_models(begin), frozen=begin[0].generative_names()
+        "refined",
+        posteriors.refined(run, settings),
+        start=posteriors.stack_models(begin),
+        frozen=begin[0].generative_names(),
     )
-    anew = context.train("scratch", scratch(run, settings))
+    anew = context.train("scratch", posteriors.scratch(run, settings))
     models = {
         "delta": begin,
         "refined": of_kind(GenerativeModel, further.models),
@@ -56,105 +70,8 @@ def measure(context: Context) -> Outcome:
     }
     tables = {
         guide: stack_replicas(
-            [measure_guide(model, dataset, settings, context.params.evaluate, device) for model in each]
+            [posteriors.measure_guide(model, dataset, settings, context.params.evaluate, device) for model in each]
         )
         for guide, each in models.items()
     }
-    return outcome(tables, sds)
-
-
-def refined(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` as its encoder is trained further with Gaussian poses: fully coupled, at its last temperature, on the bound
-    alone.
-    """
-    changes = {
-        "pose_posterior": "gaussian",
-        "early_coupling": 1.0,
-        "seeding": None,
-        "temperature": run.model.final_temperature,
-    }
-    return _changed(run, study, study.epochs, changes)
-
-
-def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` as it is trained with Gaussian poses from the first step, for as many epochs as both trainings take."""
-    return _changed(run, study, run.training.epochs + study.epochs, {"pose_posterior": "gaussian"})
-
-
-def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, model: dict[str, object]) -> GenerativeRun:
-    training = run.training.model_copy(update={"epochs": epochs})
-    changes = {"replicas": study.replicas, "training": training, "model": run.model.model_copy(update=model)}
-    return run.model_copy(update=changes)
-
-
-def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """A copy of a model with delta poses whose guide has Gaussians of these sds around them."""
-    params = model.params.model_copy(update={"pose_posterior": "gaussian"})
-    with torch.random.fork_rng(devices=[]):
-        # For the hidden layers of the sds' heads: a training that starts here must find itself again.
-        torch.manual_seed(0)
-        gaussian = GenerativeModel(params, model.image_size)
-    state = gaussian.state_dict() | model.state_dict()
-    start = inverse_softplus(params.pose_posterior_sd_start)
-    for head, sd in (("part_sd_head", part_sd), ("object_sd_head", object_sd)):
-        # The last weights are zero in a fresh model: the last biases are all that the heads say.
-        state[f"{head}.2.bias"] = torch.full_like(state[f"{head}.2.bias"], inverse_softplus(sd) - start)
-    gaussian.load_state_dict(state)
-    gaussian.to(model.M)
-    return gaussian.eval()
-
-
-def choose_sds(
-    model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams, device: torch.device
-) -> tuple[float, float]:
-    """The sds of parts and of objects in the study's grid whose Gaussians around a delta guide's poses reach the
-    highest evidence lower bound on the validation images.
-
-    Raises:
-        DivergedError: a bound is not finite.
-    """
-
-    def bound(sds: tuple[float, float]) -> float:
-        gaussian = with_gaussian_poses(model, *sds)
-        found = float(image_bounds(gaussian, validation, study.grid_samples, study.seed, device)["elbo"].mean())
-        if not math.isfinite(found):
-            raise DivergedError(f"sds of parts and objects {sds} give a bound of {found}; mend posterior.*.sd_grid")
-        return found
-
-    return max(product(study.sd_grid, study.sd_grid), key=bound)
-
-
-def stack_models(models: Sequence[GenerativeModel]) -> Stacked:
-    """The parameters of several models as those of replicas."""
-    values = [dict(model.named_parameters()) for model in models]
-    return {name: torch.stack([each[name].detach() for each in values]) for name in values[0]}
-
-
-def measure_guide(
-    model: GenerativeModel, dataset: Dataset, study: PosteriorParams, evaluate: EvaluateParams, device: torch.device
-) -> pd.DataFrame:
-    """Bounds and pixel error on the first test images, and the probes on clean ones: columns metric, value.
-
-    Metrics: elbo, iwae, elbo_normalised (nats per image), pixel_error, and the accuracy of a probe on each kind of
-    features.
-    """
-    images = dataset.part("test")[0][: study.images]
-    means = image_bounds(model, images, study.samples, study.seed, device).mean()
-    probes = rotation_probes(model, dataset, 0.0, evaluate, device).set_index("features")["accuracy"]
-    return pd.concat([means, probes]).rename_axis("metric").rename("value").reset_index()
-
-
-def outcome(tables: Mapping[str, pd.DataFrame], sds: Sequence[tuple[float, float]]) -> Outcome:
-    """What was measured of each guide.
-
-    Args:
-        tables: by guide, columns replica, metric, value.
-        sds: of parts and of objects around delta poses, chosen for each replica.
-    """
-    table = pd.concat([each.assign(guide=guide) for guide, each in tables.items()])
-    numbers = {
-        "guide": nest(table, ["guide", "metric"], "value"),
-        "delta_sd": {"parts": spread(part for part, _ in sds), "objects": spread(of for _, of in sds)},
-    }
-    headline = tuple(f"guide.{guide}.{metric}" for guide in tables for metric in ("elbo", "iwae", "t0", "t0_A0"))
-    return Outcome("posterior", table, numbers, headline)
+    return posteriors.outcome(tables, sds)

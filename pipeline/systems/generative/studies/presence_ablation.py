@@ -6,29 +6,61 @@ Bounds are not compared, as in `sensitivity`. Whether presences are silent is me
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import pandas as pd
-import torch
+from pydantic import Field
 
-from pipeline.data.datasets import Dataset
-from pipeline.learning.runs import of_kind
-from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.metrics import metrics_on_test_images
-from pipeline.probes.settings import EvaluateParams
-from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest, stack_replicas
-from pipeline.studies.context import Context
-from pipeline.systems.generative.evaluation.presences import presence_measures
-from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.settings import Name, Section
 from pipeline.systems.generative.settings import GenerativeRun
-from pipeline.systems.generative.studies.settings import PresenceAblationParams
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from pipeline.data.datasets import Dataset
+    from pipeline.params import Params
+    from pipeline.probes.settings import EvaluateParams
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
 
 PROBED = ("t0_sampled", "t0", "t0_A0")
 """The features that are probed, on clean images."""
 
 
+class PresenceAblationParams(Section):
+    """A run trained with some settings changed: what each contributes to presences that carry information."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    conditions: dict[Name, dict[str, int | float | str | dict[str, int] | None]] = Field(
+        min_length=1,
+        description="for each condition, the settings of the run's model that it changes; none for the unchanged run",
+    )
+
+
+SETTINGS = PresenceAblationParams
+
+
+def check(params: Params, where: str, study: PresenceAblationParams) -> None:
+    """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
+    run = params.run_of(f"{where}.run", study.run, "generative")
+    assert isinstance(run, GenerativeRun)
+    for condition, changes in study.conditions.items():
+        place = f"{where}.conditions.{condition}"
+        with params.named(place, ("runs", study.run, run.variant, "model")):
+            model = run.model.changed(changes)
+        params.check_fits(place, run.model_copy(update={"model": model}), run.dataset)
+
+
 def measure(context: Context) -> Outcome:
     """Train and probe the run of an entry of `presence_ablation` in every condition."""
+    from pipeline.learning.runs import of_kind
+    from pipeline.results.spread import stack_replicas
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
     settings: PresenceAblationParams = context.settings
     unchanged = context.params.runs[settings.run]
     assert isinstance(unchanged, GenerativeRun)  # params.yaml was checked
@@ -58,6 +90,12 @@ def probe(model: GenerativeModel, dataset: Dataset, evaluate: EvaluateParams, de
     """Columns metric, measured: accuracies of probes on clean images by their features, the pixel error, and the
     measures of `presence_measures`, all on test images.
     """
+    import pandas as pd
+
+    from pipeline.probes.generalisation import rotation_probes
+    from pipeline.probes.metrics import metrics_on_test_images
+    from pipeline.systems.generative.evaluation.presences import presence_measures
+
     probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=True).set_index("features")["accuracy"]
     metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
     measured = {name: float(probes[name]) for name in PROBED} | {"pixel_error": float(metrics["pixel_error"])}
@@ -71,6 +109,11 @@ def outcome(tables: Mapping[str, pd.DataFrame]) -> Outcome:
     Args:
         tables: by condition, columns replica, metric, measured.
     """
+    import pandas as pd
+
+    from pipeline.results.outcome import MOST_HEADLINES, Outcome
+    from pipeline.results.spread import nest
+
     table = pd.concat([each.assign(condition=name) for name, each in tables.items()], ignore_index=True)
     values = nest(table, ["condition", "metric"], "measured")
     headline = [f"condition.{name}.{metric}" for name in values for metric in ("t0_sampled", "presence_information")]

@@ -7,27 +7,73 @@ bounds at different values measure different things. Probes and the pixel error 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
-import torch
+from pydantic import Field, ValidationError
 
-from pipeline.data.datasets import Dataset
-from pipeline.learning.model import Model
-from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.metrics import metrics_on_test_images
-from pipeline.probes.settings import EvaluateParams
-from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest, stack_replicas
-from pipeline.studies.context import Context
+from pipeline.settings import Name, Section
 from pipeline.systems.generative.settings import GenerativeRun
-from pipeline.systems.generative.studies.settings import SensitivityParams
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from pipeline.data.datasets import Dataset
+    from pipeline.learning.model import Model
+    from pipeline.params import Params
+    from pipeline.probes.settings import EvaluateParams
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+
 
 COMPARED = ("t0", "t0_A0")
 """The features that are probed."""
 
 
+class SensitivityHyperparameters(Section):
+    """The values to try for each, in addition to the run's own; the others are kept."""
+
+    pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
+        description="minimum sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
+    )
+    pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around the rendering")
+    temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="temperature of the relaxed presences")
+
+
+class SensitivityParams(Section):
+    """The hyperparameters that document 000, appendix B, calls fairly important."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative")
+    epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained at each value")
+    hyperparameters: SensitivityHyperparameters
+
+
+SETTINGS = SensitivityParams
+ONE_SECTION = True
+"""An item is a hyperparameter; all share the other settings."""
+
+
+def check(params: Params, where: str, study: SensitivityParams) -> None:
+    """ValueError if the run is of the wrong kind, or a value does not give a valid model."""
+    run = params.run_of(f"{where}.run", study.run, "generative")
+    assert isinstance(run, GenerativeRun)
+    for name, values in study.hyperparameters.model_dump().items():
+        for value in values:
+            try:
+                run.model.varied(name, value)
+            except ValidationError as error:
+                wrong = error.errors()[0]
+                raise ValueError(
+                    f"{where}.hyperparameters.{name}: {value:g} does not give a valid model "
+                    f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
+                ) from None
+
+
 def measure(context: Context) -> Outcome:
     """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's own."""
+    from pipeline.results.spread import stack_replicas
+
     settings: SensitivityParams = context.settings
     run, name = context.params.runs[settings.run], context.item
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
@@ -58,6 +104,11 @@ def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams
 
 def probe(model: Model, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
     """Columns metric, measured: accuracies of the probes on clean images by their features, and pixel_error."""
+    import pandas as pd
+
+    from pipeline.probes.generalisation import rotation_probes
+    from pipeline.probes.metrics import metrics_on_test_images
+
     probes = rotation_probes(model, dataset, 0.0, evaluate, device)
     rows = [
         (str(features), float(accuracy))
@@ -75,6 +126,11 @@ def outcome(tables: Mapping[float, pd.DataFrame], own: float) -> Outcome:
         tables: by value, columns replica, metric, measured.
         own: the run's own value.
     """
+    import pandas as pd
+
+    from pipeline.results.outcome import MOST_HEADLINES, Outcome
+    from pipeline.results.spread import nest
+
     table = pd.concat([each.assign(value=f"{value:g}") for value, each in tables.items()], ignore_index=True)
     values = nest(table, ["value", "metric"], "measured")
     headline = [f"value.{value}.{metric}" for value in values for metric in ("t0", "pixel_error")][:MOST_HEADLINES]

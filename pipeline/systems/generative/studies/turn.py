@@ -1,97 +1,19 @@
-"""One digit turned through 360 degrees, as the encoder sees it: its reconstruction, its parts and where they stand.
-
-For the page's slider, and for a number: how much worse the reconstruction becomes (document 000, Figures 3 and 5).
-"""
+"""One digit turned through 360 degrees, encoded by a trained run at each step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-import torch
-from numpy.typing import NDArray
-
-from pipeline.data.datasets import Dataset
-from pipeline.layers import poses
-from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread
-from pipeline.studies.context import Context
-from pipeline.systems.generative.evaluation.examples import arrange, part_colours, reconstruct, turned
-from pipeline.systems.generative.model.generative_model import GenerativeModel
-
-STEP = 5
-"""Degrees between two images."""
-DIGIT = 2
-"""The class of the digit: a 2 shows which way is up."""
-CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
-"""Of a template, in its own frame; x to the right, y down."""
+if TYPE_CHECKING:
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
 
 
 def measure(context: Context) -> Outcome:
     """Turn a digit for the trained run of an entry of `optimise`."""
-    run = context.params.optimise[context.item].run
+    from pipeline.systems.generative.experiments.turning import outcome
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+    run = context.params.studies("optimise")[context.item].run
     dataset = context.evaluated(context.params.runs[run].dataset)
     return outcome(context.models(run, GenerativeModel), dataset, context.device)
-
-
-@torch.no_grad()
-def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.device) -> dict[str, NDArray[np.generic]]:
-    """What the encoder finds in an image turned step by step.
-
-    Args:
-        image: uint8 `[1, S, S]`.
-
-    Returns:
-        angles `[N]` (degrees); images and reconstructions `[N, S, S]` and arrangements `[N, S, S, 3]` (uint8);
-        presences of parts `[N, P]` and of objects `[N, O]`; frames `[N, P, 4, 2]`, the corners of each template in the
-        image, whose own are at -1 and 1; colours `[P, 3]` of the parts; pixel_errors `[N]`, summed over pixels.
-    """
-    angles = np.arange(-180, 180, STEP, dtype=np.float32)
-    images = turned(image, angles, device)
-    posterior = model.encode(images)
-    drawn = reconstruct(model, posterior)
-    matrices = poses.to_matrix(posterior.part_poses)  # (N, P, 2, 3)
-    corners = torch.tensor(CORNERS, dtype=matrices.dtype, device=device)
-    frames = torch.einsum("npij,cj->npci", matrices[..., :2], corners) + matrices[..., None, :, 2]
-    found = {
-        "presences": (posterior.part_logits / model.temperature).sigmoid(),
-        "object_presences": (posterior.object_logits / model.temperature).sigmoid(),
-        "frames": frames,
-        "pixel_errors": ((images[:, 0] - drawn) ** 2).sum((-1, -2)),
-    }
-    pictures = {"images": images[:, 0], "reconstructions": drawn, "arrangements": arrange(model, posterior)}
-    arrays: dict[str, NDArray[np.generic]] = {
-        name: tensor.cpu().numpy().astype(np.float32) for name, tensor in found.items()
-    }
-    for name, tensor in pictures.items():
-        arrays[name] = (255 * tensor.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
-    return arrays | {"angles": angles, "colours": part_colours(model.params.parts)}
-
-
-def outcome(models: Sequence[GenerativeModel], dataset: Dataset, device: torch.device) -> Outcome:
-    """The first digit of class `DIGIT` in the test images, turned; arrays are those of the first model."""
-    images, labels = dataset.part("test")
-    image = images[int(np.argmax(labels == DIGIT))]
-    found = [turning(model, image, device) for model in models]
-    tables = [
-        pd.DataFrame(
-            {
-                "replica": replica,
-                "angle": each["angles"],
-                "pixel_error": each["pixel_errors"],
-                "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
-            }
-        )
-        for replica, each in enumerate(found)
-    ]
-    upright = [float(table.loc[table["angle"] == 0, "pixel_error"].iloc[0]) for table in tables]
-    numbers = {
-        "pixel_error": {
-            "upright": spread(upright),
-            "mean": spread(float(table["pixel_error"].mean()) for table in tables),
-            "worst": spread(float(table["pixel_error"].max()) for table in tables),
-        }
-    }
-    headline = tuple(f"pixel_error.{name}" for name in numbers["pixel_error"])
-    return Outcome("turning", pd.concat(tables, ignore_index=True), numbers, headline, found[0])

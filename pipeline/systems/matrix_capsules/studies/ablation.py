@@ -1,25 +1,50 @@
-"""The results of the conditions of document 004, Table 1."""
+"""Train and test matrix capsules with something changed (document 004, Table 1)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
+from pydantic import Field
 
-from pipeline.classification.classifier import Classifier
-from pipeline.classification.errors import classification_errors
-from pipeline.data.datasets import Dataset
-from pipeline.learning.gradient import Trained
-from pipeline.learning.replicas import count_parameters
-from pipeline.learning.runs import of_kind
-from pipeline.learning.summary import best_rows
-from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest, spread, stack_replicas
-from pipeline.studies.context import Context
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+from pipeline.settings import Name, Section
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
-from pipeline.systems.matrix_capsules.studies.settings import AblationParams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pipeline.classification.classifier import Classifier
+    from pipeline.data.datasets import Dataset
+    from pipeline.learning.gradient import Trained
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
+
+
+class AblationParams(Section):
+    """Conditions of document 004, Table 1: a run of matrix capsules, trained with some settings changed in each."""
+
+    run: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    conditions: dict[Name, dict[str, bool | int | float | str | list[int] | dict[str, float]]] = Field(
+        min_length=1,
+        description="for each condition, the settings of the run's model that it changes; none for the unchanged run",
+    )
+
+
+SETTINGS = AblationParams
+
+
+def check(params: Params, where: str, study: AblationParams) -> None:
+    """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
+    run = params.run_of(f"{where}.run", study.run, "matrix_capsules")
+    assert isinstance(run, MatrixCapsulesRun)
+    for condition, changes in study.conditions.items():
+        place = f"{where}.conditions.{condition}"
+        with params.named(place, ("runs", study.run, run.variant, "model")):
+            model = run.model.changed(changes)
+        params.check_fits(place, run.model_copy(update={"model": model}), run.dataset)
 
 
 class Measured(NamedTuple):
@@ -37,6 +62,9 @@ class Measured(NamedTuple):
 
 def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `ablation` in every condition."""
+    from pipeline.learning.runs import of_kind
+    from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+
     settings: AblationParams = context.settings
     unchanged = context.params.runs[settings.run]
     assert isinstance(unchanged, MatrixCapsulesRun)  # params.yaml was checked
@@ -56,6 +84,11 @@ def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> Ma
 
 def errors_of(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
     """Test errors of all replicas of a condition, their best validation accuracies, and how long it took."""
+    from pipeline.classification.errors import classification_errors
+    from pipeline.learning.replicas import count_parameters
+    from pipeline.learning.summary import best_rows
+    from pipeline.results.spread import nest, spread, stack_replicas
+
     errors = [classification_errors(model, dataset, run.augmentation, many_crops=False) for model in models]
     table = stack_replicas(errors)
     best = best_rows(trained)
@@ -72,6 +105,10 @@ def errors_of(models: Sequence[Classifier], trained: Trained, dataset: Dataset, 
 
 def outcome(measured: Mapping[str, Measured]) -> Outcome:
     """What was measured of every condition, by its name."""
+    import pandas as pd
+
+    from pipeline.results.outcome import MOST_HEADLINES, Outcome
+
     table = pd.concat([each.table for each in measured.values()], ignore_index=True)
     names = [name for name, each in measured.items() for _ in range(len(each.table))]
     table.insert(0, "condition", names)

@@ -1,1 +1,1 @@
-"""One module per study of capsule regression; `regression` runs them."""
+"""The study of capsule regression; its kinds are in `experiments`."""

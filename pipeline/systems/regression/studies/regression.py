@@ -1,47 +1,37 @@
-"""One study of capsule regression, each a module here with `run(inputs, study, extras)` (document 002)."""
+"""One study of capsule regression (document 002)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-from tqdm import tqdm
-
-from pipeline.compute import prepare
-from pipeline.data.datasets import PARTS
 from pipeline.errors import UserError
-from pipeline.results.outcome import Outcome
-from pipeline.studies.context import Context
-from pipeline.systems.regression.model.fits import KeepAt, checkpoints_in, no_checkpoints
-from pipeline.systems.regression.model.inputs import Inputs, build_inputs
-from pipeline.systems.regression.settings import RegressionStudy
+from pipeline.systems.regression.settings import RegressionSet, RegressionStudy
 
-Item = TypeVar("Item")
+if TYPE_CHECKING:
+    from pipeline.params import Params
+    from pipeline.results.outcome import Outcome
+    from pipeline.studies.context import Context
 
-FOLDER = "pipeline/systems/regression/studies"
+SETTINGS, SET = RegressionStudy, RegressionSet
+
+EXPERIMENTS = "pipeline/systems/regression/experiments"
 
 
-@dataclass(frozen=True)
-class Extras:
-    """What studies may need in addition to inputs and settings.
-
-    Attributes:
-        images: uint8 `[n, 1, S, S]` of each part.
-        keep_at: returns the checkpoints of fits.
-        title: shown next to progress bars; without a title there are none.
-    """
-
-    images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
-    keep_at: KeepAt = no_checkpoints
-    title: str = ""
-
-    def bar(self, items: Iterable[Item], unit: str) -> Iterable[Item]:
-        """The items, with a progress bar."""
-        return tqdm(items, desc=self.title, unit=unit, disable=not self.title)
+def check(params: Params, where: str, study: RegressionStudy) -> None:
+    """ValueError if the images are not grey, or have fewer singular vectors than the study has inputs."""
+    if study.dataset not in params.datasets:
+        raise ValueError(f"{where}.dataset: '{study.dataset}' is not one of {sorted(params.datasets)}")
+    channels, dataset = params.images_of(study.dataset).channels, params.datasets[study.dataset]
+    if channels != 1:
+        raise ValueError(
+            f"{where}.dataset: images of {study.dataset} have {channels} channels: capsule regression takes 1"
+        )
+    most = min(dataset.canvas**2, dataset.train)
+    if study.features > most:
+        raise ValueError(
+            f"{where}.features: must be at most {most}, the smaller one of pixels and training images of "
+            f"{study.dataset} (found {study.features})"
+        )
 
 
 def measure(context: Context) -> Outcome:
@@ -50,11 +40,17 @@ def measure(context: Context) -> Outcome:
     Raises:
         UserError: the data set does not fit the study.
     """
+    from pipeline.compute import prepare
+    from pipeline.data.datasets import PARTS
+    from pipeline.systems.regression.experiments import Extras, run_study
+    from pipeline.systems.regression.model.fits import checkpoints_in
+    from pipeline.systems.regression.model.inputs import build_inputs
+
     study: RegressionStudy = context.settings
     dataset, device = context.evaluated(study.dataset), context.device
     prepare(device)
     # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
-    code = context.own_code(FOLDER, "regression.py", f"{study.study}.py")
+    code = context.own_code(EXPERIMENTS, "__init__.py", f"{study.study}.py")
     common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type}
     images = {part: dataset.part(part)[0] for part in PARTS}
     extras = Extras(images, checkpoints_in(context.checkpoints, code, **common), context.label)
@@ -62,13 +58,3 @@ def measure(context: Context) -> Outcome:
         return run_study(build_inputs(dataset, study.features, device), study, extras)
     except ValueError as error:
         raise UserError(f"{context.item}: {error}") from None
-
-
-def run_study(inputs: Inputs, study: RegressionStudy, extras: Extras) -> Outcome:
-    """Run a study with its settings; only its own module is imported.
-
-    Raises:
-        ValueError: the inputs do not fit the study, such as capsules larger than the inputs.
-    """
-    outcome: Outcome = import_module(f"{__package__}.{study.study}").run(inputs, study, extras)
-    return outcome

@@ -9,12 +9,12 @@ import pandas as pd
 import torch
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.capsules import posterior_means, predict_probabilities
 from pipeline.systems.regression.model.fits import fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import ExactnessStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 
 def run(inputs: Inputs, study: ExactnessStudy, extras: Extras) -> Outcome:

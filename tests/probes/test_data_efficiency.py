@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from small import EVALUATE, SIZE, small_run, squares
 
 from pipeline.data.datasets import Dataset
-from pipeline.probes.settings import DataEfficiencyParams
-from pipeline.studies.data_efficiency import ITSELF, errors_of, outcome, share_of, with_share
+from pipeline.probes.data_efficiency import ITSELF, errors_of, outcome, share_of, with_share
+from pipeline.studies.data_efficiency import DataEfficiencyParams
 from pipeline.systems import build_model
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from small import small_run, squares, training
 
-from pipeline.classification.settings import ViewpointParams
-from pipeline.studies.viewpoint import errors, familiar_views, match, outcome, viewed
+from pipeline.classification.viewpoint_matching import errors, familiar_views, match, outcome, viewed
+from pipeline.studies.viewpoint import ViewpointParams
 
 
 @pytest.mark.parametrize("variant", ["matrix_capsules", "cnn"])

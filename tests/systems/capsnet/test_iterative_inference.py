@@ -14,11 +14,16 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers.dynamic_routing import squash, unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
+from pipeline.systems.capsnet.experiments.iterative_inference import (
+    _descent,
+    _lengths,
+    _saturation,
+    sparsity_of_inference,
+)
 from pipeline.systems.capsnet.inference.predictive_coding import Inferred
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetModelParams
-from pipeline.systems.capsnet.studies.infer import _descent, _lengths, _saturation, sparsity_of_inference
-from pipeline.systems.capsnet.studies.settings import InferParams
+from pipeline.systems.capsnet.studies.infer import InferParams
 
 CPU = torch.device("cpu")
 

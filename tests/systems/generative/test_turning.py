@@ -9,8 +9,8 @@ from small import SIZE
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers.rendering import render
+from pipeline.systems.generative.experiments.turning import DIGIT, outcome, turning
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.turn import DIGIT, outcome, turning
 
 CPU = torch.device("cpu")
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.calibration import Calibration, calibration, calibration_of
 from pipeline.systems.regression.model.fits import Fitted, fit_architecture, parameters
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import GridStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""

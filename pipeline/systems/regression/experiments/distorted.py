@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.distortions import Strength, distort
 from pipeline.systems.regression.model.fits import fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import DistortedStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 CHUNK = 4096
 Bar = Callable[[Iterable[int]], Iterable[int]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from small import small_run, training
 
-from pipeline.probes.settings import SweepParams
-from pipeline.studies.sweep import swept
+from pipeline.probes.sweep import swept
+from pipeline.studies.sweep import SweepParams
 
 
 @pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])

@@ -6,13 +6,13 @@ import pandas as pd
 import torch
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.fits import everything, nothing
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.model.schedule import Round, fit
 from pipeline.systems.regression.settings import StartsStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 SUBSPACE = "subspace"
 

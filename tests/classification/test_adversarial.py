@@ -11,9 +11,7 @@ from brightness import Brightness
 from small import CROPPED, squares
 from torch import Tensor
 
-from pipeline.classification.classifier import Classifier
-from pipeline.classification.settings import AttackParams
-from pipeline.studies.attack import (
+from pipeline.classification.adversarial import (
     Attack,
     attacked,
     black_box,
@@ -22,6 +20,8 @@ from pipeline.studies.attack import (
     outcome,
     white_box,
 )
+from pipeline.classification.classifier import Classifier
+from pipeline.studies.attack import AttackParams
 
 
 def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:

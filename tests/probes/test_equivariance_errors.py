@@ -14,9 +14,9 @@ from torch import Tensor
 from pipeline.layers import poses
 from pipeline.learning.model import Model
 from pipeline.probes.equivariance.actions import Layer, Poses, plain
+from pipeline.probes.equivariance.errors_by_layer import Images, outcome, started
 from pipeline.probes.equivariance.transformations import View
-from pipeline.probes.settings import EquivarianceParams
-from pipeline.studies.equivariance import Images, outcome, started
+from pipeline.studies.equivariance import EquivarianceParams
 from pipeline.systems import build_model
 
 SIZE = 32

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture, class_scores
 from pipeline.systems.regression.model.fits import by_class, fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import SizesStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 
 def shared_out(weights: Sequence[float], total: int) -> list[int]:

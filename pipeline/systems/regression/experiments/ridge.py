@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.fits import fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import RidgeStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 
 def run(inputs: Inputs, study: RidgeStudy, extras: Extras) -> Outcome:

@@ -9,11 +9,11 @@ from pyro import poutine
 from small import EVALUATE, POSTERIOR, SIZE, small_run, training
 
 from pipeline.data.datasets import Dataset
+from pipeline.systems.generative.experiments import posteriors as module
+from pipeline.systems.generative.experiments.bounds import image_bounds
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun, SeedingParams
-from pipeline.systems.generative.studies import posterior as module
-from pipeline.systems.generative.studies.bounds import image_bounds
-from pipeline.systems.generative.studies.settings import PosteriorParams
+from pipeline.systems.generative.studies.posterior import PosteriorParams
 
 CPU = torch.device("cpu")
 STUDY = PosteriorParams.model_validate({"run": "capsules", **POSTERIOR})

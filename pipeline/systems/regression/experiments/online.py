@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
+from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.fits import errors
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.model.online import Incremental, Online, split
 from pipeline.systems.regression.settings import OnlineStudy
-from pipeline.systems.regression.studies.regression import Extras
 
 Weights = Iterator[Tensor]
 

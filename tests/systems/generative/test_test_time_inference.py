@@ -11,10 +11,8 @@ from small import ENGINES, EVALUATE, SIZE, small_params
 from pipeline.data.datasets import Dataset
 from pipeline.probes.features import features
 from pipeline.probes.generalisation import clean_probe
-from pipeline.systems.generative.inference.free_form import optimise
-from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies import optimise as module
-from pipeline.systems.generative.studies.optimise import (
+from pipeline.systems.generative.experiments import test_time_inference as module
+from pipeline.systems.generative.experiments.test_time_inference import (
     EXAMPLE_ANGLES,
     _kicked,
     _paired,
@@ -22,7 +20,9 @@ from pipeline.systems.generative.studies.optimise import (
     example_gains,
     optimisation_gains,
 )
-from pipeline.systems.generative.studies.settings import OptimiseParams
+from pipeline.systems.generative.inference.free_form import optimise
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.optimise import OptimiseParams
 
 CPU = torch.device("cpu")
 STUDY = OptimiseParams.model_validate(

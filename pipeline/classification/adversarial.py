@@ -1,0 +1,255 @@
+"""Adversarial attacks on classifiers: small changes of images that change the answer (document 004, section 6).
+
+The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss, or, targeted,
+lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
+[0, 1]; epsilons are in these units.
+
+Every model is attacked through its own loss and, where that is another, through the cross-entropy of its logits:
+the spread loss is exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it
+withstands both. A targeted attack succeeds if either does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from pipeline.classification.classifier import Classifier
+from pipeline.classification.errors import BATCH, scores, seen
+from pipeline.data.datasets import Dataset
+from pipeline.learning.settings import CropParams
+from pipeline.progress import Progress, no_progress
+from pipeline.results.outcome import Outcome
+from pipeline.results.spread import nest, spread
+
+if TYPE_CHECKING:
+    from pipeline.studies.attack import AttackParams
+
+_EVALUATED = torch.tensor(torch.inf)
+"""The epoch that losses are taken at: schedules are over."""
+Through = Literal["own", "cross-entropy"]
+THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
+SIZES = ("zeros", "median", "without")
+GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
+"""By the name of its sizes among the numbers, the loss whose gradient it is."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How images are changed.
+
+    Attributes:
+        steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
+        targeted: towards a class, rather than away from the right one.
+        through: the model's own loss, or cross-entropy of its logits.
+    """
+
+    steps: int
+    targeted: bool
+    through: Through = "own"
+
+    @property
+    def method(self) -> str:
+        return "FGSM" if self.steps == 1 else "BIM"
+
+
+SHOWN = Attack(1, targeted=False, through="cross-entropy")
+"""The attack that pictures are of: every image has a gradient."""
+
+
+def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
+    """Of each image's loss by its pixels, `[N, C, s, s]`."""
+    found = []
+    for pixels, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
+        leaf = pixels.detach().requires_grad_()
+        outputs = model.scores(leaf)
+        if through == "own":
+            losses = model.losses(outputs, classes, _EVALUATED.to(pixels.device))
+        else:
+            losses = torch.nn.functional.cross_entropy(model.logits(outputs), classes, reduction="none")
+        found.append(torch.autograd.grad(losses.sum(), leaf)[0])
+    return torch.cat(found)
+
+
+def attacked(
+    model: Classifier, images: Tensor, classes: Tensor, epsilon: float, attack: Attack, start: Tensor | None = None
+) -> Tensor:
+    """Images after an attack through `model`.
+
+    Args:
+        images: `[N, C, s, s]` in [0, 1].
+        classes: right ones, or those aimed at.
+        start: `gradient` at the images, if it is known.
+    """
+    changed, sign = images, -1 if attack.targeted else 1
+    for number in range(attack.steps if epsilon else 0):
+        known = start if number == 0 else None
+        slope = gradient(model, changed, classes, attack.through) if known is None else known
+        changed = (changed + sign * epsilon / attack.steps * slope.sign()).clamp(0, 1)
+    return changed
+
+
+def white_box(
+    model: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    epsilons: Sequence[float],
+    steps: int,
+    progress: Progress = no_progress,
+) -> pd.DataFrame:
+    """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks; under targeted ones the share of
+    images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
+    loss alone.
+
+    Args:
+        progress: called after each of the four kinds of attack at each epsilon.
+    """
+    through = THROUGH if _losses_differ(model, images[:BATCH], labels[:BATCH]) else THROUGH[:1]
+    rows = []
+    for targeted in (False, True):
+        goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
+        starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
+        for number in (1, steps):
+            for epsilon in epsilons:
+                hits: dict[Through, Tensor] = {}
+                for loss in through:
+                    attack, found = Attack(number, targeted, loss), []
+                    for (pixels, classes), start in zip(goals, starts[loss], strict=True):
+                        changed = attacked(model, pixels, classes, epsilon, attack, start)
+                        found.append(_hits(model, changed, classes))
+                    hits[loss] = torch.cat(found)
+                both = torch.stack(list(hits.values()))
+                value = (both.amax(0) if targeted else both.amin(0)).mean()
+                kind = "targeted" if targeted else "general"
+                rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+                progress(1)
+    return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
+
+
+def _losses_differ(model: Classifier, images: Tensor, labels: Tensor) -> bool:
+    """Whether a model's own loss is another than the cross-entropy of its logits."""
+    with torch.no_grad():
+        outputs = model.scores(images)
+        own = model.losses(outputs, labels, _EVALUATED.to(images.device))
+        return not torch.equal(own, torch.nn.functional.cross_entropy(model.logits(outputs), labels, reduction="none"))
+
+
+def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """For each class, the images of all others, and that class as often."""
+    goals = []
+    for target in range(scores(model, images[:1]).shape[-1]):
+        others = labels != target
+        goals.append((images[others], torch.full_like(labels[others], target)))
+    return goals
+
+
+def black_box(
+    source: Classifier,
+    victims: dict[str, Classifier],
+    images: Tensor,
+    labels: Tensor,
+    epsilons: Sequence[float],
+    steps: int,
+) -> pd.DataFrame:
+    """Columns method, victim, epsilon, value: accuracy of other models on images made through `source`."""
+    rows = []
+    for attack in (Attack(1, False), Attack(steps, False)):
+        for epsilon in epsilons:
+            changed = attacked(source, images, labels, epsilon, attack)
+            rows += [
+                (attack.method, name, epsilon, float(_hits(victim, changed, labels).mean()))
+                for name, victim in victims.items()
+            ]
+    return pd.DataFrame(rows, columns=["method", "victim", "epsilon", "value"])
+
+
+def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
+    """Of a loss's derivatives by pixels: the share that is exactly 0, the median size of the others (1 / pixel unit),
+    and the share of images that have none but zeros.
+
+    Hard to attack for want of a gradient is not robust: exact zeros would be a sign of it.
+    """
+    sizes = gradient(model, images, labels, through).abs().flatten(1)
+    others = sizes[sizes > 0]
+    return {
+        "zeros": float((sizes == 0).double().mean()),
+        "median": float(np.median(others.cpu().numpy())) if len(others) else 0.0,
+        "without": float((sizes == 0).all(1).double().mean()),
+    }
+
+
+NETWORKS = ("capsules", "cnn")
+
+
+def outcome(
+    capsules: Sequence[Classifier],
+    cnns: Sequence[Classifier],
+    dataset: Dataset,
+    attack: AttackParams,
+    augmentation: CropParams,
+    title: str,
+) -> Outcome:
+    """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
+    the other convolutional networks and on the capsules; and how large gradients are.
+
+    Args:
+        title: shown beside the progress bar.
+    """
+    images, labels = dataset.part("test")
+    device = next(capsules[0].parameters()).device
+    pixels = seen(images[: attack.images], augmentation).to(device)
+    classes = torch.from_numpy(labels[: attack.images]).to(device)
+    white, sizes = [], []
+    networks = [("capsules", i, model) for i, model in enumerate(capsules)]
+    networks += [("cnn", i, model) for i, model in enumerate(cnns)]
+    with tqdm(total=4 * len(networks) * len(attack.epsilons), desc=title, unit="attack") as bar:
+        for network, replica, model in networks:
+            found = white_box(model, pixels, classes, attack.epsilons, attack.steps, bar.update)
+            white.append(found.assign(network=network, replica=replica))
+            sizes += [(loss, network, gradient_sizes(model, pixels, classes, loss)) for loss in THROUGH]
+    victims = {f"capsules-{i}": model for i, model in enumerate(capsules)}
+    victims |= {f"cnn-{i}": model for i, model in enumerate(cnns) if i}
+    black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
+    black[["network", "replica"]] = black.pop("victim").str.split("-", expand=True)
+    table = pd.concat([*white, black.assign(kind="black-box", replica=black["replica"].astype(int))])
+    table["at"] = table["epsilon"].map("{:g}".format)
+    numbers = {
+        "value": nest(table, ["method", "kind", "network", "at"], "value"),
+        "own_loss": nest(table.dropna(), ["method", "kind", "network", "at"], "own_loss"),
+        **{
+            name: {
+                network: {
+                    key: spread(size[key] for loss, which, size in sizes if (loss, which) == (through, network))
+                    for key in SIZES
+                }
+                for network in NETWORKS
+            }
+            for name, through in GRADIENTS.items()
+        },
+    }
+    columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
+    attacks = {
+        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, SHOWN).cpu().numpy()
+        for network, model in (("capsules", capsules[0]), ("cnn", cnns[0]))
+        for epsilon in (0.0, _nearest(attack.epsilons), max(attack.epsilons))
+    }
+    shown = f"{_nearest(attack.epsilons):g}"
+    headline = [f"value.{method}.general.{network}.{shown}" for method in ("FGSM", "BIM") for network in NETWORKS]
+    headline += [f"value.{method}.black-box.{network}.{shown}" for method in ("FGSM", "BIM") for network in NETWORKS]
+    return Outcome("attack", table[columns].reset_index(drop=True), numbers, tuple(headline), attacks)
+
+
+def _nearest(epsilons: Sequence[float], wanted: float = 0.1) -> float:
+    """The epsilon that pictures and headline numbers are of."""
+    return min(epsilons, key=lambda epsilon: abs(epsilon - wanted))
+
+
+def _hits(model: Classifier, images: Tensor, classes: Tensor) -> Tensor:
+    return (scores(model, images).argmax(-1) == classes).double()

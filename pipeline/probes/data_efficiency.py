@@ -1,0 +1,114 @@
+"""How much a model needs: its test error when it is trained on a share of the images, with as many steps as on all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from pipeline.classification.classifier import Classifier
+from pipeline.classification.errors import classification_errors
+from pipeline.data.datasets import Dataset
+from pipeline.learning.model import Model
+from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.probes.generalisation import rotation_probes
+from pipeline.probes.metrics import metrics_on_test_images
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import nest
+
+if TYPE_CHECKING:
+    from pipeline.studies.data_efficiency import DataEfficiencyParams
+
+AnyRun = TypeVar("AnyRun", bound=RunSettings)
+
+ITSELF = "itself"
+"""What classifies, where the model does; else it is a linear probe on features of that name."""
+_FEWEST = 10
+"""Validation images that stay, at least."""
+
+
+def share_of(dataset: Dataset, share: float) -> Dataset:
+    """The data set with a share of its training images and of its validation images, as many of every class.
+
+    The first ones of each class in the order of the split, so that a smaller share is a part of a larger one. Test
+    images stay.
+    """
+    if share == 1:
+        return dataset
+    kept = {
+        part: _first_of_each_class(dataset.split[part], dataset.labels, share, fewest)
+        for part, fewest in (("train", 1), ("validation", _FEWEST))
+    }
+    return replace(dataset, split={**dataset.split, **kept})
+
+
+def _first_of_each_class(
+    indices: NDArray[np.int64], labels: NDArray[np.int64], share: float, fewest: int
+) -> NDArray[np.int64]:
+    """The first `share` of the indices of every class, in their order; at least `fewest` in all, if there are."""
+    of_each = labels[indices]
+    place = np.empty(len(indices))  # of an index among those of its class, from 0 to 1
+    for label in np.unique(of_each):
+        own = np.flatnonzero(of_each == label)
+        place[own] = np.arange(len(own)) / len(own)
+    return indices[place < max(share, min(1.0, fewest / len(indices)))]
+
+
+def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
+    """The run for a share of the training images: as many steps as the study's epochs have with all, or, so that epochs
+    are whole, a few more.
+
+    Args:
+        images: training images of the share; a batch has no more.
+        whole: all training images. An epoch takes as many whole batches as there are.
+    """
+    batch = min(run.training.batch_size, images)
+    steps = settings.epochs * (whole // min(run.training.batch_size, whole))
+    longer = run.with_epochs(math.ceil(steps / (images // batch)))
+    changes = {"patience": longer.training.epochs, "batch_size": batch}
+    training = longer.training.model_copy(update=changes)
+    return longer.model_copy(update={"replicas": settings.replicas, "training": training})
+
+
+def errors_of(
+    model: Model, run: RunSettings, dataset: Dataset, evaluate: EvaluateParams, device: torch.device
+) -> pd.DataFrame:
+    """The error on test images, a row for each way to classify: columns features, error.
+
+    Args:
+        dataset: what the model was trained on; probes are fit on its training images.
+    """
+    if isinstance(model, Classifier) and isinstance(run.augmentation, CropParams):
+        errors = classification_errors(model, dataset, run.augmentation, many_crops=False)
+        return pd.DataFrame([(ITSELF, float(errors.set_index("metric")["value"]["centre"]))], columns=_COLUMNS)
+    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+    if "accuracy" in metrics:
+        return pd.DataFrame([(ITSELF, 1 - float(metrics["accuracy"]))], columns=_COLUMNS)
+    probes = rotation_probes(model, dataset, 0.0, evaluate, device)
+    return pd.DataFrame({"features": probes["features"], "error": 1 - probes["accuracy"]})
+
+
+_COLUMNS = ["features", "error"]
+
+
+def outcome(tables: Mapping[float, pd.DataFrame], images: Mapping[float, int]) -> Outcome:
+    """The errors at every share.
+
+    Args:
+        tables: by share, columns replica, features, error.
+        images: training images, by share.
+    """
+    table = pd.concat(
+        [each.assign(share=f"{share:g}", images=images[share]) for share, each in tables.items()], ignore_index=True
+    )
+    errors = nest(table, ["share", "features"], "error")
+    headline = [f"share.{share}.{features}" for share, each in errors.items() for features in each]
+    numbers = {"share": errors, "images": {f"{share:g}": count for share, count in images.items()}}
+    return Outcome("data_efficiency", table, numbers, tuple(headline[:MOST_HEADLINES]))

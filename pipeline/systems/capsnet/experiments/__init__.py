@@ -1,0 +1,1 @@
+"""How the studies of CapsNet are carried out."""

@@ -1,0 +1,183 @@
+"""Iterative inference instead of routing: is it sparse, and why? (document 001, section 3.1, Figure 1B-E)
+
+The class capsules of a trained CapsNet are measured after the forward pass and after predictive coding under several
+conditions. Sparsity is measured on the lengths of a layer's capsules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.data.datasets import Dataset
+from pipeline.probes.sparsity import effective_number, entropy_of_shares, hoyer
+from pipeline.results.outcome import Outcome
+from pipeline.results.spread import nest, stack_replicas
+from pipeline.systems.capsnet.inference.predictive_coding import Inferred, Objective, forward_pass, infer
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.studies.infer import InferCondition, InferParams
+
+FORWARD, START = "forward", "start"
+"""Names used like conditions: the forward pass of all test images, and of those used for inference."""
+EXAMPLES = 6
+BATCH = 500
+_SILENT = 1e-6
+"""Capsules of at most this length count as silent."""
+_SATURATED = 0.9
+"""Longer capsules count as saturated: a length L changes by 2 (1 - L) of the relative change of what is squashed to it,
+so from here on by less than a fifth.
+"""
+
+Bar = Callable[[range], Sequence[int] | range]
+
+
+def condition_name(condition: InferCondition) -> str:
+    """The name of a condition in results: output, label, penalty and its weight, such as predicted-clamped-L1-1."""
+    weight = [] if condition.penalty == "none" else [f"{condition.weight:g}"]
+    return "-".join([condition.output, condition.label, condition.penalty, *weight])
+
+
+def sparsity_of_inference(
+    models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, bar: Bar
+) -> Outcome:
+    """Sparsity after the forward pass on all test images, and after inference on the first ones, by replica.
+
+    The networks' parameters are frozen: inference changes only activities.
+
+    Returns:
+        numbers by condition, layer and measure, and the number of images for inference. The table's columns: replica,
+        condition, layer ("middle", "class"), images; hoyer with its standard error over images, entropy and
+        effective_number, over images with an active capsule, and silent, the share of images without one; after the
+        forward pass, saturated (share of capsules), length_sd (of the capsules of an image, mean over images) and
+        hoyer_inputs (Hoyer's index of what is squashed to these capsules); for class capsules, right (share of images
+        whose longest capsule is that of their class), length_right and length_others (mean lengths); after inference,
+        energy (per image), falls (share of images whose energy never rose) and last_drop (relative fall of the energy
+        over the last tenth of the steps). Arrays of the first replica: `images`, `labels`,
+        `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means over images.
+
+    Raises:
+        ValueError: inference diverged.
+    """
+    images, labels = dataset.part("test")
+    pixels = torch.from_numpy(images).float() / 255
+    count = min(settings.images, len(images))
+    shown = min(EXAMPLES, count)
+    some, classes = pixels[:count].to(device), torch.from_numpy(labels).to(device)
+    arrays: dict[str, NDArray[np.generic]] = {"images": images[:shown, 0], "labels": labels[:shown]}
+    tables = []
+    for number, model in enumerate(models):
+        model.requires_grad_(False)
+        layers = model.layers()
+        below = [name for name in ("middle",) if model.middle]
+        whole = _forward(model, pixels, device)
+        rows = _rows(FORWARD, below, whole, classes)
+        rows += _rows(START, below, [each[:count] for each in whole], classes)
+        capsules, energies = {START: whole[-1]}, {}
+        for condition in settings.conditions:
+            name, objective = condition_name(condition), _objective(condition, classes[:count], model)
+            found = infer(layers, some, objective, steps=settings.steps, rate=settings.rate, bar=bar)
+            of_middle = [found.activities[2]] if below else []
+            rows += _rows(name, below, [*of_middle, found.capsules], classes, _descent(found))
+            capsules[name], energies[name] = found.capsules, found.energies.mean(-1)
+        if number == 0:
+            arrays |= {f"capsules_{name}": each[:shown].cpu().numpy() for name, each in capsules.items()}
+            arrays |= {f"energies_{name}": each.cpu().numpy() for name, each in energies.items()}
+        tables.append(pd.DataFrame(rows))
+    table = stack_replicas(tables)
+    long = table.melt(id_vars=["replica", "condition", "layer"], var_name="measure").dropna()
+    numbers: dict[str, Any] = {"condition": nest(long, ["condition", "layer", "measure"], "value"), "images": count}
+    headline = tuple(f"condition.{name}.class.hoyer" for name in numbers["condition"])
+    return Outcome("inference", table, numbers, headline, arrays)
+
+
+@torch.no_grad()
+def _forward(model: CapsNet, pixels: Tensor, device: torch.device) -> list[Tensor]:
+    """Activities of the capsule layers above the primary one for all images, from the bottom up, in batches."""
+    parts = [forward_pass(model.layers(), batch.to(device))[2:] for batch in pixels.split(BATCH)]
+    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
+
+
+def _objective(condition: InferCondition, classes: Tensor, model: CapsNet) -> Objective:
+    clamped = classes.unsqueeze(-1) == torch.arange(model.params.classes, device=classes.device)
+    target = clamped.float() if condition.label == "clamped" else None
+    return Objective(condition.output, target, condition.penalty, condition.weight)
+
+
+def _rows(
+    name: str,
+    below: Sequence[str],
+    capsules: Sequence[Tensor],
+    classes: Tensor,
+    descent: dict[str, float] | None = None,
+) -> list[dict[str, Any]]:
+    """A row for each layer of capsules, `below` the class capsules and these."""
+    rows: list[dict[str, Any]] = []
+    for layer, each in zip([*below, "class"], capsules, strict=True):
+        rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(each)})
+        if descent is None:
+            rows[-1] |= _saturation(each)
+    rows[-1] |= _lengths(capsules[-1], classes[: len(capsules[-1])]) | (descent or {})
+    return rows
+
+
+def _indices(capsules: Tensor) -> dict[str, float]:
+    lengths = capsules.norm(dim=-1).double().cpu().numpy()
+    active = lengths[lengths.max(1) > _SILENT]
+    silent = {"silent": 1 - len(active) / len(lengths)}
+    if not len(active):
+        return silent
+    sparse = hoyer(active)
+    error = float(sparse.std(ddof=1)) / math.sqrt(len(active)) if len(active) > 1 else math.nan
+    return {
+        "hoyer": float(sparse.mean()),
+        "hoyer_standard_error": error,
+        "entropy": float(entropy_of_shares(active).mean()),
+        "effective_number": float(effective_number(active).mean()),
+        **silent,
+    }
+
+
+def _saturation(capsules: Tensor) -> dict[str, float]:
+    """How near the capsules of a forward pass are to the limit of their squash, where even unequal inputs get equal
+    lengths, and the sparsity of these inputs.
+    """
+    lengths = capsules.norm(dim=-1).double().cpu().numpy()
+    inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))  # a length is n^2 / (1 + n^2)
+    return {
+        "saturated": float((lengths > _SATURATED).mean()),
+        "length_sd": float(lengths.std(axis=1).mean()),
+        "hoyer_inputs": float(hoyer(inputs).mean()),
+    }
+
+
+def _lengths(capsules: Tensor, classes: Tensor) -> dict[str, float]:
+    lengths = capsules.norm(dim=-1)
+    own = lengths.gather(1, classes.unsqueeze(-1)).squeeze(-1)
+    others = (lengths.sum(1) - own) / (lengths.shape[1] - 1)
+    right = (lengths.argmax(1) == classes) & (lengths.amax(1) > _SILENT)
+    return {
+        "right": float(right.double().mean()),
+        "length_right": float(own.mean()),
+        "length_others": float(others.mean()),
+    }
+
+
+def _descent(found: Inferred) -> dict[str, float]:
+    whole = found.energies.double().sum(1)  # (steps + 1, B)
+    # The energy may rise by this much through rounding in single precision.
+    rounding = 1e-5 * whole[0].clamp_min(1e-3)
+    falls = (whole.diff(dim=0) <= rounding).all(0)
+    mean = whole.mean(1)
+    late = mean[-1 - math.ceil((len(mean) - 1) / 10)]
+    return {
+        "energy": float(mean[-1]),
+        "falls": float(falls.double().mean()),
+        "last_drop": float((late - mean[-1]) / late) if late > 0 else 0.0,
+    }

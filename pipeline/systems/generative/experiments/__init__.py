@@ -1,0 +1,1 @@
+"""How the studies of the probabilistic capsule model are carried out."""

@@ -1,0 +1,256 @@
+"""The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
+
+Two probes on t0 measure the effect on classification: `fixed` is fit on the encoder's output for clean training images;
+`refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded). With
+the chosen engine both are also measured
+
+- `once`: after its first climb, without restarts;
+- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without letting the objects settle.
+  The bound hardly depends on which objects are present, so that t0 keeps the noise: its accuracy measures this, not
+  what a better bound does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from pipeline.data import warps
+from pipeline.data.datasets import Dataset
+from pipeline.learning.gradient import DivergedError
+from pipeline.probes.generalisation import clean_probe
+from pipeline.probes.probes import Probe, fit_probe
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.outcome import Outcome
+from pipeline.results.spread import nest, stack_replicas
+from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
+from pipeline.systems.generative.inference.free_form import Optimised, optimise
+from pipeline.systems.generative.inference.settings import AdamEngine, Engine
+from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+
+if TYPE_CHECKING:
+    from pipeline.systems.generative.studies.optimise import OptimiseParams
+
+EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
+
+BATCH = 512
+"""Training images optimised as one batch."""
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What every engine of a study gained.
+
+    Attributes:
+        by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
+            refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
+            batch), images. For the chosen engine also both accuracies `_once`, if it has restarts, and, at the
+            smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN. See
+            `_paired` for bound_rise_error, pixel_fall_error and bound_fell.
+        curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+    """
+
+    by_angle: pd.DataFrame
+    curve: pd.DataFrame
+
+
+def optimisation_gains(
+    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
+) -> Gains:
+    """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each."""
+    clean = clean_probe(model, dataset, "t0", evaluate, device)
+    images, labels = dataset.part("test")
+    images, labels = images[: study.images], labels[: study.images]
+    rows, curves = [], []
+    for angle in study.angles:
+        pixels = _turn(images, angle, study.seed, device)
+        for name, engine in study.engines.items():
+            found = _optimise(model, pixels, engine, study.seed)
+            row = {
+                "engine": name,
+                "angle": angle,
+                "bound_before": float(found.bound_start.mean()),
+                "bound_after": float(found.bound_end.mean()),
+                "pixel_error_before": float(found.error_start.mean()),
+                "pixel_error_after": float(found.error_end.mean()),
+                "evaluations": float(found.evaluations.float().mean()),
+                "seconds": found.seconds,
+                "images": len(images),
+                **_paired(found),
+            }
+            t0 = {"before": _t0(model, found.start), "after": _t0(model, found.end)}
+            if name == study.chosen:
+                if _restarts(engine):
+                    t0["once"] = _t0(model, found.once)
+                if _kicks(study, angle):
+                    kicked = _kicked(model, pixels, found, study)
+                    t0["kicked"] = _t0(model, kicked.end)
+                    row["bound_kicked"] = float(kicked.bound_end.mean())
+                for when, probe in _refit_probes(model, dataset, angle, study, evaluate, device).items():
+                    row[f"refit_accuracy_{when}"] = probe.accuracy(t0[when], labels)
+            rows.append(row | {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()})
+            curves.append(found.curve.assign(engine=name, angle=angle))
+    return Gains(pd.DataFrame(rows), pd.concat(curves, ignore_index=True))
+
+
+def _refit_probes(
+    model: GenerativeModel,
+    dataset: Dataset,
+    angle: float,
+    study: OptimiseParams,
+    evaluate: EvaluateParams,
+    device: torch.device,
+) -> dict[str, Probe]:
+    """Probes on t0 of turned training images, treated by the chosen engine in each way that the test images are.
+
+    The last fifth of the images chooses the strength.
+    """
+    images, labels = dataset.part("train")
+    images, labels = images[: study.refit_images], labels[: study.refit_images]
+    engine = study.engines[study.chosen]
+    t0: dict[str, list[Array]] = {}
+    for batch in _turn(images, angle, study.seed + 1, device).split(BATCH):
+        found = _optimise(model, batch, engine, study.seed)
+        posteriors = {"before": found.start, "after": found.end}
+        if _restarts(engine):
+            posteriors["once"] = found.once
+        if _kicks(study, angle):
+            posteriors["kicked"] = _kicked(model, batch, found, study).end
+        for when, posterior in posteriors.items():
+            t0.setdefault(when, []).append(_t0(model, posterior))
+    kept = len(images) - len(images) // 5
+
+    def fit(features: Array) -> Probe:
+        return fit_probe((features[:kept], labels[:kept]), (features[kept:], labels[kept:]), evaluate.probe_strengths)
+
+    return {when: fit(np.concatenate(batches)) for when, batches in t0.items()}
+
+
+def _restarts(engine: Engine) -> bool:
+    return not isinstance(engine, AdamEngine) and engine.restarts > 0
+
+
+def _kicks(study: OptimiseParams, angle: float) -> bool:
+    """Whether to measure the effect of noise on log odds: at the smallest angle, which is enough."""
+    return _restarts(study.engines[study.chosen]) and angle == min(study.angles)
+
+
+def example_gains(
+    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device, digit: int = 2
+) -> Arrays:
+    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3), by the
+    study's chosen engine.
+    """
+    images, labels = dataset.part("test")
+    pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
+    found = _optimise(model, pixels, study.engines[study.chosen], study.seed)
+    with torch.no_grad():
+        tensors = {
+            "images": pixels[:, 0],
+            "before": reconstruct(model, found.start),
+            "after": reconstruct(model, found.end),
+            "arrangements_before": arrange(model, found.start),
+            "arrangements_after": arrange(model, found.end),
+        }
+    return {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()} | {
+        "angles": EXAMPLE_ANGLES
+    }
+
+
+def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:
+    """uint8 images `[N, 1, S, S]` turned within +-angle degrees, in [0, 1]."""
+    angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+    batch = torch.from_numpy(images).to(device)
+    return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
+
+
+def _paired(found: Optimised) -> dict[str, float]:
+    """Standard errors over the images of the rise of the bound and of the fall of the squared error, and the share of
+    images whose bound fell. Both ends are estimated with the same samples.
+    """
+    rise, fall = found.bound_end - found.bound_start, found.error_start - found.error_end
+    errors = {
+        name: float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        for name, each in (("bound_rise_error", rise), ("pixel_fall_error", fall))
+    }
+    return errors | {"bound_fell": float((rise < 0).double().mean())}
+
+
+def _t0(model: GenerativeModel, posterior: Capsules) -> Array:
+    with torch.no_grad():
+        return model.features_of(posterior)["t0"].cpu().numpy()
+
+
+def _optimise(model: GenerativeModel, images: Tensor, engine: Engine, seed: int) -> Optimised:
+    return optimise(model, images, engine, torch.Generator(images.device).manual_seed(seed))
+
+
+def _kicked(model: GenerativeModel, images: Tensor, found: Optimised, study: OptimiseParams) -> Optimised:
+    """The chosen engine's restarts from the first climb of `found`, with noise on the log odds that nothing removes."""
+    generator = torch.Generator(images.device).manual_seed(study.seed)
+    engine = study.engines[study.chosen]
+    return optimise(model, images, engine, generator, found.once, kick_logit=study.kick_logit, settles=False)
+
+
+def outcome(
+    models: Sequence[GenerativeModel],
+    dataset: Dataset,
+    settings: OptimiseParams,
+    evaluate: EvaluateParams,
+    device: torch.device,
+    title: str,
+) -> Outcome:
+    """Gains of all replicas by engine and angle, the way there, and pictures of the first replica's.
+
+    Args:
+        title: shown beside the progress bar.
+
+    Raises:
+        DivergedError: a measurement is not finite.
+    """
+    start = time.monotonic()
+    bar = tqdm(models, desc=title, unit="seed")
+    gains = [optimisation_gains(model, dataset, settings, evaluate, device) for model in bar]
+    seconds = time.monotonic() - start
+    measured = stack_replicas([gain.by_angle for gain in gains])
+    measured["angle"] = measured["angle"].map("{:g}".format)
+    long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric")
+    # What is measured for the chosen engine only, and of this at the smallest angle only.
+    at_smallest = long["metric"].str.endswith("_kicked")
+    of_chosen = at_smallest | long["metric"].str.startswith("refit_") | long["metric"].str.endswith("_once")
+    applies = (long["engine"] == settings.chosen) | ~of_chosen
+    applies &= (long["angle"] == f"{min(settings.angles):g}") | ~at_smallest
+    long = long[applies]
+    if long["value"].isna().any():
+        raise DivergedError(f"{title}: not finite: {', '.join(long[long['value'].isna()]['metric'].unique())}")
+    numbers = {
+        "engine": nest(long, ["engine", "angle", "metric"], "value"),
+        "images": min(settings.images, len(dataset.split["test"])),
+        "seconds": round(seconds, 2),
+    }
+    chosen = f"engine.{settings.chosen}"
+    names = ("bound_before", "bound_after", "refit_accuracy_before", "refit_accuracy_after")
+    angles = (min(settings.angles), max(settings.angles))
+    headline = [f"{chosen}.{angle:g}.{name}" for angle in dict.fromkeys(angles) for name in names]
+    curves = stack_replicas([gain.curve for gain in gains])
+    arrays: dict[str, NDArray[np.generic]] = {**example_gains(models[0], dataset, settings, device)}
+    return Outcome("optimisation", curves, numbers, tuple(headline), arrays)
+
+
+def bounds_by_round(curves: pd.DataFrame) -> Iterator[tuple[int, dict[str, float]]]:
+    """The mean bound by engine and angle after each round, for tracking: round, `bound/<engine>/<angle>`."""
+    for (engine, step), rows in curves.groupby(["engine", "round"]):
+        means = rows.groupby("angle")["bound"].mean()
+        yield int(str(step)), {f"bound/{engine}/{angle:g}": float(value) for angle, value in means.items()}
