@@ -14,7 +14,6 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.drawing.systems import SYSTEMS
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page.models import ITSELF
 from pipeline.results.findings import Finding, Measure
@@ -27,6 +26,7 @@ from pipeline.results.reading import (
     training_behind,
     with_training,
 )
+from pipeline.systems import SYSTEMS
 from pipeline.systems.matrix_capsules.report.paper import remarks_on_data
 
 NAME = "data-efficiency"
@@ -113,13 +113,13 @@ def errors_over_images(found: list[Curve]) -> Figure:
     for axis, dataset in zip(axes, datasets, strict=True):
         drawn = [curve for curve in found if curve.dataset == dataset]
         for curve in drawn:
-            errors, (colour, marker) = list(curve.errors.values()), SYSTEMS[curve.variant]
+            errors, system = list(curve.errors.values()), SYSTEMS[curve.variant]
             axis.errorbar(
                 list(curve.errors),
                 [100 * error.mean for error in errors],
                 yerr=[100 * error.sd for error in errors],
-                color=colour,
-                marker=marker,
+                color=system.colour,
+                marker=system.marker,
                 label=curve.run,
             )
         axis.set_xscale("log")

@@ -20,7 +20,6 @@ from pipeline.drawing.style import (
     WIDTH,
     in_house_style,
 )
-from pipeline.drawing.systems import SYSTEMS
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import (
@@ -33,6 +32,7 @@ from pipeline.results.reading import (
     unique,
     with_training,
 )
+from pipeline.systems import SYSTEMS
 from pipeline.systems.matrix_capsules.report.paper import COPIES
 
 NAME = "equivariance-systems"
@@ -45,7 +45,7 @@ FAMILIES = ("rotation", "shift", "scale", "shear")
 _IN_WORDS = {"rotation": "{}°", "shift": "{} px", "scale": "x {}", "shear": "{}"}
 _PER = {"rotation": "1°", "shift": "1 px", "scale": "1 %", "shear": "0.01"}
 
-COLOURS = {variant: colour for variant, (colour, _) in SYSTEMS.items()}
+COLOURS = {name: system.colour for name, system in SYSTEMS.items()}
 """By the variant of the run."""
 MARKERS = {"parts": "s", "objects": "o", "poses": "D", "capsules": "v", "code": "^", "hidden": "X", "maps": "P"}
 """By layer; presences have the last one."""
@@ -54,17 +54,8 @@ DASHES = ("-", "--", "-.", ":")
 LOWEST = 3e-3
 """The lower end of the figure's logarithmic axis; smaller errors lie on it."""
 
-POSES = {
-    "generative": {"parts": OWN, "objects": OWN},
-    "scae": {"parts": OWN, "objects": OWN},
-    "capsnet": {"capsules": FITTED},
-    "matrix_capsules": {"poses": OWN},
-}
-"""Poses of capsules and how they are judged: by the action that theory gives them, or else by a linear map."""
-FEATURES = {"maps": OWN, "hidden": FITTED}
-"""Features of a convolutional network: maps, which theory moves, and hidden features, by a fitted linear map."""
-LAYERS = {**POSES, "cnn": FEATURES, "vae": {"code": FITTED}}
-"""By variant, the layers that are meant to move with the image, and how they are judged."""
+POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
+"""Systems whose capsules have poses."""
 DOCUMENTS_DATA = ("mnist", "smallnorb", *COPIES)
 """Sources of the data that document 003 and those that it explains use, and of copies of them."""
 
@@ -155,7 +146,7 @@ _PREDICTED = {OWN: "by theory", FITTED: "fitted map"}
 def best_layer(numbers: Numbers, variant: str) -> Followed | None:
     """Of the layers that are meant to move with the image, the one that does so best; None if none was measured."""
     found = []
-    for layer, measure in LAYERS.get(variant, {}).items():
+    for layer, measure in SYSTEMS[variant].layers.items():
         taken = measure_of(numbers, layer, measure)
         error = overall(numbers, layer, taken)
         if error is not None:
@@ -435,8 +426,9 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     for item, numbers in results.executed("equivariance"):
         run, variant = variant_of(item, numbers)
         source = str(numbers.dataset_of(run).source)
-        layers = FEATURES if variant == "cnn" else POSES.get(variant, {})
-        for layer, measure in layers.items():
+        if variant not in {*POSES, "cnn"}:
+            continue
+        for layer, measure in SYSTEMS[variant].layers.items():
             if layer not in numbers.names("layers", TRAINED):
                 continue
             taken = measure_of(numbers, layer, measure)
@@ -453,7 +445,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     if not judged:
         return None
     holds = all(each.better_than(_error(features[each.source])) for each in judged)
-    missing = sorted(POSES.keys() - variants)
+    missing = sorted(POSES - variants)
     if holds and (missing or alone):
         return None
     shown = [*(features[source] for source in unique(each.source for each in judged)), *judged]

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import FAINT, INK, in_house_style, plain
-from pipeline.drawing.systems import SYSTEMS
 from pipeline.page.equivariance import Followed, best_layer, variant_of
-from pipeline.page.models import NAMES
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems import SYSTEMS
 
 NAME = "equivariance-summary"
 DOCUMENT = "003"
@@ -50,9 +49,9 @@ def rows(results: Results) -> list[Row]:
         if followed is not None:
             found.append((variant, run, followed, dataset_label(numbers.records)))
     variants = [variant for variant, *_ in found]
-    order = list(NAMES)
+    order = list(SYSTEMS)
     return [
-        Row(NAMES[variant] if variants.count(variant) == 1 else run, variant, followed, dataset)
+        Row(SYSTEMS[variant].label if variants.count(variant) == 1 else run, variant, followed, dataset)
         for variant, run, followed, dataset in sorted(found, key=lambda each: order.index(each[0]))
     ]
 
@@ -84,7 +83,7 @@ def summary(found: list[Row]) -> Figure:
     figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
     axes = figure.subplots()
     for place, row in enumerate(found):
-        colour, marker = SYSTEMS[row.variant]
+        colour, marker = SYSTEMS[row.variant].colour, SYSTEMS[row.variant].marker
         moved, stays = row.followed.error, row.followed.invariance
         if stays is not None:
             axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)

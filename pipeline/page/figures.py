@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,9 @@ def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    for system, document in REPORTS.items():
-        for drawing in import_module(f"pipeline.systems.{system}.report.figures").draw(results, written):
-            yield replace(drawing, document=document)
+    for system in REPORTS.values():
+        for drawing in system.part("report.figures").draw(results, written):
+            yield replace(drawing, document=system.document)
     yield from routing.draw(results, written)
     for comparison in (equivariance_summary, equivariance, data_efficiency):
         for drawing in comparison.draw(results):

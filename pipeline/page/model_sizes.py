@@ -14,10 +14,10 @@ from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, Null
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.style import INK, in_house_style, panels
-from pipeline.drawing.systems import SYSTEMS
-from pipeline.page.models import NAMES, Entry, entries
+from pipeline.drawing.style import in_house_style, panels
+from pipeline.page.models import Entry, entries
 from pipeline.results.reading import Results, dataset_label
+from pipeline.systems import SYSTEMS
 
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
 _FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
@@ -46,7 +46,7 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 def _table(found: list[Entry]) -> pd.DataFrame:
     rows = [
-        (NAMES.get(each.system, each.system), each.system, each.parameters, dataset_label(each.records), each.error)
+        (SYSTEMS[each.system].label, each.system, each.parameters, dataset_label(each.records), each.error)
         for each in found
     ]
     table = pd.DataFrame(rows, columns=["series", "system", "x", "dataset", "error"])
@@ -77,7 +77,7 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
     for axis, dataset in zip(axes, datasets, strict=True):
         drawn = table[table["dataset"] == dataset]
         for system, rows in drawn.groupby("system", sort=False):
-            colour, marker = SYSTEMS.get(str(system), (INK, "o"))
+            colour, marker = SYSTEMS[str(system)].colour, SYSTEMS[str(system)].marker
             bars = rows["y"] - rows["low"]
             label = rows["series"].iloc[0]
             # Points on top of each other show through.
@@ -112,4 +112,4 @@ def parameters_chart(table: pd.DataFrame) -> Chart:
         limits = _limits(drawn)
         y: dict[str, Any] = {"from_zero": True} if limits is None else {"y_log": True, "y_range": limits}
         parts.append((Panel(dataset, "parameters", "test error (%)", x_log=True, **y), drawn))
-    return chart(parts, [Series(NAMES[system], *look, "") for system, look in SYSTEMS.items()])
+    return chart(parts, [Series(each.label, each.colour, each.marker, "") for each in SYSTEMS.values() if each.colour])

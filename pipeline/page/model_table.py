@@ -13,8 +13,9 @@ import pandas as pd
 from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page import data_efficiency, equivariance
-from pipeline.page.models import ITSELF, NAMES, Entry, entries
+from pipeline.page.models import ITSELF, Entry, entries
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, distinct
+from pipeline.systems import SYSTEMS
 
 NAME = "systems"
 NOT_RUN, NO_SENSE = "not run", "does not apply"
@@ -229,7 +230,7 @@ def _state(column: Column, entry: Entry, found: Found | None) -> str:
 
 def _shown(entry: Entry, answers: Iterable[Found | None]) -> tuple[dict[str, str], dict[str, float | str | None]]:
     """A row as text, and what it is sorted by."""
-    name = NAMES.get(entry.system, entry.system)
+    name = SYSTEMS[entry.system].label
     text = {"run": entry.run, "system": name, "data": dataset_label(entry.records), "classified by": entry.how}
     keys: dict[str, float | str | None] = dict(text)
     size = {"parameters": entry.parameters, "training (s)": entry.seconds}

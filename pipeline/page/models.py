@@ -7,19 +7,9 @@ from dataclasses import dataclass
 
 from pipeline.drawing.features import look
 from pipeline.results.reading import Measured, Numbers, Record, Results, training_behind
-from pipeline.systems import CLASSIFIERS
+from pipeline.systems import CLASSIFIERS, SYSTEMS
 from pipeline.systems.regression.report.studies import executed
 
-NAMES = {
-    "generative": "probabilistic capsules",
-    "scae": "SCAE",
-    "vae": "VAE",
-    "capsnet": "CapsNet",
-    "matrix_capsules": "matrix capsules",
-    "cnn": "CNN",
-    "regression": "capsule regression",
-}
-"""The systems, in the order in which they are shown."""
 ITSELF = "itself"
 """What classifies, where the model does; otherwise a linear probe does."""
 _SAMPLED = "_sampled"
@@ -54,8 +44,7 @@ def entries(results: Results) -> list[Entry]:
         ResultError: a result file is corrupt; it is named.
     """
     found = [*_trained(results), *_regressions(results)]
-    order = list(NAMES)
-    return sorted(found, key=lambda each: order.index(each.system) if each.system in order else len(order))
+    return sorted(found, key=lambda each: list(SYSTEMS).index(each.system))
 
 
 def _trained(results: Results) -> Iterator[Entry]:

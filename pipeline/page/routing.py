@@ -12,7 +12,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.routing_films import RoutingFilm, strip
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.reading import Numbers, Results
-from pipeline.systems import REPORTS
+from pipeline.systems import SYSTEMS
 from pipeline.systems.matrix_capsules.report.paper import class_names
 
 NAME = "routing"
@@ -57,7 +57,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 def document_of(study: str, numbers: Numbers) -> str:
     """The document of a study's system."""
-    return REPORTS[str(numbers.run(run_of(study, numbers)).variant)]
+    return SYSTEMS[str(numbers.run(run_of(study, numbers)).variant)].document
 
 
 def run_of(study: str, numbers: Numbers) -> str:

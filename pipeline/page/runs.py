@@ -19,7 +19,7 @@ from pipeline.drawing.features import look
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
 from pipeline.results.reading import Recorded, Results, dataset_label
-from pipeline.systems import CLASSIFIERS, COMPARED, REPORTS
+from pipeline.systems import CLASSIFIERS, SYSTEMS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
 """The axis label of the training objective, by the name of its metric; "loss" if the model has no bound."""
@@ -61,7 +61,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             numbers.records,
             partial(learning_curves, table, objective),
             chart=learning_chart(table, objective),
-            document=(REPORTS | COMPARED).get(numbers.run(run).variant, ""),
+            document=SYSTEMS[str(numbers.run(run).variant)].document,
         )
 
 

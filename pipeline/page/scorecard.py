@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Literal, NotRequired, TypedDict
 
 from pipeline.page import data_efficiency, equivariance
@@ -90,10 +89,10 @@ def all_measures() -> dict[str, Measure]:
         ValueError: two systems have a measure for the same claim.
     """
     measures: dict[str, Measure] = {**equivariance.MEASURES, **data_efficiency.MEASURES}
-    for system in REPORTS:
-        added: Mapping[str, Measure] = import_module(f"pipeline.systems.{system}.report.claims").MEASURES
+    for name, system in REPORTS.items():
+        added: Mapping[str, Measure] = system.part("report.claims").MEASURES
         if twice := sorted(measures.keys() & added.keys()):
-            raise ValueError(f"{system} has a measure for {', '.join(twice)}, and so has another system")
+            raise ValueError(f"{name} has a measure for {', '.join(twice)}, and so has another system")
         measures |= added
     return measures
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from pipeline.drawing.drawings import Written
@@ -22,9 +21,9 @@ def build_tables(results: Results) -> list[Table]:
         ResultError: a result file is corrupt; it is named.
     """
     tables: list[Table] = []
-    for system, document in REPORTS.items():
-        built: list[Table] = import_module(f"pipeline.systems.{system}.report.tables").build(results)
-        tables += [replace(table, document=document) for table in built]
+    for system in REPORTS.values():
+        built: list[Table] = system.part("report.tables").build(results)
+        tables += [replace(table, document=system.document) for table in built]
     tables += routing.build(results)
     for measured in (equivariance, data_efficiency):
         tables += [replace(table, document=measured.DOCUMENT) for table in measured.build(results)]

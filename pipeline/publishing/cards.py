@@ -15,17 +15,7 @@ from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Numbers, unique
 from pipeline.results.spread import flat
 from pipeline.settings import WITH_NEUTRAL
-from pipeline.systems import Run
-
-SYSTEMS = {
-    "generative": "Capsules as a probabilistic generative model (Smith, Schut, Gal and van der Wilk 2020)",
-    "vae": "Variational autoencoder, to compare with capsules",
-    "scae": "Stacked capsule autoencoder (Kosiorek, Sabour, Teh and Hinton 2019)",
-    "capsnet": "CapsNet with dynamic routing (Sabour, Frosst and Hinton 2017; Kiefer et al. 2022)",
-    "matrix_capsules": "Matrix capsules with EM routing (Hinton, Sabour and Frosst 2018) or with variational Bayes",
-    "cnn": "Convolutional network, to compare with matrix capsules",
-}
-"""What each variant is."""
+from pipeline.systems import SYSTEMS, Run
 
 _FIGURES = 12
 
@@ -51,7 +41,7 @@ def _lines(
     settings: Run = TypeAdapter(Run).validate_python(summary["settings"], context=WITH_NEUTRAL)
     yield f"# {run}"
     yield ""
-    yield f"{SYSTEMS[summary['variant']]}."
+    yield f"{SYSTEMS[summary['variant']].description}."
     yield ""
     seeds = ", ".join(str(seed) for seed in summary["seeds"])
     yield f"- **Data:** {record['dataset']} (SHA-256 of the prepared file: `{summary['data_sha256'][:12]}`)"

@@ -32,10 +32,10 @@ ONE_SECTION = True
 
 def check(params: Params, where: str, study: SweepParams) -> None:
     """ValueError if a run is of a system that the sweep cannot train."""
-    from pipeline.systems import SWEEPS
+    from pipeline.systems import SWEPT
 
     for name in study.runs:
-        params.run_of(f"{where}.runs", name, *SWEEPS)
+        params.run_of(f"{where}.runs", name, *SWEPT)
 
 
 def measure(context: Context) -> Outcome:

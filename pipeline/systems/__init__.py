@@ -1,24 +1,25 @@
 """The systems of the documents, one package each; this is the only list of them.
 
-Settings do not import torch, so that checking `params.yaml` is fast; models and reports are imported when needed. To
-add a system, see CONTRIBUTING.md.
+To add a system, see CONTRIBUTING.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field
 
 from pipeline.classification.settings import ClassifierRun
-from pipeline.systems.capsnet.settings import CapsNetRun
-from pipeline.systems.cnn.settings import CNNRun
-from pipeline.systems.generative.settings import GenerativeRun
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
-from pipeline.systems.scae.settings import SCAERun
-from pipeline.systems.vae.settings import VAERun
+from pipeline.systems.attention import SYSTEM as ATTENTION
+from pipeline.systems.capsnet import SYSTEM as CAPSNET
+from pipeline.systems.cnn import SYSTEM as CNN
+from pipeline.systems.generative import SYSTEM as GENERATIVE
+from pipeline.systems.matrix_capsules import SYSTEM as MATRIX_CAPSULES
+from pipeline.systems.regression import SYSTEM as REGRESSION
+from pipeline.systems.scae import SYSTEM as SCAE
+from pipeline.systems.system import System
+from pipeline.systems.vae import SYSTEM as VAE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,47 +32,26 @@ if TYPE_CHECKING:
     from pipeline.probes.sweep import SweepInputs
     from pipeline.results.outcome import Outcome
 
-Run = Annotated[
-    GenerativeRun | VAERun | SCAERun | CapsNetRun | MatrixCapsulesRun | CNNRun, Field(discriminator="variant")
-]
+SYSTEMS: dict[str, System] = {
+    system.name: system for system in (GENERATIVE, SCAE, VAE, CAPSNET, ATTENTION, MATRIX_CAPSULES, CNN, REGRESSION)
+}
+"""By name, in the order in which they are shown."""
+MODELS = {name: system.run for name, system in SYSTEMS.items() if system.run is not None}
+"""Those with models that are trained by gradient: the settings of a run."""
+CLASSIFIERS = tuple(name for name, run in MODELS.items() if issubclass(run, ClassifierRun))
+"""Those that learn from labels."""
+SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
+"""Those that the sweep over rotations can train."""
+ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
+"""Those whose routing can be followed."""
+REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
+"""Those with figures, tables and claims of their own; the others are in the reports that compare them."""
+
+if TYPE_CHECKING:
+    Run = RunSettings
+else:
+    Run = Annotated[Union[tuple(MODELS.values())], Field(discriminator="variant")]  # noqa: UP007 (of a tuple)
 """One entry of `runs` in params.yaml; `variant` names its system."""
-
-CLASSIFIERS = tuple(
-    name
-    for kind in get_args(get_args(Run)[0])
-    if issubclass(kind, ClassifierRun)
-    for name in get_args(kind.model_fields["variant"].annotation)
-)
-"""Variants that learn from labels."""
-
-MODELS = {
-    "generative": "generative_model:GenerativeModel",
-    "vae": "vae:VAE",
-    "scae": "scae:SCAE",
-    "capsnet": "capsnet:CapsNet",
-    "matrix_capsules": "matrix_capsules:MatrixCapsules",
-    "cnn": "cnn:CNN",
-}
-"""The model of each system, in its package `model`: module and class."""
-
-SWEEPS = {
-    "generative": "pipeline.systems.generative.sweep",
-    "vae": "pipeline.probes.sweep",
-    "scae": "pipeline.probes.sweep",
-    "capsnet": "pipeline.probes.sweep",
-}
-"""What the stage `sweep` asks of each system that it can train: a module with `sweep`."""
-
-ROUTED = ("capsnet", "matrix_capsules")
-"""Systems with a module `routing`: what the stage `routing` follows of their networks."""
-
-REPORTS = {"generative": "000", "capsnet": "001", "attention": "001", "matrix_capsules": "004", "regression": "002"}
-"""Systems with a package `report` (`claims.MEASURES`, `figures.draw`, `tables.build`), each with its document's number.
-
-The VAE, SCAE and the convolutional network appear in the reports of those that they are compared with.
-"""
-COMPARED = {"vae": "000", "scae": "000", "cnn": "004"}
-"""Systems without a `report`, each with the document that compares them with its own."""
 
 
 def build_model(run: RunSettings, image_size: int) -> Model:
@@ -79,8 +59,7 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
     Its initial values come from torch's global random state.
     """
-    module, _, name = MODELS[run.variant].partition(":")
-    build = getattr(import_module(f"{__name__}.{run.variant}.model.{module}"), name)
+    build: Any = SYSTEMS[run.variant].build
     model: Model = build(run.model, run.augmentation.seen_size(image_size))
     return model
 
@@ -101,26 +80,29 @@ def count_parameters(run: RunSettings, image_size: int) -> int | None:
 
 
 def evaluation_of(variant: str) -> Callable[[EvaluationInputs], Outcome]:
-    """What the stage `evaluate` asks of a system."""
-    evaluate: Callable[[EvaluationInputs], Outcome] = import_module(f"{__name__}.{variant}.evaluation").evaluate
+    """What the study `evaluate` asks of a system."""
+    evaluate: Callable[[EvaluationInputs], Outcome] = SYSTEMS[variant].part("evaluation").evaluate
     return evaluate
 
 
 def sweep_of(variant: str) -> Callable[[SweepInputs], Outcome]:
-    """What the stage `sweep` asks of a system."""
-    sweep: Callable[[SweepInputs], Outcome] = import_module(SWEEPS[variant]).sweep
+    """What the study `sweep` asks of a system: its own measurements, or those of every model with features."""
+    from pipeline.probes import sweep as probes
+
+    system = SYSTEMS[variant]
+    sweep: Callable[[SweepInputs], Outcome] = system.part("sweep").sweep if system.has("sweep") else probes.sweep
     return sweep
 
 
 def equivariance_of(variant: str) -> Callable[[Model, Tensor], dict[str, Layer]]:
-    """What the stage `equivariance` reads off a system's model: layers by name, given images as the model sees them."""
-    read: Callable[[Model, Tensor], dict[str, Layer]] = import_module(f"{__name__}.{variant}.equivariance").read
+    """What the study `equivariance` reads off a system's model: layers by name, given images as the model sees them."""
+    read: Callable[[Model, Tensor], dict[str, Layer]] = SYSTEMS[variant].part("equivariance").read
     return read
 
 
 def routing_of(variant: str) -> tuple[Callable[[Model, int, Tensor], Iterations], Callable[[Model], int]]:
-    """What the stage `routing` follows of a system's model: so many iterations, given images as the model sees them;
+    """What the study `routing` follows of a system's model: so many iterations, given images as the model sees them;
     and how many of them the model itself runs.
     """
-    module = import_module(f"{__name__}.{variant}.routing")
+    module = SYSTEMS[variant].part("routing")
     return module.follow, module.iterations_of

@@ -1,1 +1,14 @@
 """Capsule regression (Saul 2021, document 002): its closed forms, its fits, and an estimator for scikit-learn."""
+
+from __future__ import annotations
+
+from pipeline.systems.system import System
+
+SYSTEM = System(
+    name="regression",
+    label="capsule regression",
+    description="Capsule regression (Saul 2021)",
+    document="002",
+    colour="#1a1a1a",
+    marker="X",
+)

@@ -24,12 +24,11 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.drawing.systems import SYSTEMS
 from pipeline.results.reading import Measured
 from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS, PAPER_FAMILIAR
 
-LOOKS = {"capsules": SYSTEMS["matrix_capsules"], "cnn": SYSTEMS["cnn"]}
+LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of either network."""
 _MATCHED_SIZES = {"capsules": 8, "cnn": 4}
 """Sizes of marks that may lie at the same place: the last is drawn on top and does not hide the first."""
