@@ -11,7 +11,6 @@ from torch import Tensor
 from benchmarks.machine import Budget, in_turn, paired_ratio
 from benchmarks.rows import Mark, Row, duration
 from benchmarks.training import Step, paper_params
-from pipeline.learning.recording import recorded
 from pipeline.systems.capsnet.inference.predictive_coding import Objective, forward_pass, step
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetRun
@@ -39,17 +38,12 @@ def network(step: Step) -> CapsNet:
 
 def convolutions(step: Step) -> Callable[[], object]:
     """Forward and backward of the two convolutions alone, with the ReLU between them."""
-    net, images = network(step), step.images[0]
+    net, images = network(step), step.images
     outputs = net.second(net.feature_maps(images))
     gradient = torch.randn_like(outputs)
     parameters = [*net.first.parameters(), *net.second.parameters()]
 
-    def take(pixels: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        found = torch.autograd.grad(net.second(net.feature_maps(pixels)), parameters, gradient)
-        return {str(place): each for place, each in enumerate(found)}, {}
-
-    launched = recorded(take, step.device)  # as the step that is compared with it
-    return lambda: launched(images)
+    return lambda: torch.autograd.grad(net.second(net.feature_maps(images)), parameters, gradient)
 
 
 def inference_step(net: CapsNet, images: Tensor) -> Callable[[], object]:
@@ -102,7 +96,7 @@ def _training(
         samples = found[f"{iterations} iterations"]
         ratio = paired_ratio(samples, found["convolutions"])
         note = f"{ratio:.2f} times the convolutions (median of {len(samples)} rounds), batch {batch}, "
-        note += f"{1e3 / (ratio * alone):.0f} images/s{steps[iterations].how}"
+        note += f"{1e3 / (ratio * alone):.0f} images/s"
         name = f"capsnet: training step, {iterations} iterations{where}"
         rows.append(duration(name, ratio * alone, "ms/image", least, peer, note))
     return rows

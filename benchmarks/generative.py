@@ -1,4 +1,4 @@
-"""The probabilistic capsule model at the paper's sizes: its training step, what it is made of, and several seeds."""
+"""The probabilistic capsule model at the paper's sizes: its training step, and what it is made of."""
 
 from __future__ import annotations
 
@@ -28,12 +28,6 @@ ROOT = Path(__file__).parents[1]
 PAPER = {"objects": 16, "parts": 16, "template_size": 12, "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4}
 IMAGE, BATCH = 28, 128
 
-STACKED = (2, 5)
-"""Numbers of seeds that are timed stacked and in turn."""
-
-STACKED_MOST = 2.0
-"""A step of so many seeds stacked should take at most as long as this many steps of one, on a GPU: it is not busy."""
-
 PEER_MS = 18.0
 """Forward and backward of public PyTorch code of stacked capsule autoencoders, per image on one CPU thread."""
 
@@ -52,9 +46,9 @@ def paper_run() -> GenerativeRun:
     raise LookupError("no profile has a generative run")
 
 
-def fully_coupled(run: GenerativeRun, device: torch.device, batch: int = BATCH, seeds: int = 1) -> Step:
-    """A training step of some seeds in an epoch in which parts and objects are fully coupled."""
-    return Step(run, IMAGE, device, batch, seeds=seeds, at_epoch=100.0)
+def fully_coupled(run: GenerativeRun, device: torch.device, batch: int = BATCH) -> Step:
+    """A training step in an epoch in which parts and objects are fully coupled."""
+    return Step(run, IMAGE, device, batch, at_epoch=100.0)
 
 
 def model_of(step: Step) -> GenerativeModel:
@@ -69,7 +63,7 @@ def enumerated_step(step: Step) -> Callable[[], None]:
     model = model_of(step)
     form = EnumeratedModel(model)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    images, noise = step.images[0], step.noise[0]
+    images, noise = step.images, step.noise
 
     def take() -> None:
         optimiser.zero_grad()
@@ -84,7 +78,7 @@ def rendering(step: Step, draw: Renderer = render) -> Callable[[], None]:
     """Forward and backward of a renderer alone, at the poses that the encoder gives."""
     model = model_of(step)
     with torch.no_grad():
-        logits, found = model.encode_parts(step.images[0])
+        logits, found = model.encode_parts(step.images)
         templates, presence = model.templates, logits.sigmoid()
     leaves = templates.requires_grad_(), found.requires_grad_(), presence.requires_grad_()
     upstream = torch.rand(step.batch, IMAGE, IMAGE, device=step.device)
@@ -97,7 +91,7 @@ def rendering(step: Step, draw: Renderer = render) -> Callable[[], None]:
 
 def encoding(step: Step) -> Callable[[], None]:
     """Forward and backward of the encoder alone: parts from pixels, objects from parts."""
-    model, images = model_of(step), step.images[0]
+    model, images = model_of(step), step.images
 
     def forward() -> Tensor:
         y1, A1 = model.encode_parts(images)
@@ -139,7 +133,7 @@ class DensitiesOnly(GenerativeModel):
 
 def densities(step: Step) -> tuple[Callable[[], None], Callable[[], None]]:
     """Forward and backward of the bound alone: ours, and that of `TraceEnum_ELBO`."""
-    model, images, noise = model_of(step), step.images[0], step.noise[0]
+    model, images, noise = model_of(step), step.images, step.noise
     with torch.no_grad():
         found = model.encode(images)
     bare = DensitiesOnly(model.params, found, torch.rand_like(images[:, 0])).to(step.device)
@@ -158,7 +152,7 @@ def densities(step: Step) -> tuple[Callable[[], None], Callable[[], None]]:
 
 def updating(step: Step) -> Callable[[], None]:
     """Clipping and the optimiser alone."""
-    gradients = {name: torch.rand_like(value) * 1e-6 for name, value in step.replicas.trained.items()}
+    gradients = [torch.rand_like(value) * 1e-6 for value in step.trained]
     return lambda: step.update(gradients)
 
 
@@ -201,9 +195,8 @@ def measure(
     batch = 4 if quick else BATCH
     run = paper_run()
     return [
-        *_one_seed(run, batch, device, copied, multiplied, limit * 0.6, budget),
-        *_several_seeds(run, batch, device, limit * 0.3, budget, (2,) if quick else STACKED),
-        *([] if device.type == "cuda" else _one_thread(run, batch, device, limit * 0.1, budget)),
+        *_one_seed(run, batch, device, copied, multiplied, limit * 0.8, budget),
+        *([] if device.type == "cuda" else _one_thread(run, batch, device, limit * 0.2, budget)),
     ]
 
 
@@ -220,7 +213,7 @@ def _one_seed(
     bound, their_bound = densities(step)
     pieces = {"rendering": rendering(step), "encoder": encoding(step), "bound": bound, "optimiser": updating(step)}
     whole: Works = {"training step": step, "TraceEnum_ELBO": enumerated_step(step)}
-    arithmetic = operations(lambda: model_of(step)(step.images[0], step.noise[0], step.epoch)[0].backward())
+    arithmetic = operations(lambda: model_of(step)(step.images, step.noise, step.epoch)[0].backward())
     encoder_arithmetic = operations(pieces["encoder"])
     plainly = rendering(step, render_plainly)
     references: Works = {"TraceEnum_ELBO, bound": their_bound, "rendering, plainly": plainly}
@@ -285,37 +278,6 @@ def _one_seed(
         duration("renderer: against a fused one", drawn, "ms", fused_most),
         rate("encoder: arithmetic", read, "GFLOP/s", Mark(multiplied / 1e9, "matrix product rate"), note=counted),
     ]
-    return rows
-
-
-def _several_seeds(
-    run: GenerativeRun,
-    batch: int,
-    device: torch.device,
-    limit: float,
-    budget: Budget,
-    counts: tuple[int, ...],
-) -> list[Row]:
-    rows = []
-    for count in counts:
-        stacked, alone = fully_coupled(run, device, batch, count), fully_coupled(run, device, batch)
-
-        def each(alone: Step = alone, count: int = count) -> None:
-            for _ in range(count):
-                alone()
-
-        works: Works = {f"{count} seeds stacked": stacked, f"{count} seeds in turn": each, "one seed": alone}
-        together, turns, ones = in_turn(works, device, limit / len(counts), budget, least=2).values()
-        images = count * batch / median(together)
-        turn = Mark(images / paired_ratio(turns, together), "the seeds one after another, same rounds")
-        note = f"images of all seeds together, median of {len(together)} rounds"
-        rows.append(rate(f"generative: {count} seeds stacked", images, "images/s", reference=turn, note=note))
-        # On a CPU stacking takes longer than the same seeds in turn, which is how training takes them there.
-        most = Mark(STACKED_MOST, f"target on a GPU: {count} seeds in at most {STACKED_MOST:g} times one seed's step")
-        times, name = paired_ratio(together, ones), f"generative: {count} seeds stacked: times one seed's step"
-        target = most if count == max(STACKED) else None
-        note = "a step of all of them stacked against a step of one, same rounds"
-        rows.append(duration(name, times, "x", reference=target, note=note))
     return rows
 
 

@@ -139,6 +139,6 @@ def _on_gpu(steps: dict[int, Step], copied: float, device: torch.device, limit: 
         each = median(samples) / step.batch * 1e3
         least = Mark(moved / copied * 1e3, f"{moved / 1e6:.0f} MB of votes at the copy rate of {copied / 1e9:.1f} GB/s")
         note = f"median of {len(samples)} rounds, batch {step.batch}, {1e3 / each:.0f} images/s, "
-        note += f"{moved / each / 1e6:.1f} GB/s of votes{step.how}"
+        note += f"{moved / each / 1e6:.1f} GB/s of votes"
         rows.append(duration(f"matrix capsules: training step, {n} iterations", each, "ms/image", least, None, note))
     return rows

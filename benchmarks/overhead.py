@@ -26,7 +26,7 @@ from benchmarks.generative import IMAGE, ROOT, paper_run
 from benchmarks.machine import Budget
 from benchmarks.rows import Mark, Row, allowance, duration
 from pipeline.layout import Layout
-from pipeline.learning import gradient
+from pipeline.learning import train as learning
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.settings import AugmentationParams, TrainingParams
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -69,12 +69,12 @@ class _TimedCheckpoint(Checkpoint):
 @contextmanager
 def _without_bars() -> Iterator[None]:
     """The training loop without its own progress bar."""
-    before = gradient.tqdm
-    gradient.tqdm = functools.partial(tqdm, disable=True)  # type: ignore[misc,assignment]
+    before = learning.tqdm
+    learning.tqdm = functools.partial(tqdm, disable=True)  # type: ignore[misc,assignment]
     try:
         yield
     finally:
-        gradient.tqdm = before  # type: ignore[misc]
+        learning.tqdm = before  # type: ignore[misc]
 
 
 def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., object]:
@@ -90,8 +90,8 @@ def _trainer(device: torch.device, images: int, epochs: int) -> Callable[..., ob
 
     def run(**tracking: Any) -> object:
         parts = [(each, np.zeros(len(each), np.int64)) for each in (pixels[:images], pixels[images:])]
-        task = gradient.Task(lambda: GenerativeModel(params, IMAGE), training, still, *parts)
-        return gradient.train(task, [0], device, **tracking)
+        task = learning.Task(lambda: GenerativeModel(params, IMAGE), training, still, *parts)
+        return learning.train(task, [0], device, **tracking)
 
     return run
 
@@ -112,12 +112,11 @@ def _tracked(train: Callable[..., object], folder: Path) -> Cost:
     around = time.perf_counter() - start
     checkpoint = _TimedCheckpoint(folder / "resume", run.id)
 
-    def on_epoch(rows: list[dict[str, float]]) -> None:
+    def on_epoch(row: dict[str, float]) -> None:
         nonlocal inside
         begin = time.perf_counter()
-        for row in rows:
-            values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
-            run.log_metrics(values, step=int(row["epoch"]))
+        values = {f"{name}/{row['replica']:.0f}": value for name, value in row.items()}
+        run.log_metrics(values, step=int(row["epoch"]))
         inside += time.perf_counter() - begin
 
     train(checkpoints=[checkpoint], on_epoch=on_epoch)

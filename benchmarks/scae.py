@@ -31,7 +31,7 @@ def measure(device: torch.device, multiplied: float, limit: float, budget: Budge
     run = paper_run()
     step = Step(run, IMAGE, device, batch)
     model = step.model
-    arithmetic = operations(lambda: model(step.images[0], step.noise[0], step.epoch)[0].backward())
+    arithmetic = operations(lambda: model(step.images, step.noise, step.epoch)[0].backward())
     found = in_turn({"step": step}, device, limit * (1.0 if device.type == "cuda" else 0.5), budget, least=2)["step"]
     best = Mark(batch * multiplied / arithmetic, f"{arithmetic / 1e9:.3g} GFLOP at the machine's matrix product rate")
     how = f"median of {len(found)} rounds, {run.model.objects}+{run.model.parts} capsules, batch {batch}"

@@ -1,8 +1,8 @@
-"""The paper profile's parameters, and a training step of one or several seeds, as `learning.gradient` takes it."""
+"""The paper profile's parameters, and a training step as `learning.train` takes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,7 @@ from torch import Tensor
 from pipeline import kernels
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.recording import Recorded, recorded
-from pipeline.learning.replicas import Replicas, clip, gradient_norms
+from pipeline.learning.train import clip
 from pipeline.params import Params, load_params
 from pipeline.profiles import Profiles
 from pipeline.systems import Run, build_model
@@ -39,7 +38,6 @@ class Step:
         batch: images.
         channels: of an image.
         classes: that images are of.
-        seeds: models that take the step together.
         at_epoch: of the training.
     """
 
@@ -49,43 +47,31 @@ class Step:
     batch: int
     channels: int = 1
     classes: int = CLASSES
-    seeds: int = 1
     at_epoch: float = 0.0
 
     def __post_init__(self) -> None:
-        self.replicas = Replicas(lambda: build_model(self.run, self.size), range(self.seeds), self.device)
-        self.gradients = recorded(self.replicas.gradients, self.device)
-        self.optimiser = build_optimiser(self.run.training, list(self.replicas.trained.values()))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.model: Model = build_model(self.run, self.size).to(self.device).train()
+        self.trained = [value for value in self.model.parameters() if value.requires_grad]
+        self.optimiser = build_optimiser(self.run.training, self.trained)
         generator = torch.Generator(self.device).manual_seed(0)
-        shape = (self.seeds, self.batch)
         pixels = (self.channels, self.size, self.size)
-        self.images = torch.rand(*shape, *pixels, generator=generator, device=self.device)
-        self.labels = (torch.arange(self.batch, device=self.device) % self.classes).expand(shape)
-        self.noise = self.replicas.skeleton.draw_noise(shape, generator, self.device)
+        self.images = torch.rand(self.batch, *pixels, generator=generator, device=self.device)
+        self.labels = torch.arange(self.batch, device=self.device) % self.classes
+        self.noise = self.model.draw_noise((self.batch,), generator, self.device)
         self.epoch = torch.tensor(self.at_epoch, device=self.device)
 
     def __call__(self) -> None:
-        gradients, _ = self.gradients(self.images, self.noise, self.epoch, self.labels)
-        self.update(gradients)
+        loss, _ = self.model(self.images, self.noise, self.epoch, self.labels)
+        self.update(torch.autograd.grad(loss, self.trained))
 
-    def update(self, gradients: dict[str, Tensor]) -> None:
+    def update(self, gradients: Sequence[Tensor]) -> None:
         """Clip and take a step of the optimiser."""
-        clip(gradients, gradient_norms(gradients), self.run.training.gradient_clip)
-        for name, parameter in self.replicas.trained.items():
-            parameter.grad = gradients[name]
+        clip(gradients, self.run.training.gradient_clip)
+        for parameter, gradient in zip(self.trained, gradients, strict=True):
+            parameter.grad = gradient
         self.optimiser.step()
-
-    @property
-    def how(self) -> str:
-        """How a step that was taken is launched, for a benchmark's note; nothing to say on a CPU."""
-        if not isinstance(self.gradients, Recorded):
-            return ""
-        return ", replayed" if self.gradients.recording else ", NOT recorded: launched kernel by kernel"
-
-    @property
-    def model(self) -> Model:
-        """The first seed's network as a module of its own."""
-        return self.replicas.model(0)
 
 
 def without_kernels(work: Callable[[], object]) -> Callable[[], None]:

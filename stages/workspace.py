@@ -215,7 +215,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         full = _full_memory(error)
         if not full:
             raise
-        _exit(f"{full} is full: lower batch_size or replicas, or use smaller images. {_earlier_results()}", 1)
+        _exit(f"{full} is full: lower batch_size, or use smaller images. {_earlier_results()}", 1)
 
 
 def _context(

@@ -30,9 +30,8 @@ from pipeline.errors import UserError
 from pipeline.layers import compiled_rendering, poses
 from pipeline.layers.attention import MultiheadAttentionBlock
 from pipeline.layers.rendering import render
-from pipeline.learning.gradient import Trained
-from pipeline.learning.replicas import Replicas
 from pipeline.learning.runs import save_run
+from pipeline.learning.train import Trained
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.systems import build_model
@@ -198,8 +197,8 @@ def test_free_form_inference_is_timed_on_a_trained_run_where_there_is_one(tmp_pa
         tmp_path / "data" / "processed" / "digits.npz",
         Dataset("digits", "some digits", images, np.zeros(6, np.int64), {}, split),
     )
-    models = Replicas(lambda: build_model(run, 8), range(run.replicas), cpu)
-    trained = Trained(models.parameters, pd.DataFrame(), [1] * run.replicas, 0.0)
+    models = [build_model(run, 8) for _ in run.seeds]
+    trained = Trained([dict(model.named_parameters()) for model in models], pd.DataFrame(), [1] * run.replicas, 0.0)
     save_run(tmp_path / "models" / "capsules-digits", "capsules-digits", run, 8, "", "", trained)
     found = subject(cpu, 3, tmp_path)
     assert found.what == "the first seed of capsules-digits on some digits"

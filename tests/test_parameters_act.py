@@ -16,8 +16,7 @@ from pydantic import BaseModel, ValidationError
 from small import BAYES as SMALL_BAYES
 from small import SCAE_SIZE, SIZE, small_run, squares
 
-from pipeline.learning.gradient import Task, train
-from pipeline.learning.replicas import Stacked
+from pipeline.learning.train import Parameters, Task, train
 from pipeline.systems import MODELS, Run, build_model
 from pipeline.systems.matrix_capsules.settings import BayesParams
 
@@ -95,7 +94,7 @@ def run_with(variant: str, changes: Changes) -> Run:
     return small_run(**{**values, **{section: {**values[section], **changed} for section, changed in changes.items()}})
 
 
-def learned(run: Run) -> Stacked:
+def learned(run: Run) -> Parameters:
     """The parameters of a short training, by name."""
     images = squares(size=SCAE_SIZE if run.variant == "scae" else SIZE)
 
@@ -106,15 +105,15 @@ def learned(run: Run) -> Stacked:
     torch.manual_seed(0)
     size = images.images.shape[-1]
     task = Task(lambda: build_model(run, size), run.training, run.augmentation, part("train"), part("validation"))
-    return train(task, run.seeds, torch.device("cpu")).parameters
+    return train(task, run.seeds, torch.device("cpu")).parameters[0]
 
 
 @cache
-def unchanged(variant: str, context: str | None) -> Stacked:
+def unchanged(variant: str, context: str | None) -> Parameters:
     return learned(run_with(variant, CONTEXT[context] if context else {}))
 
 
-def differ(first: Stacked, second: Stacked) -> bool:
+def differ(first: Parameters, second: Parameters) -> bool:
     """Whether two models have parameters of other names or shapes, or whose values differ by more than rounding."""
     if {name: value.shape for name, value in first.items()} != {name: value.shape for name, value in second.items()}:
         return True

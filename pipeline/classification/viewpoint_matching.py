@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pipeline.data.datasets import PARTS, Dataset
 from pipeline.data.viewpoints import split_viewpoints
-from pipeline.learning.gradient import Labelled
 from pipeline.learning.settings import RunSettings
+from pipeline.learning.train import Labelled
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import spread
 

@@ -29,7 +29,9 @@ class ChannelsLastConvolution(nn.Module):
     ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
-        self.weight = nn.Parameter(like.weight.detach().permute(0, 2, 3, 1).contiguous())  # (out, k, k, in)
+        # Copied, not made contiguous: of one channel it is already, but strides would not say that channels are last.
+        weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
+        self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
         self.stride, self.padding = stride, padding
 

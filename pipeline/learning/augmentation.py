@@ -12,39 +12,32 @@ from pipeline.learning.settings import AugmentationParams, CropParams
 Augmentation = AugmentationParams | CropParams
 
 
-def augment(
-    images: Tensor, augmentation: Augmentation, generators: list[torch.Generator], training: bool = True
-) -> Tensor:
-    """uint8 images `[n, B, C, S, S]` as float in [0, 1], warped or cut where asked for; one random generator per
-    replica.
+def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
+    """uint8 images `[B, C, S, S]` as float in [0, 1], warped or cut where asked for.
 
     Args:
         training: in validation, warps are drawn as in training, but crops are those at the middle, in their own light
             and unwarped.
 
     Returns:
-        `[n, B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset.
+        `[B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset.
     """
-    n, count = images.shape[:2]
+    count = len(images)
     if isinstance(augmentation, CropParams):
         if not training:
             return centre_crop(images, augmentation.crop).float() / 255
-        return torch.stack([_cut(own, augmentation, g) for own, g in zip(images, generators, strict=True)])
+        return _cut(images, augmentation, generator)
     if augmentation.rotation == 0 and augmentation.shift == 0:
         return images.float() / 255
-    per_replica = []
-    for generator in generators:
-        matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
-        if augmentation.shift:
-            pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
-            if augmentation.whole_pixels:
-                # As likely each: those between -shift - 1/2 and shift + 1/2.
-                pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
-                pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
-            moves = warps.shifts(pixels, images.shape[-1])
-            matrices = warps.compose(moves, matrices)
-        per_replica.append(matrices)
-    return warps.warp(images.flatten(0, 1), torch.cat(per_replica)).unflatten(0, (n, count))
+    matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
+    if augmentation.shift:
+        pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
+        if augmentation.whole_pixels:
+            # As likely each: those between -shift - 1/2 and shift + 1/2.
+            pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
+            pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
+        matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)
+    return warps.warp(images, matrices)
 
 
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:

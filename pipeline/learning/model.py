@@ -14,9 +14,6 @@ class Model(nn.Module):
     noise_size: int
     """Random numbers per image that the loss needs."""
 
-    stackable: ClassVar[bool] = True
-    """Whether several seeds can train together under `vmap`. A model that fills the device alone gains nothing."""
-
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
 
@@ -33,8 +30,7 @@ class Model(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
 
-        Random numbers are passed as `noise [B, noise_size]`, so that a seed gives the same result alone and stacked
-        with others.
+        Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone.
 
         Args:
             epoch: scalar tensor: passes over the data so far, as a fraction.
@@ -62,3 +58,8 @@ class Model(nn.Module):
     @abstractmethod
     def generative_parameters(self) -> int:
         """Number of parameters of the generative part, without the encoder."""
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of parameters that training changes."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

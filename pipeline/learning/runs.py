@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,10 @@ from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import hold_out
 from pipeline.files import json_sha256, write_json
 from pipeline.learning.checkpoints import Checkpoint, fingerprint
-from pipeline.learning.gradient import Labelled, Task, Trained, group_replicas, train
 from pipeline.learning.model import Model
-from pipeline.learning.replicas import Stacked, load_replica, take_rows
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
+from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
 from pipeline.settings import WITH_NEUTRAL
 from pipeline.tracking import Part, TrackedRun
 
@@ -60,7 +60,7 @@ def train_run(
     data_sha256: str,
     tracked: TrackedRun | Part,
     title: str = "train",
-    start: Stacked | None = None,
+    start: Sequence[Parameters] | None = None,
     frozen: Collection[str] = (),
     watched: Mapping[str, Labelled] | None = None,
 ) -> Trained:
@@ -72,7 +72,7 @@ def train_run(
         data_sha256: hash of the data set's file; the checkpoint depends on it.
         tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
             something was logged already.
-        start: initial values `[replicas, ...]` of some of the parameters, instead of a new model's.
+        start: initial values of some of the parameters, for each replica, instead of a new model's.
         frozen: names of parameters that are not trained.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
@@ -99,27 +99,25 @@ def train_run(
     if watched:
         depends["watched"] = sorted(watched)
     seeds = run.seeds
-    groups = group_replicas(len(seeds), setup.device, setup.build(run, image_size).stackable)
 
-    def checkpoint_of(group: list[int]) -> Checkpoint:
-        of_group = {**depends, "seeds": [seeds[place] for place in group]}
+    def checkpoint_of(replica: int) -> Checkpoint:
+        of_seed = {**depends, "seed": seeds[replica]}
         if start or frozen:
-            of_group |= {"start": tensors_sha256(take_rows(start or {}, group)), "frozen": sorted(frozen)}
-        return Checkpoint(setup.checkpoints, fingerprint(**of_group))
+            of_seed |= {"start": tensors_sha256(start[replica] if start else {}), "frozen": sorted(frozen)}
+        return Checkpoint(setup.checkpoints, fingerprint(**of_seed))
 
-    checkpoints = [checkpoint_of(group) for group in groups]
+    checkpoints = [checkpoint_of(replica) for replica in range(len(seeds))]
     any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # stops at the first that can be resumed
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
-    def on_epoch(rows: list[dict[str, float]]) -> None:
+    def on_epoch(row: Row) -> None:
         if len(seeds) > 1:
-            for row in rows:
-                values = {f"{name}/{row['replica']:.0f}": row[name] for name in row if name not in _PLACE}
-                tracked.log_metrics(values, step=int(row["epoch"]))
-        if len(groups) == 1:
-            _log_means(tracked, pd.DataFrame(rows), len(seeds))
+            values = {f"{name}/{row['replica']:.0f}": row[name] for name in row if name not in _PLACE}
+            tracked.log_metrics(values, step=int(row["epoch"]))
+        else:
+            _log_means(tracked, pd.DataFrame([row]), 1)
 
     trained = train(
         Task(
@@ -132,14 +130,13 @@ def train_run(
         ),
         seeds,
         setup.device,
-        groups=groups,
         checkpoints=checkpoints,
         on_epoch=on_epoch,
         title=title,
         start=start,
         frozen=frozen,
     )
-    if len(groups) > 1:  # the seeds trained one after another
+    if len(seeds) > 1:
         _log_means(tracked, trained.history, len(seeds))
     return trained
 
@@ -158,7 +155,7 @@ def _log_means(tracked: TrackedRun | Part, history: pd.DataFrame, seeds: int) ->
 
 def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
     """The models of a training that just ended, one per replica, ready for evaluation."""
-    return _replicas(run, setup.build(run, image_size).to(setup.device), trained.parameters)
+    return _models(setup.build(run, image_size).to(setup.device), trained.parameters)
 
 
 def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
@@ -175,8 +172,12 @@ def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
     return typed
 
 
-def _replicas(run: RunSettings, skeleton: Model, parameters: Stacked) -> list[Model]:
-    return [load_replica(skeleton, parameters, index) for index in range(run.replicas)]
+def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
+    """Copies of a model with each of these parameters, ready for evaluation."""
+    models = [copy.deepcopy(skeleton).eval() for _ in parameters]
+    for model, values in zip(models, parameters, strict=True):
+        model.load_state_dict(values)
+    return models
 
 
 def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
@@ -209,11 +210,11 @@ def save_run(
     identity = _identity(name, run, image_size)
     written = {}
     for index, seed in enumerate(run.seeds):
-        weights = {key: value[index] for key, value in trained.parameters.items()}
+        weights = trained.parameters[index]
         save_tensors(folder / weights_file(seed), weights, {**identity, "seed": seed})
         written[weights_file(seed)] = tensors_sha256(weights)
     made_by = {"settings": run.model_dump(mode="json"), "data_sha256": data_sha256, "code": code}
-    shapes = {key: list(value.shape[1:]) for key, value in trained.parameters.items()}
+    shapes = {key: list(value.shape) for key, value in trained.parameters[0].items()}
     made_of = {"best_epoch": trained.best_epoch, "shapes": shapes, "weights": written}
     write_json(folder / SUMMARY, {**identity, **made_by, **made_of})
     for other in folder.glob("*.safetensors"):
@@ -250,7 +251,7 @@ def load_run(
         if expected != {key: value.shape for key, value in parameters.items()}:
             raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
         loaded.append(parameters)
-    return _replicas(run, skeleton, {key: torch.stack([each[key] for each in loaded]) for key in expected})
+    return _models(skeleton, loaded)
 
 
 def _summary(folder: Path) -> dict[str, Any]:

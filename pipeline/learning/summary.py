@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 
 from pipeline.data.holdout import KNOWN
-from pipeline.learning.gradient import Trained
-from pipeline.learning.model import Model
-from pipeline.learning.replicas import count_parameters
+from pipeline.learning.model import Model, count_parameters
+from pipeline.learning.train import Trained
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import spread
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from pipeline.data.datasets import Dataset
-from pipeline.learning.gradient import Trained
 from pipeline.learning.model import Model
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.summary import best_validation
+from pipeline.learning.train import Trained
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome

@@ -5,7 +5,7 @@ What a study uses is remembered, because its result says what it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     import torch
 
     from pipeline.data.datasets import Dataset
-    from pipeline.learning.gradient import Labelled, Trained
     from pipeline.learning.model import Model
-    from pipeline.learning.replicas import Stacked
     from pipeline.learning.runs import AnyModel, Setup
     from pipeline.learning.settings import RunSettings
+    from pipeline.learning.train import Labelled, Parameters, Trained
     from pipeline.params import Params
     from pipeline.tracking import TrackedRun
 
@@ -183,7 +182,7 @@ class Context:
         *,
         key: str = "",
         alone: bool = False,
-        start: Stacked | None = None,
+        start: Sequence[Parameters] | None = None,
         frozen: Collection[str] = (),
         watched: Mapping[str, Labelled] | None = None,
     ) -> Training:

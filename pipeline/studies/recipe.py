@@ -17,7 +17,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.settings import Name, Section, neutral
 
 if TYPE_CHECKING:
-    from pipeline.learning.gradient import Trained
+    from pipeline.learning.train import Trained
     from pipeline.params import Params
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from brightness import Brightness
-from small import small_run
 from torch import Tensor, nn
-
-from pipeline.learning.replicas import Replicas
-from pipeline.systems import build_model
 
 CPU = torch.device("cpu")
 
@@ -77,18 +73,3 @@ def test_nothing_is_mixed_in_evaluation() -> None:
     torch.testing.assert_close(found, plain)
     mixed, _ = Mixed(0.5)(images, noise, torch.tensor(0.0), labels)
     assert not torch.allclose(mixed, plain)
-
-
-def test_stacked_networks_mix_as_they_do_alone() -> None:
-    run = small_run("cnn")
-    run = run.model_copy(update={"model": run.model.model_copy(update={"mixup": 0.5})})
-    images, labels = torch.rand(2, 6, 1, 10, 10), (torch.arange(12) % 3).view(2, 6)
-    both = Replicas(lambda: build_model(run, 10), [1, 2], CPU)
-    noise = both.skeleton.draw_noise((2, 6), torch.Generator().manual_seed(0), CPU)
-    gradients, metrics = both.gradients(images, noise, torch.tensor(0.0), labels)
-    for i, seed in enumerate((1, 2)):
-        one = Replicas(lambda: build_model(run, 10), [seed], CPU)
-        own, alone = one.gradients(images[i : i + 1], noise[i : i + 1], torch.tensor(0.0), labels[i : i + 1])
-        for name, gradient in own.items():
-            torch.testing.assert_close(gradients[name][i : i + 1], gradient)
-        torch.testing.assert_close(metrics["loss"][i : i + 1], alone["loss"])

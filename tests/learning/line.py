@@ -10,8 +10,8 @@ from small import STILL, training
 from torch import Generator, Tensor, nn
 
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.model import Model
+from pipeline.learning.train import Task, Trained, train
 
 
 class Line(Model):
@@ -58,7 +58,6 @@ def unlabelled(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def train_line(
     seeds: list[int],
-    groups: list[list[int]] | None = None,
     checkpoints: list[Checkpoint] | None = None,
     model: Any = Line,
     steps: int = 1,
@@ -74,6 +73,5 @@ def train_line(
         Task(model, training(**values), STILL, unlabelled(grey(2 * steps, 255)), unlabelled(grey(3, 0))),
         seeds,
         torch.device("cpu"),
-        groups=groups,
         checkpoints=checkpoints,
     )

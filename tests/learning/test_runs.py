@@ -21,10 +21,10 @@ from small import SIZE, small_params, small_run, squares, training, write_root
 from pipeline.errors import UserError
 from pipeline.learning import runs
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import Task, Trained, train
 from pipeline.learning.runs import Setup, load_run, of_kind, save_run, train_run, trained_models, weights_file
 from pipeline.learning.summary import outcome
 from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors
+from pipeline.learning.train import Task, Trained, train
 from pipeline.systems import Run, build_model
 from pipeline.systems.vae.model.vae import VAE
 from pipeline.tracking import TrackedRun
@@ -60,7 +60,7 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path, varia
     images = torch.from_numpy(data.part("validation")[0]).float() / 255
     for index, model in enumerate(models):
         for name, value in model.named_parameters():
-            assert torch.equal(value, found.parameters[name][index])
+            assert torch.equal(value, found.parameters[index][name])
         assert model(images, torch.zeros(len(images), model.noise_size), torch.tensor(9.0))[0].isfinite()
     summary = json.loads((tmp_path / "model" / "model.json").read_text())
     assert summary["seeds"] == [3, 4]
@@ -82,7 +82,7 @@ def test_the_models_of_a_training_that_just_ended_are_those_that_come_back(tmp_p
     for index, model in enumerate(models):
         assert not model.training
         for name, value in model.named_parameters():
-            assert torch.equal(value, found.parameters[name][index])
+            assert torch.equal(value, found.parameters[index][name])
 
 
 def test_models_of_another_kind_are_a_defect() -> None:
@@ -232,8 +232,8 @@ def test_another_start_or_other_frozen_parameters_find_no_old_checkpoint(tmp_pat
         trained(tmp_path, run, **changes)
         return len(checkpoints_in(tmp_path))
 
-    start = {"encoder.1.bias": torch.zeros(2, 8)}
-    moved = {"encoder.1.bias": torch.tensor([[0.0] * 8, [0.1] * 8])}
+    start = [{"encoder.1.bias": torch.zeros(8)}] * 2
+    moved = [start[0], {"encoder.1.bias": torch.full((8,), 0.1)}]
     assert checkpoints() == 2
     assert checkpoints(start=start) == 4
     assert checkpoints(start=start) == 4
@@ -257,15 +257,14 @@ def test_a_training_with_frozen_parameters_goes_on_from_its_checkpoint(tmp_path:
             ),
             [3],
             CPU,
-            groups=[[0]],
             checkpoints=[checkpoint],
             on_epoch=stop_after(last),
             frozen=["M"],
         )
 
     def stop_after(epochs: int) -> Any:
-        def told(rows: list[dict[str, float]]) -> None:
-            if rows[0]["epoch"] == epochs:
+        def told(row: dict[str, float]) -> None:
+            if row["epoch"] == epochs:
                 raise KeyboardInterrupt
 
         return told
@@ -273,8 +272,8 @@ def test_a_training_with_frozen_parameters_goes_on_from_its_checkpoint(tmp_path:
     with pytest.raises(KeyboardInterrupt):
         found("cut", 2)
     whole, resumed = found("whole", 99), found("cut", 99)
-    for name, value in whole.parameters.items():
-        assert torch.equal(value, resumed.parameters[name])
+    for name, value in whole.parameters[0].items():
+        assert torch.equal(value, resumed.parameters[0][name])
 
 
 def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path: Path) -> None:
@@ -347,25 +346,25 @@ def test_the_summary_takes_each_replicas_best_epoch() -> None:
 
 KILLED = """
 import os, signal
-from pipeline.learning.replicas import Replicas
+from pipeline.learning import train as learning
 from stages import train
 
-step = Replicas.gradients
+clip, steps = learning.clip, iter(range(10**6))
 
-def fatal(self, images, noise, epoch, labels):
-    if self.seeds == [{seed}] and float(epoch) > {after}:
+def fatal(gradients, largest):
+    if next(steps) == {step}:
         os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, images, noise, epoch, labels)
+    return clip(gradients, largest)
 
-Replicas.gradients = fatal
+learning.clip = fatal
 train.main("capsules")
 """
 
 
-def killed(root: Path, seed: int, after: float) -> None:
-    """The train stage in `root`, ended by SIGKILL when the replica of `seed` has trained for `after` epochs."""
+def killed(root: Path, step: int) -> None:
+    """The train stage in `root`, ended by SIGKILL in a step, counted from its start or from where it resumes."""
     process = subprocess.run(
-        [sys.executable, "-c", KILLED.format(seed=seed, after=after)],
+        [sys.executable, "-c", KILLED.format(step=step)],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -388,10 +387,11 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     monkeypatch.chdir(whole)
     train_stage.main("capsules")
 
-    killed(cut, seed=3, after=2.5)
+    killed(cut, step=2 * 3 + 1)
     assert len(list((cut / ".cache/resume").glob("*/checkpoint.safetensors"))) == 1
     assert not (cut / "models").exists()
-    killed(cut, seed=4, after=1.5)
+    # Of the first replica the first epoch is kept: the next checkpoint would come ten seconds later.
+    killed(cut, step=3 * 3 + 3 + 1)
     assert len(list((cut / ".cache/resume").glob("*/checkpoint.safetensors"))) == 2
     assert not list(cut.rglob("*.part")), "nothing half-written is left"
     monkeypatch.chdir(cut)

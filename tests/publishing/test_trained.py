@@ -11,8 +11,8 @@ from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngInfo
 from small import SIZE, small_run, squares, training
 
-from pipeline.learning.gradient import Task, train
 from pipeline.learning.runs import save_run
+from pipeline.learning.train import Task, train
 from pipeline.publishing.trained import LoadingError, load_trained, read_images
 from pipeline.systems import Run, build_model
 from pipeline.systems.capsnet.settings import CapsNetRun

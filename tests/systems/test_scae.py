@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
-from pipeline.learning.gradient import Task, train
+from pipeline.learning.train import Task, train
 from pipeline.systems.scae.equivariance import read
 from pipeline.systems.scae.evaluation.presences import bernoulli_information, presence_measures
 from pipeline.systems.scae.model.scae import (

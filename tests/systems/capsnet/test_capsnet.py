@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pipeline.errors import UserError
 from pipeline.layers.dynamic_routing import squash
-from pipeline.learning.gradient import Task, train
+from pipeline.learning.train import Task, train
 from pipeline.systems.capsnet.model.capsnet import CapsNet, margin_loss, routing_updates
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from small import SMALL_MATRIX_CAPSULES, small_run, squares, training
 from torch import Tensor, nn
 
-from pipeline.learning.gradient import Task, Trained, augment, train
-from pipeline.learning.replicas import count_parameters
+from pipeline.learning.model import count_parameters
 from pipeline.learning.runs import load_run, save_run
+from pipeline.learning.train import Task, Trained, augment, train
 from pipeline.systems import build_model
 from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
@@ -156,7 +156,7 @@ def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, 
     (model,) = load_run(build_model, tmp_path, "vb", run, 12, CPU)
     assert isinstance(model, MatrixCapsules)
     stored = {name: value.clone() for name, value in model.state_dict().items()}
-    shown = augment(torch.from_numpy(data.part("train")[0])[None], run.augmentation, [torch.Generator()])[0]
+    shown = augment(torch.from_numpy(data.part("train")[0]), run.augmentation, torch.Generator())
     model.end_epoch(shown, 36)
     for name, value in model.state_dict().items():
         torch.testing.assert_close(stored[name], value, rtol=1e-4, atol=1e-5)

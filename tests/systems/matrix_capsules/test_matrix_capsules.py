@@ -11,7 +11,7 @@ from small import SMALL_CNN, SMALL_MATRIX_CAPSULES
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import spread_loss
 from pipeline.layers.images import standardise
-from pipeline.learning.replicas import count_parameters
+from pipeline.learning.model import count_parameters
 from pipeline.systems.cnn.model.cnn import CNN
 from pipeline.systems.cnn.settings import CNNModelParams
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules

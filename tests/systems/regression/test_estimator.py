@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from planted import planted
-from pretended_gpu import GPU, pretended_gpu
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -405,18 +404,3 @@ def test_what_does_not_fit_the_fit_is_refused(example: tuple[Any, Any]) -> None:
     with pytest.raises(ValueError, match="differ from those of the first call"):
         model.partial_fit(X, y, classes=["ape", "bee"])
     assert model.score(X[:3], np.array(["dog", "dog", "dog"])) == 0, "labels never seen are never right"
-
-
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_a_gpu_gives_the_same(example: tuple[Any, Any], decision: Any) -> None:
-    X, y = example
-
-    def probabilities(device: str) -> list[np.ndarray]:
-        model = CapsuleRegression(2, decision=decision, max_iter=20, device=device, random_state=0)
-        fitted = model.fit(X[:100], y[:100]).predict_proba(X)
-        return [fitted, model.partial_fit(X[100:], y[100:]).predict_proba(X), model.hidden_means(X)]
-
-    with pretended_gpu():
-        found = probabilities(str(GPU))
-    for wanted, value in zip(probabilities("cpu"), found, strict=True):
-        np.testing.assert_allclose(value, wanted, rtol=1e-9, atol=1e-12)

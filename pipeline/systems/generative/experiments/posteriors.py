@@ -23,8 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.data.datasets import Dataset
-from pipeline.learning.gradient import DivergedError
-from pipeline.learning.replicas import Stacked
+from pipeline.learning.train import DivergedError
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
@@ -96,12 +95,6 @@ def choose_sds(
         return found
 
     return max(product(study.sd_grid, study.sd_grid), key=bound)
-
-
-def stack_models(models: Sequence[GenerativeModel]) -> Stacked:
-    """The parameters of several models as those of replicas."""
-    values = [dict(model.named_parameters()) for model in models]
-    return {name: torch.stack([each[name].detach() for each in values]) for name in values[0]}
 
 
 def measure_guide(

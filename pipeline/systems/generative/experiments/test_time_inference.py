@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
-from pipeline.learning.gradient import DivergedError
+from pipeline.learning.train import DivergedError
 from pipeline.probes.generalisation import clean_probe
 from pipeline.probes.probes import Probe, fit_probe
 from pipeline.probes.settings import EvaluateParams

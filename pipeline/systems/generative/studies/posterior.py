@@ -59,7 +59,7 @@ def measure(context: Context) -> Outcome:
     further = context.train(
         "refined",
         posteriors.refined(run, settings),
-        start=posteriors.stack_models(begin),
+        start=[dict(model.named_parameters()) for model in begin],
         frozen=begin[0].generative_names(),
     )
     anew = context.train("scratch", posteriors.scratch(run, settings))

@@ -221,7 +221,6 @@ class MatrixCapsules(Classifier):
     """
 
     scores_are_activations = True
-    stackable = False  # routing keeps a device busy with the votes of one network
 
     def __init__(self, params: MatrixCapsulesModelParams, image_size: int) -> None:
         super().__init__(mixup=params.mixup)

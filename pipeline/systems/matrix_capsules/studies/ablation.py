@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pipeline.classification.classifier import Classifier
     from pipeline.data.datasets import Dataset
-    from pipeline.learning.gradient import Trained
+    from pipeline.learning.train import Trained
     from pipeline.params import Params
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
@@ -85,7 +85,7 @@ def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> Ma
 def errors_of(models: Sequence[Classifier], trained: Trained, dataset: Dataset, run: MatrixCapsulesRun) -> Measured:
     """Test errors of all replicas of a condition, their best validation accuracies, and how long it took."""
     from pipeline.classification.errors import classification_errors
-    from pipeline.learning.replicas import count_parameters
+    from pipeline.learning.model import count_parameters
     from pipeline.learning.summary import best_rows
     from pipeline.results.spread import nest, spread, stack_replicas
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from line import Line, train_line
+from line import Line, grey, train_line, unlabelled
 from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
-from pipeline.learning import gradient
+from pipeline.learning import train as gradient
 from pipeline.learning.checkpoints import Checkpoint
-from pipeline.learning.gradient import DivergedError, Task, Trained, group_replicas, train
 from pipeline.learning.settings import AugmentationParams, CropParams
+from pipeline.learning.train import DivergedError, Task, Trained, clip, train
 from pipeline.systems import build_model
 
 CPU = torch.device("cpu")
@@ -46,39 +46,140 @@ def test_the_weights_kept_are_the_best_on_validation_not_the_last() -> None:
     found = train_line([3], epochs=9)
     assert found.history["validation_w"].tolist() == pytest.approx(np.arange(-0.26, 0.6, 0.1).tolist(), abs=1e-4)
     assert found.best_epoch == [4]
-    assert found.parameters["w"].item() == pytest.approx(0.04, abs=1e-4)
+    assert found.parameters[0]["w"].item() == pytest.approx(0.04, abs=1e-4)
     assert len(found.history) == 9
 
 
 def test_each_replica_stops_when_its_patience_is_used_up() -> None:
-    """Stacked replicas pass their best at different epochs; each stops by itself and keeps its own best."""
-    found = train_line([1, 6, 3], [[0, 1, 2]], epochs=50, patience=3)
-    apart = train_line([1, 6, 3], [[0], [1], [2]], epochs=50, patience=3)
-    assert found.best_epoch == apart.best_epoch
+    """Replicas pass their best at different epochs; each stops by itself and keeps its own best."""
+    found = train_line([1, 6, 3], epochs=50, patience=3)
     assert len(set(found.best_epoch)) == 3
     last = found.history.groupby("replica")["epoch"].max()
     assert [last[replica] - best for replica, best in enumerate(found.best_epoch)] == [3, 3, 3]
-    torch.testing.assert_close(found.parameters, apart.parameters)
-    assert found.parameters["w"].abs().max() < 0.06
+    assert all(each["w"].abs().item() < 0.06 for each in found.parameters)
+
+
+def test_results_stand_in_the_order_of_the_seeds() -> None:
+    found = train_line([4, 1, 3, 2], epochs=2)
+    assert [each["w"].shape for each in found.parameters] == [(1,)] * 4
+    assert found.history["replica"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    first = found.history[found.history["epoch"] == 1]["train_w"].to_numpy()
+    assert first == pytest.approx([-0.46, -0.16, -0.36, -0.26])
+
+
+@pytest.mark.parametrize("variant", ["generative", "vae", "capsnet"])
+def test_a_seed_learns_the_same_whatever_else_is_trained(variant: str) -> None:
+    """On turned images, drawn by seed, and past the seeding of objects."""
+
+    def learned(seeds: list[int]) -> list[dict[str, torch.Tensor]]:
+        run, data = small_run(variant), squares()
+        turned = AugmentationParams(rotation=45.0, shift=1.0, whole_pixels=False)
+        parts = data.part("train"), data.part("validation")
+        return train(Task(lambda: build_model(run, SIZE), training(epochs=3), turned, *parts), seeds, CPU).parameters
+
+    alone, among = learned([7]), learned([5, 7])
+    torch.testing.assert_close(among[1], alone[0])
+    assert any((among[0][name] - values).abs().max() > 1e-3 for name, values in alone[0].items()), "the seeds differ"
+
+
+def test_initial_values_come_from_the_seed_and_leave_the_global_state_alone() -> None:
+    torch.manual_seed(99)
+    expected = torch.rand(3)
+    torch.manual_seed(99)
+    first = train_line([5, 6], epochs=1).history["train_w"]
+    assert torch.equal(torch.rand(3), expected)
+    assert first.tolist() == train_line([6, 5], epochs=1).history["train_w"].tolist()[::-1]
 
 
 def test_training_without_a_stop_runs_all_epochs() -> None:
     assert len(train_line([2], epochs=7, patience=7).history) == 7
 
 
-def test_a_stopped_replica_that_later_diverges_does_not_end_the_others() -> None:
-    """It steps on beside the others for want of a way out of the stack, but nothing it does counts any more."""
+# ---- gradients
 
-    class Fragile(Line):
-        def forward(self, *inputs: Any) -> Any:
-            loss, metrics = super().forward(*inputs)
-            bad = torch.where(self.w[0] > 0.4, torch.nan, 0.0)  # far behind its best at zero
-            return loss + bad, metrics
 
-    found = train_line([0, 6], [[0, 1]], epochs=9, patience=2, model=Fragile)
-    apart = train_line([0, 6], [[0], [1]], epochs=9, patience=2, model=Fragile)
-    assert found.best_epoch == apart.best_epoch
-    torch.testing.assert_close(found.parameters, apart.parameters)
+def test_gradients_are_shortened_and_not_turned() -> None:
+    gradients = [torch.tensor([3.0, 0.0]), torch.tensor([[4.0]])]
+    assert clip(gradients, 1.0).item() == pytest.approx(5.0), "the norm before"
+    assert gradients[0].tolist() == pytest.approx([0.6, 0.0])
+    assert gradients[1].item() == pytest.approx(0.8)
+    assert clip(gradients, 2.0).item() == pytest.approx(1.0)
+    assert gradients[1].item() == pytest.approx(0.8), "a shorter one is left alone"
+
+
+def test_a_gradient_of_zero_stays_zero() -> None:
+    gradients = [torch.zeros(2, 3)]
+    clip(gradients, 1.0)
+    assert gradients[0].tolist() == [[0.0] * 3] * 2
+
+
+def test_training_clips_before_it_steps() -> None:
+    """Against Adam's 1e-8 a gradient of 1e-12 hardly counts, where one of 1 moves w by the step size."""
+    free = train_line([0], epochs=1, gradient_clip=10.0)
+    clipped = train_line([0], epochs=1, gradient_clip=1e-12)
+    assert free.parameters[0]["w"].item() == pytest.approx(0.04)
+    assert clipped.parameters[0]["w"].item() == pytest.approx(-0.06, abs=1e-4)
+    assert clipped.history["train_gradient_norm"].item() == pytest.approx(1), "what is recorded is the norm before"
+
+
+# ---- a start given, and parameters kept
+
+FROZEN = ["M", "gamma", "template_weights"]
+
+
+def test_training_starts_where_it_is_told_and_leaves_what_is_frozen() -> None:
+    """Seeding of the objects, which sets M before the second epoch, counts as training."""
+    run, data = small_run(), squares()
+    first = []
+    for seed in (3, 4):
+        torch.manual_seed(seed)
+        first.append({name: value.detach() for name, value in build_model(run, SIZE).named_parameters()})
+    start = [{name: value + 0.01 for name, value in each.items() if name != "embed.weight"} for each in first]
+    parts = data.part("train"), data.part("validation")
+    still = Task(
+        lambda: build_model(run, SIZE),
+        training(epochs=2, learning_rate=1e-30, final_learning_rate=1e-30),
+        STILL,
+        *parts,
+    )
+    moved = Task(lambda: build_model(run, SIZE), training(epochs=2), STILL, *parts)
+    found = train(moved, [3, 4], CPU, start=start, frozen=FROZEN).parameters
+    unmoved = train(still, [3, 4], CPU, start=start, frozen=FROZEN).parameters
+    for replica in (0, 1):
+        for name in FROZEN:
+            assert torch.equal(found[replica][name], start[replica][name]), name
+        for name in ("part_head.2.bias", "embed.weight", "c_excess"):
+            assert not torch.equal(found[replica][name], start[replica].get(name, first[replica][name]))
+        torch.testing.assert_close(unmoved[replica]["part_head.2.bias"], start[replica]["part_head.2.bias"])
+        torch.testing.assert_close(unmoved[replica]["embed.weight"], first[replica]["embed.weight"])
+
+
+def test_a_model_is_given_training_images_before_an_epoch() -> None:
+    seen: list[tuple[int, float]] = []
+
+    class Watching(Line):
+        def beginning_images(self, epoch: int) -> int:
+            return 2 if epoch == 1 else 0
+
+        def begin_epoch(self, epoch: int, images: torch.Tensor) -> None:
+            seen.append((epoch, images.mean().item()))
+            with torch.no_grad():
+                self.w.fill_(0.25)
+
+    found = train_line([0, 1], epochs=3, model=Watching)
+    assert seen == [(1, 1.0), (1, 1.0)]
+    assert found.history["train_w"].tolist() == pytest.approx([-0.06, 0.25, 0.35, -0.16, 0.25, 0.35])
+
+
+def test_a_start_or_a_frozen_name_that_the_model_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="no parameter nothing, v"):
+        train(
+            Task(Line, training(), STILL, unlabelled(grey(2, 0)), unlabelled(grey(2, 0))),
+            [0],
+            CPU,
+            start=[{"v": torch.zeros(1)}],
+            frozen=["nothing", "w"],
+        )
 
 
 # ---- numbers that are none
@@ -105,17 +206,6 @@ def test_without_a_checkpoint_none_is_promised() -> None:
     with pytest.raises(DivergedError, match="epoch 1, step 1: ") as caught:
         train_line([0], epochs=5, model=lambda: Line(bad_from=0.0))
     assert "checkpoint" not in str(caught.value)
-
-
-def test_one_replica_of_a_stack_is_enough_to_stop() -> None:
-    class Fragile(Line):
-        def forward(self, *inputs: Any) -> Any:
-            loss, metrics = super().forward(*inputs)
-            metrics["good_term"] = metrics["good_term"] + torch.where(self.w[0] > 0, torch.nan, 0.0)
-            return loss, metrics
-
-    with pytest.raises(DivergedError, match=r"seed 1, 0, 2: not finite at epoch 1, step 2: good_term"):
-        train_line([1, 0, 2], [[0, 1, 2]], epochs=5, steps=3, model=Fragile)
 
 
 def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> None:
@@ -187,32 +277,32 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     class CutError(Exception):
         pass
 
-    def cut(rows: list[dict[str, float]]) -> None:
-        if rows[0]["epoch"] == 2:
+    def cut(row: dict[str, float]) -> None:
+        if row["epoch"] == 2:
             raise CutError
 
     whole = go(None)
     with pytest.raises(CutError):
         go(Checkpoint(tmp_path, "k", interval=0), cut)
     epochs: list[float] = []
-    resumed = go(Checkpoint(tmp_path, "k", interval=0), lambda rows: epochs.append(rows[0]["epoch"]))
+    resumed = go(Checkpoint(tmp_path, "k", interval=0), lambda row: epochs.append(row["epoch"]))
     assert epochs == [1, 2, 3, 4], "what the checkpoint brings back is told again"
-    for name, weights in whole.parameters.items():
-        assert torch.equal(resumed.parameters[name], weights), name
+    for name, weights in whole.parameters[0].items():
+        assert torch.equal(resumed.parameters[0][name], weights), name
     measured = [column for column in whole.history.columns if column != "images_per_second"]
     assert resumed.history[measured].equals(whole.history[measured])
     assert resumed.best_epoch == whole.best_epoch
     # ... and a finished one is not done again.
     monkeypatch.setattr(gradient._Loop, "_one_epoch", lambda loop: pytest.fail("nothing is left to do"))
     again = go(Checkpoint(tmp_path, "k"))
-    assert all(torch.equal(again.parameters[name], weights) for name, weights in whole.parameters.items())
+    assert all(torch.equal(again.parameters[0][name], weights) for name, weights in whole.parameters[0].items())
 
 
 def test_early_stops_survive_an_interruption(tmp_path: Path) -> None:
-    whole = train_line([1, 6], [[0, 1]], epochs=30, patience=3)
-    checkpoint = Checkpoint(tmp_path, "k", interval=0)
+    whole = train_line([1, 6], epochs=30, patience=3)
+    checkpoints = [Checkpoint(tmp_path, name, interval=0) for name in ("one", "six")]
     for epochs in (5, 6, 9, 30):  # cut again and again, as a changed number of epochs would not be outside a test
-        resumed = train_line([1, 6], [[0, 1]], [checkpoint], epochs=epochs, patience=3)
+        resumed = train_line([1, 6], checkpoints, epochs=epochs, patience=3)
     assert resumed.best_epoch == whole.best_epoch
     torch.testing.assert_close(resumed.parameters, whole.parameters)
 
@@ -235,19 +325,18 @@ def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
 
 
 def test_every_epoch_is_told_with_its_metrics() -> None:
-    told: list[list[dict[str, float]]] = []
+    told: list[dict[str, float]] = []
     run, data = small_run(), squares()
     images, validation = data.part("train"), data.part("validation")
     found = train(
         Task(lambda: build_model(run, SIZE), training(epochs=2), STILL, images, validation),
         [4, 5],
         CPU,
-        groups=[[0, 1]],
         on_epoch=told.append,
     )
-    assert [(row["replica"], row["epoch"]) for rows in told for row in rows] == [(0, 1), (1, 1), (0, 2), (1, 2)]
+    assert [(row["replica"], row["epoch"]) for row in told] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     terms = ["log_pixels", "log_parts", "log_objects", "entropy"]
-    for row in told[-1]:
+    for row in told[2:]:
         for part in ("train", "validation"):
             assert sum(row[f"{part}_{term}"] for term in terms) == pytest.approx(row[f"{part}_bound"], rel=1e-5)
             assert row[f"{part}_bound"] == pytest.approx(-row[f"{part}_loss"], rel=1e-5)
@@ -283,9 +372,3 @@ def test_watched_images_are_measured_like_those_of_validation_and_decide_nothing
     np.testing.assert_allclose(history["same_accuracy"], history["validation_accuracy"], rtol=1e-5)
     assert (abs(history["other_loss"] - history["validation_loss"]) > 1e-4).all()
     assert not [name for name in alone.history.columns if name.startswith("same")]
-
-
-def test_networks_that_fill_a_device_by_themselves_are_not_stacked() -> None:
-    gpu = torch.device("cuda")
-    assert group_replicas(3, gpu) == [[0, 1, 2]]
-    assert group_replicas(3, gpu, stackable=False) == group_replicas(3, CPU) == [[0], [1], [2]]
