@@ -276,4 +276,3 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     for engine in ("Adam, sampled", "L-BFGS", "Gauss-Newton"):
         assert rows[f"free-form: {engine}"]["value"] > 0
     assert "images at once" in rows["free-form: Gauss-Newton to Adam's bound, evaluations"]["note"]
-    assert rows["generative: 2 seeds stacked: times one seed's step"]["value"] > 0
