@@ -22,6 +22,7 @@ from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import DataEfficiencyParams, EquivarianceParams, EvaluateParams, SweepParams
+from pipeline.results.settings import EvidenceParams
 from pipeline.settings import NAME_PATTERN, Name, Section, check_once
 from pipeline.systems import MODELS, ROUTED, SWEEPS, Run
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
@@ -78,6 +79,7 @@ class Params(Section):
     recipe: dict[Name, RecipeParams]
     viewpoint: dict[Name, ViewpointParams]
     attack: dict[Name, AttackParams]
+    evidence: EvidenceParams = Field(description="which item answers which claims")
 
     @model_validator(mode="after")
     def _references(self) -> Params:
@@ -121,6 +123,10 @@ class Params(Section):
         self._check_ablations()
         self._check_recipes()
         self._check_classifiers()
+        for role, named, item in self.evidence.roles():
+            fitting = [name for name, kind in self._kinds(named.section).items() if named.kind in ("", kind)]
+            if item not in fitting:
+                raise ValueError(f"{role}: '{item}' is not one of {sorted(fitting)}")
         varied_run = self._run_of("sensitivity.run", self.sensitivity.run, "generative")
         assert isinstance(varied_run, GenerativeRun)
         for name, values in self.sensitivity.hyperparameters.model_dump().items():
@@ -134,6 +140,23 @@ class Params(Section):
                         f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
                     ) from None
         return self
+
+    def _kinds(self, section: str) -> dict[str, str]:
+        """The items of a section that evidence may name, each with its kind (see `Named`)."""
+        runs = {name: run.variant for name, run in self.runs.items()}
+        if section in ("runs", "sweep"):
+            return {name: kind for name, kind in runs.items() if section == "runs" or name in self.sweep.runs}
+        if section == "networks":
+            studies = self.ablation.items()
+            conditions = {f"{name}/{each}": study.run for name, study in studies for each in study.conditions}
+            return runs | {name: runs[run] for name, run in conditions.items()}
+        items = getattr(self, section)
+        if section == "viewpoint":
+            return {name: study.axis for name, study in items.items()}
+        if section in ("regression", "attention"):
+            parts = [entry.studies for entry in getattr(self, f"{section}_sets").values()]
+            return {name: study.study for each in (items, *parts) for name, study in each.items()}
+        return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
         """Check that data sets name sources that are there, and take no more of them than there is."""
