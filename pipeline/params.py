@@ -143,7 +143,7 @@ class Params(Section):
 
     def _kinds(self, section: str) -> dict[str, str]:
         """The items of a section that evidence may name, each with its kind (see `Named`)."""
-        runs = {name: run.variant for name, run in self.runs.items()}
+        runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
         if section in ("runs", "sweep"):
             return {name: kind for name, kind in runs.items() if section == "runs" or name in self.sweep.runs}
         if section == "networks":

@@ -24,6 +24,8 @@ COPIES = {
 }
 """Sources that are copies of smallNORB, and in what they differ from it."""
 _WHOSE = {"": "the paper's", "published_code": "the published code's"}
+_ABOUT = ("words", "older", "published_code")
+"""Keys of `documents.yaml` that are no settings."""
 _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 
 
@@ -46,7 +48,7 @@ def remarks(
 ) -> list[str]:
     """In what a result falls short of a document, or differs from it.
 
-    A setting that the document does not give, or that the result is older than, is not compared.
+    A setting that the document does not give, or that the result does not have, is not compared.
 
     Args:
         system, name: of the document's network or study, as in `documents.yaml`.
@@ -61,9 +63,10 @@ def remarks(
         ours["training"] = Recorded({**ours.training, **_steps(ours, share)})
     words, code = document.get("words", {}), document.get("published_code", {})
     found = _of_data(document["dataset"], dataset, tested) if "dataset" in document else []
-    told, listed = [], {}
+    told: list[str] = []
+    listed: dict[str, list[str]] = {}
     for whose, theirs in (("", document), ("published_code", code)):
-        for place, mine, its in _differing(theirs, ours):
+        for place, mine, its in _differing(theirs, ours, document.get("older", {})):
             if place in words:
                 told.append(words[place].format_map(ours))
             elif place not in _SAID_APART:
@@ -85,7 +88,8 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
         found = []
     else:
         return [
-            f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", *_fewer("tested", tested, theirs)
+            f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})",
+            *_fewer("tested", tested, theirs),
         ]
     return found + _fewer("trained", ours.train, theirs) + _fewer("tested", tested, theirs)
 
@@ -103,17 +107,19 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
     return {"steps": ours.training.epochs * steps, "epoch_steps": f"{'less than ' if holdout else ''}{steps:,}"}
 
 
-def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
+def _differing(
+    theirs: Mapping[str, Any], ours: Mapping[str, Any], older: Mapping[str, Any], place: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
     """Each setting that differs: where it stands, ours and theirs."""
     for key, value in theirs.items():
-        if key not in ours or key in ("words", "published_code"):
+        if key in _ABOUT or key not in (ours.keys() | older.keys()):
             continue
-        mine = ours[key]
+        mine = ours[key] if key in ours else older[key]
         if isinstance(value, Mapping) and "least" in value:
             if mine < value["least"]:
                 yield f"{place}{key}", mine, value["least"]
         elif isinstance(value, Mapping):
-            yield from _differing(value, mine, f"{place}{key}.")
+            yield from _differing(value, mine, older, f"{place}{key}.")
         elif mine != value:
             yield f"{place}{key}", mine, value
 

@@ -89,7 +89,7 @@ class CapsNetEvidence(Section):
     routed_margin: Annotated[Item, Named("runs", "capsnet")] = None
     unrouted_margin: Annotated[Item, Named("runs", "capsnet")] = None
     inference: Annotated[Inferred, Named("infer")] = Inferred()
-    middle: list[MiddleLayer] = []
+    middle: list[MiddleLayer] = Field(default_factory=list)
 
 
 class AttentionEvidence(Section):
@@ -137,7 +137,7 @@ class FewerImages(Section):
 class ComparisonEvidence(Section):
     """Document 003."""
 
-    equivariance: list[PosesBesideFeatures] = []
+    equivariance: list[PosesBesideFeatures] = Field(default_factory=list)
     data_efficiency: FewerImages = FewerImages()
 
 

@@ -7,21 +7,22 @@ import pandas as pd
 from pipeline.drawing.features import look
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
+from pipeline.results.documents import LABELS
 from pipeline.results.reading import Measured, Results, dataset_label
 from pipeline.systems.generative.report import failure_tables, presences
 from pipeline.systems.generative.report.claims import PROBE_SDS
 from pipeline.systems.generative.report.comparison import (
-    companions,
     evaluated,
+    groups,
     other_images,
     paper_table_1,
     probe_table,
     sweep_table,
 )
 from pipeline.systems.generative.report.curves import in_order, name_of_engine, name_of_test
-from pipeline.systems.generative.report.runs import PAPER_DATASET, setting_of, sweeps
+from pipeline.systems.generative.report.runs import setting_of, sweeps
 
-PAPER = f"the paper ({PAPER_DATASET})"
+PAPER = f"the paper ({LABELS['mnist']})"
 PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 
@@ -37,7 +38,7 @@ def table_1(results: Results) -> list[Table]:
     settings = {run: setting_of(numbers, run) for run, numbers in found.items()}
     paper = paper_table_1(load_claims())
     tables = []
-    for group in companions(settings):
+    for group in groups(results.evidence.generative.table_1, settings):
         parts = []
         for run in group:
             part = probe_table(found[run]).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
