@@ -123,10 +123,7 @@ class Params(Section):
         self._check_ablations()
         self._check_recipes()
         self._check_classifiers()
-        for role, named, item in self.evidence.roles():
-            fitting = [name for name, kind in self._kinds(named.section).items() if named.kind in ("", kind)]
-            if item not in fitting:
-                raise ValueError(f"{role}: '{item}' is not one of {sorted(fitting)}")
+        self._check_evidence()
         varied_run = self._run_of("sensitivity.run", self.sensitivity.run, "generative")
         assert isinstance(varied_run, GenerativeRun)
         for name, values in self.sensitivity.hyperparameters.model_dump().items():
@@ -141,8 +138,17 @@ class Params(Section):
                     ) from None
         return self
 
+    def _check_evidence(self) -> None:
+        """Check that evidence has no unknown role, and names items that are there and of the right kind."""
+        for role in self.evidence.roles():
+            if role.kind is None:
+                raise ValueError(f"{role.where}: unknown role")
+            fitting = [name for name, kind in self._kinds(role.section).items() if role.kind in ("", kind)]
+            if role.item not in fitting:
+                raise ValueError(f"{role.where}: '{role.item}' is not one of {sorted(fitting)}")
+
     def _kinds(self, section: str) -> dict[str, str]:
-        """The items of a section that evidence may name, each with its kind (see `Named`)."""
+        """The items of a section that evidence may name, each with its kind."""
         runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
         if section in ("runs", "sweep"):
             return {name: kind for name, kind in runs.items() if section == "runs" or name in self.sweep.runs}

@@ -170,7 +170,7 @@ def capsules_need_less(results: Results) -> Finding | None:
     """
     names = results.evidence.comparison.data_efficiency
     found = {curve.item: curve for curve in curves(results) if curve.how == ITSELF}
-    ours, theirs = found.get(names.capsules or ""), found.get(names.cnn or "")
+    ours, theirs = found.get(names.get("capsules", "")), found.get(names.get("cnn", ""))
     if not (ours and theirs and ours.parameters and theirs.parameters and ours.dataset == theirs.dataset):
         return None
     shared = sorted(ours.errors.keys() & theirs.errors.keys())

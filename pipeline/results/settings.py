@@ -1,34 +1,18 @@
 """Which item answers which claims: the section `evidence` of `params.yaml`.
 
 A role is a part that claims name, such as the capsules of Table 1, and claims on the same evidence share one. A role
-names one item of the profile, or none: claims that need it are then "not run".
+names one item of the profile; claims whose role is left out are "not run".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from pipeline.settings import NAME_PATTERN, Name, Section
 
-
-@dataclass(frozen=True)
-class Named:
-    """What a role, or every role of a group, may name.
-
-    Attributes:
-        section: of `params.yaml`: items are its keys. `networks`: runs, and conditions of `ablation`.
-        kind: variant of the run, kind of the study, or axis of the viewpoints that it must be; empty: any.
-    """
-
-    section: str
-    kind: str = ""
-
-
-Item = Name | None
 Network = Annotated[
     str,
     Field(
@@ -37,144 +21,111 @@ Network = Annotated[
         description="a key of `runs`, or a condition: <ablation>/<condition>",
     ),
 ]
+Roles = dict[str, Name]
+VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
+DATASETS = ("mnist", "fashion_mnist")
+ROWS = (
+    "iterations_1", "iterations_2", "iterations_3", "iterations_5", "vector", "no_coordinates", "vector_no_coordinates",
+    "margin", "cross_entropy", "mixing",
+)  # fmt: skip
 
 
-class Compared(Section):
-    """Runs whose features are probed side by side (document 000)."""
+class Role(NamedTuple):
+    """A role that is taken.
 
-    capsules: Annotated[Item, Named("runs", "generative")] = None
-    scae: Annotated[Item, Named("runs", "scae")] = None
-    vae: Annotated[Item, Named("runs", "vae")] = None
+    Attributes:
+        where: it stands.
+        section: of `params.yaml`, of whose keys it names one. `networks`: runs, and conditions of `ablation`.
+        kind: variant of the run, kind of the study, or axis of the viewpoints that it must be; "": any; None: there is
+            no such role.
+        item: that it names.
+    """
+
+    where: str
+    section: str
+    kind: str | None
+    item: str
 
 
-class Swept(Section):
-    """Runs of the sweep over rotations (document 000, Figures 4 and 7), and two that differ in their slots alone."""
+def one(section: str, kind: str = "", **more: Any) -> Any:
+    """The field of a role, which is left out by default (see `Role`)."""
+    return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
-    capsules: Annotated[Item, Named("sweep", "generative")] = None
-    scae: Annotated[Item, Named("sweep", "scae")] = None
-    vae: Annotated[Item, Named("sweep", "vae")] = None
-    own_slots: Annotated[Item, Named("sweep", "generative")] = None
-    any_slots: Annotated[Item, Named("sweep", "generative")] = None
+
+def group(section: str, kinds: Iterable[tuple[str, str]]) -> Any:
+    """The field of several roles, each with its kind."""
+    return Field(default_factory=dict, json_schema_extra={"section": section, "kinds": dict(kinds)})
+
+
+def alike(roles: Iterable[str], kind: str = "") -> Iterable[tuple[str, str]]:
+    """Roles of one kind."""
+    return dict.fromkeys(roles, kind).items()
 
 
 class GenerativeEvidence(Section):
-    """Document 000. The runs `affine` answer for affNIST, whose digits are shifted, those of `table_1` for the rest."""
+    """Document 000. The runs of `affine` answer for affNIST, whose digits are shifted, those of `table_1` for the rest.
 
-    table_1: Compared = Compared()
-    affine: Compared = Compared()
-    optimise: Annotated[Item, Named("optimise")] = None
-    posterior: Annotated[Item, Named("posterior")] = None
-    sweep: Swept = Swept()
+    Two runs of the sweep, `own_slots` and `any_slots`, differ in this alone.
+    """
 
-
-class Inferred(Section):
-    """Iterative inference in networks with routing and without (document 001, Figure 1)."""
-
-    routed: Item = None
-    unrouted: Item = None
+    table_1: Roles = group("runs", VARIANTS.items())
+    affine: Roles = group("runs", VARIANTS.items())
+    optimise: Name | None = one("optimise")
+    posterior: Name | None = one("posterior")
+    sweep: Roles = group("sweep", [*VARIANTS.items(), *alike(("own_slots", "any_slots"), "generative")])
 
 
 class MiddleLayer(Section):
     """Inference in a network with a middle layer, and the run of the same network without that layer."""
 
-    inference: Annotated[Name, Named("infer")]
-    without: Annotated[Name, Named("runs", "capsnet")]
+    inference: Name = one("infer", default=...)
+    without: Name = one("runs", "capsnet", default=...)
 
 
 class CapsNetEvidence(Section):
     """Document 001, networks. Of several middle layers the first is judged; notes tell of the others."""
 
-    routed: Annotated[Item, Named("runs", "capsnet")] = None
-    unrouted: Annotated[Item, Named("runs", "capsnet")] = None
-    routed_margin: Annotated[Item, Named("runs", "capsnet")] = None
-    unrouted_margin: Annotated[Item, Named("runs", "capsnet")] = None
-    inference: Annotated[Inferred, Named("infer")] = Inferred()
+    runs: Roles = group("runs", alike(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
+    inference: Roles = group("infer", alike(("routed", "unrouted")))
     middle: list[MiddleLayer] = Field(default_factory=list)
 
 
-class AttentionEvidence(Section):
-    """Document 001, studies of top-down attention."""
-
-    toy: Annotated[Item, Named("attention", "toy")] = None
-    iterated: Annotated[Item, Named("attention", "iterated")] = None
-    density: Annotated[Item, Named("attention", "density")] = None
-    parsing: Annotated[Item, Named("attention", "parsing")] = None
-
-
-class BothSets(Section):
-    """A study on each of document 002's data sets, or on what stands in for it."""
-
-    mnist: Item = None
-    fashion_mnist: Item = None
-
-
 class RegressionEvidence(Section):
-    """Document 002, by kind of study."""
+    """Document 002: by kind of study, one on each of its data sets, or on what stands in for it."""
 
-    grid: Annotated[BothSets, Named("regression", "grid")] = BothSets()
-    convergence: Annotated[BothSets, Named("regression", "convergence")] = BothSets()
-    starts: Annotated[BothSets, Named("regression", "starts")] = BothSets()
-    exactness: Annotated[BothSets, Named("regression", "exactness")] = BothSets()
-    online: Annotated[BothSets, Named("regression", "online")] = BothSets()
-    ridge: Annotated[BothSets, Named("regression", "ridge")] = BothSets()
-    distorted: Annotated[BothSets, Named("regression", "distorted")] = BothSets()
+    grid: Roles = group("regression", alike(DATASETS, "grid"))
+    convergence: Roles = group("regression", alike(DATASETS, "convergence"))
+    starts: Roles = group("regression", alike(DATASETS, "starts"))
+    exactness: Roles = group("regression", alike(DATASETS, "exactness"))
+    online: Roles = group("regression", alike(DATASETS, "online"))
+    ridge: Roles = group("regression", alike(DATASETS, "ridge"))
+    distorted: Roles = group("regression", alike(DATASETS, "distorted"))
 
 
 class PosesBesideFeatures(Section):
     """Capsules whose poses are compared with the features of a convolutional network on the same data."""
 
-    cnn: Annotated[Name, Named("equivariance", "cnn")]
-    capsules: Annotated[list[Name], Named("equivariance")] = Field(min_length=1)
-
-
-class FewerImages(Section):
-    """Two networks trained on shares of the same images."""
-
-    capsules: Annotated[Item, Named("data_efficiency")] = None
-    cnn: Annotated[Item, Named("data_efficiency", "cnn")] = None
+    cnn: Name = one("equivariance", "cnn", default=...)
+    capsules: list[Name] = one("equivariance", default=..., min_length=1)
 
 
 class ComparisonEvidence(Section):
     """Document 003."""
 
     equivariance: list[PosesBesideFeatures] = Field(default_factory=list)
-    data_efficiency: FewerImages = FewerImages()
-
-
-class Viewpoints(Section):
-    """Document 004, Table 2."""
-
-    azimuth: Annotated[Item, Named("viewpoint", "azimuth")] = None
-    elevation: Annotated[Item, Named("viewpoint", "elevation")] = None
-
-
-class Table1(Section):
-    """Document 004, Table 1 and section 5: a network for each row."""
-
-    iterations_1: Network | None = None
-    iterations_2: Network | None = None
-    iterations_3: Network | None = None
-    iterations_5: Network | None = None
-    vector: Network | None = None
-    no_coordinates: Network | None = None
-    vector_no_coordinates: Network | None = None
-    margin: Network | None = None
-    cross_entropy: Network | None = None
-    mixing: Network | None = None
+    data_efficiency: Roles = group("data_efficiency", {"capsules": "", "cnn": "cnn"}.items())
 
 
 class MatrixCapsulesEvidence(Section):
     """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: that of Figure 2."""
 
-    table_1: Annotated[Table1, Named("networks", "matrix_capsules")] = Table1()
-    cnn: Annotated[Item, Named("runs", "cnn")] = None
-    crops: Annotated[Item, Named("runs", "matrix_capsules")] = None
-    small: Annotated[Network | None, Named("networks", "matrix_capsules")] = None
-    mnist: Annotated[Network | None, Named("networks", "matrix_capsules")] = None
-    cifar10: Annotated[Network | None, Named("networks", "matrix_capsules")] = None
-    votes: Annotated[Item, Named("runs", "matrix_capsules")] = None
-    viewpoint: Viewpoints = Viewpoints()
-    attack: Annotated[Item, Named("attack")] = None
+    table_1: dict[str, Network] = group("networks", alike(ROWS, "matrix_capsules"))
+    networks: dict[str, Network] = group("networks", alike(("small", "mnist", "cifar10"), "matrix_capsules"))
+    cnn: Name | None = one("runs", "cnn")
+    crops: Name | None = one("runs", "matrix_capsules")
+    votes: Name | None = one("runs", "matrix_capsules")
+    viewpoint: Roles = group("viewpoint", ((axis, axis) for axis in ("azimuth", "elevation")))
+    attack: Name | None = one("attack")
 
 
 class EvidenceParams(Section):
@@ -182,23 +133,26 @@ class EvidenceParams(Section):
 
     generative: GenerativeEvidence = GenerativeEvidence()
     capsnet: CapsNetEvidence = CapsNetEvidence()
-    attention: AttentionEvidence = AttentionEvidence()
+    attention: Roles = group("attention", ((kind, kind) for kind in ("toy", "iterated", "density", "parsing")))
     regression: RegressionEvidence = RegressionEvidence()
     comparison: ComparisonEvidence = ComparisonEvidence()
     matrix_capsules: MatrixCapsulesEvidence = MatrixCapsulesEvidence()
 
-    def roles(self) -> Iterator[tuple[str, Named, str]]:
-        """Every role that names an item: where it stands, what it may name, and the name."""
-        return _roles(self, "evidence", None)
+    def roles(self) -> Iterator[Role]:
+        """Every role that is taken."""
+        return _roles(self, "evidence")
 
 
-def _roles(section: Section, where: str, outer: Named | None) -> Iterator[tuple[str, Named, str]]:
+def _roles(section: Section, where: str) -> Iterator[Role]:
     for field, info in type(section).model_fields.items():
-        named = next((each for each in info.metadata if isinstance(each, Named)), outer)
-        value = getattr(section, field)
+        value, place = getattr(section, field), f"{where}.{field}"
+        extra: Any = info.json_schema_extra
+        if isinstance(value, dict):
+            for role, item in value.items():
+                yield Role(f"{place}.{role}", extra["section"], extra["kinds"].get(role), item)
+            continue
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, Section):
-                yield from _roles(each, f"{where}.{field}", named)
+                yield from _roles(each, place)
             elif each is not None:
-                assert named is not None, f"{where}.{field} does not say what it may name"
-                yield f"{where}.{field}", named, each
+                yield Role(place, extra["section"], extra["kind"], each)

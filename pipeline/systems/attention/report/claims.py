@@ -26,7 +26,7 @@ FAILURE_RATE = 1e-3
 
 def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
     def measure(results: Results) -> Finding | None:
-        study = study_of(results, "attention", getattr(results.evidence.attention, kind), Study)
+        study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
         answer = check(study.numbers) if study else None
         if study is None or answer is None:
             return None

@@ -42,7 +42,7 @@ def _accuracy(condition: Condition) -> Measure:
     """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
 
     def measure(results: Results) -> Finding | None:
-        found = network(results, "evaluate", getattr(results.evidence.capsnet, condition.role))
+        found = network(results, "evaluate", results.evidence.capsnet.runs.get(condition.role))
         accuracy = found.numbers.measured("test", "accuracy") if found else None
         if found is None or accuracy is None:
             return None
@@ -120,7 +120,7 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
     The claim holds if inference is sparse with L1 and not without, and in both cases the correct capsule is longest in
     almost all images and the energy never rises in almost all of them.
     """
-    found = study(results, results.evidence.capsnet.inference.unrouted)
+    found = study(results, results.evidence.capsnet.inference.get("unrouted"))
     return _sparser(results, found) if found else None
 
 

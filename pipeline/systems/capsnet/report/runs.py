@@ -126,8 +126,8 @@ def _place(network: Network) -> tuple[bool, int]:
 
 def trained_conditions(results: Results) -> dict[Condition, Network]:
     """The trainings that evidence names for the conditions: those whose networks differ in the condition alone."""
-    evidence = results.evidence.capsnet
-    found = {each: network(results, "train", getattr(evidence, each.role)) for each in CONDITIONS}
+    names = results.evidence.capsnet.runs
+    found = {each: network(results, "train", names.get(each.role)) for each in CONDITIONS}
     first = found[CONDITIONS[0]]
     if first is None:
         return {}
@@ -143,7 +143,7 @@ def trained_conditions(results: Results) -> dict[Condition, Network]:
 def inferred_pair(results: Results) -> tuple[Network, Network] | None:
     """Inference with routing and without in networks that differ in nothing else."""
     names = results.evidence.capsnet.inference
-    routed, unrouted = study(results, names.routed), study(results, names.unrouted)
+    routed, unrouted = study(results, names.get("routed")), study(results, names.get("unrouted"))
     return (routed, unrouted) if routed and unrouted and unrouted.is_but_for(routed, iterations=0) else None
 
 

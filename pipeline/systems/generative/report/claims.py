@@ -56,7 +56,7 @@ def _probe(features: str, test: str) -> Measure:
 
     def measure(results: Results) -> Finding | None:
         evidence = results.evidence.generative
-        run = getattr(evidence.affine if affine else evidence.table_1, variant)
+        run = (evidence.affine if affine else evidence.table_1).get(variant)
         numbers = results.numbers("evaluate", run)
         if numbers is None:
             return None
@@ -98,7 +98,7 @@ def _probe(features: str, test: str) -> Measure:
 
 def parameters(results: Results) -> Finding | None:
     """Fewer than 30,000 parameters in the generative part of the capsule model."""
-    run = results.evidence.generative.table_1.capsules
+    run = results.evidence.generative.table_1.get("capsules")
     numbers = results.numbers("train", run)
     count = numbers.number("parameters", "generative") if numbers else None
     if run is None or numbers is None or count is None:
@@ -234,7 +234,7 @@ def _wide_training_hurts(variant: str, features: str) -> Measure:
     """Figure 4: the accuracy of the probe on `features` falls as the range of training and testing grows."""
 
     def measure(results: Results) -> Finding | None:
-        found = _sweep(results, getattr(results.evidence.generative.sweep, variant), features)
+        found = _sweep(results, results.evidence.generative.sweep.get(variant), features)
         if found is None or len(found[1]) < 2:
             return None
         sweep, by_angle = found
@@ -272,8 +272,8 @@ def no_reliable_lead(results: Results) -> Finding | None:
     it was swept.
     """
     runs = results.evidence.generative.sweep
-    capsules, vae = _sweep(results, runs.capsules, "t0"), _sweep(results, runs.vae, "mu_sigma")
-    scae = _sweep(results, runs.scae, "posterior")
+    capsules, vae = _sweep(results, runs.get("capsules"), "t0"), _sweep(results, runs.get("vae"), "mu_sigma")
+    scae = _sweep(results, runs.get("scae"), "posterior")
     if capsules is None or vae is None:
         return None
     trained = [angle for angle in capsules[1] if angle > 0]
@@ -299,7 +299,7 @@ def children_classify(results: Results) -> Finding | None:
 
     "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
-    run = results.evidence.generative.table_1.capsules
+    run = results.evidence.generative.table_1.get("capsules")
     numbers = results.numbers("evaluate", run)
     if run is None or numbers is None:
         return None

@@ -8,7 +8,6 @@ import pandas as pd
 
 from pipeline.results.claims import Claim
 from pipeline.results.reading import Numbers, ResultError, Results, merged_provenance
-from pipeline.results.settings import Compared, Swept
 from pipeline.systems.generative.report.claims import TABLE_1
 from pipeline.systems.generative.report.runs import Setting, Sweep
 
@@ -54,11 +53,11 @@ def sweep_table(sweep: Sweep) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["features", "angle", "mean", "sd", "n", "tracking_run"])
 
 
-def groups(compared: Compared | Swept, names: Collection[str]) -> list[list[str]]:
+def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
     """Runs to show together, of those called `names`: the capsules, SCAE and VAE that evidence compares, and every
     other run alone.
     """
-    together = [run for run in (compared.capsules, compared.scae, compared.vae) if run and run in names]
+    together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
     alone = [[name] for name in names if name not in together]
     return [together, *alone] if together else alone
 

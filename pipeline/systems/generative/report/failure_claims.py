@@ -48,7 +48,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
     around its parent's vote: beyond that the parts no longer form the same arrangement.
     """
-    run = results.evidence.generative.table_1.capsules
+    run = results.evidence.generative.table_1.get("capsules")
     numbers = results.numbers("evaluate", run)
     if run is None or numbers is None:
         return None
@@ -73,7 +73,7 @@ def templates_are_copies(results: Results) -> Finding | None:
     only if it exceeds that of strokes, faded at their edges as the templates are, by more than that share varies
     between samples of strokes (one sd).
     """
-    run = results.evidence.generative.table_1.capsules
+    run = results.evidence.generative.table_1.get("capsules")
     numbers = results.numbers("evaluate", run)
     if run is None or numbers is None:
         return None
@@ -102,7 +102,7 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     difference from that run, which was trained on narrower images, on test images of the widest range: consistency
     falls with the range of the test images for any training if parts stay in their places while images turn.
     """
-    sweep = sweep_of(results, results.evidence.generative.sweep.capsules)
+    sweep = sweep_of(results, results.evidence.generative.sweep.get("capsules"))
     consistency = sweep.measured("consistency") if sweep else {}
     if sweep is None or len(consistency) < 2 or consistency.keys() != swept_angles(results):
         return None

@@ -288,7 +288,7 @@ def _swept(results: Results) -> Iterator[Drawing]:
 def _beyond(results: Results) -> Iterator[Drawing]:
     """A swept run with parts in any slot, compared with one that differs from it in nothing else."""
     names = results.evidence.generative.sweep
-    own, freed = (sweep_of(results, run) for run in (names.own_slots, names.any_slots))
+    own, freed = (sweep_of(results, run) for run in (names.get("own_slots"), names.get("any_slots")))
     if own is None or freed is None:
         return
     before, after = sweep_table(own), sweep_table(freed)

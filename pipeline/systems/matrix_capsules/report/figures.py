@@ -95,7 +95,7 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
 
 def _images_seen(results: Results) -> Iterator[Drawing]:
     """Of the best runs on smallNORB."""
-    best_network = results.evidence.matrix_capsules.table_1.iterations_3
+    best_network = results.evidence.matrix_capsules.table_1.get("iterations_3")
     drawn = images_seen.drawn(images_seen.seen_by_runs(results), best_network)
     if not drawn:
         return

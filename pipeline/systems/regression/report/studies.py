@@ -73,5 +73,5 @@ def executed(results: Results) -> list[Study]:
 def answering(results: Results, kind: str) -> list[Study]:
     """The executed studies of a kind that evidence names, in the order of the paper's data sets."""
     names = getattr(results.evidence.regression, kind)
-    found = ((role, study_of(results, "regression", getattr(names, role), Study)) for role in SETS)
+    found = ((role, study_of(results, "regression", names.get(role), Study)) for role in SETS)
     return [replace(study, role=role) for role, study in found if study]
