@@ -255,15 +255,17 @@ class Results:
             if numbers is not None:
                 yield item, numbers
 
-    def numbers(self, stage: str, item: str | None) -> Numbers | None:
-        """The numbers of an item of a stage; None if it was not executed, is a draft where these are left out, or is
-        None itself, as a role without an item.
+    def answering(self, stage: str, item: str | None) -> tuple[str, Numbers] | None:
+        """The item that evidence names and its numbers; None if it names none. None and `ResultError` as `numbers`."""
+        numbers = self.numbers(stage, item) if item else None
+        return (item, numbers) if item and numbers else None
+
+    def numbers(self, stage: str, item: str) -> Numbers | None:
+        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out.
 
         Raises:
             ResultError: the file is not JSON, contains NaN or infinity, or is not an object.
         """
-        if item is None:
-            return None
         path = self.records / stage / f"{item}.json"
         try:
             values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)

@@ -87,9 +87,7 @@ def networks(results: Results, stage: Literal["train", "evaluate"]) -> list[Netw
         ResultError: a result is corrupt, or lacks the settings of its run.
     """
     return _in_order(
-        Network(item, numbers, run, numbers.dataset_of(item))
-        for item, numbers in results.executed(stage)
-        if (run := numbers.run(item)).variant == "capsnet"
+        _network(item, numbers) for item, numbers in results.executed(stage) if numbers.run(item).variant == "capsnet"
     )
 
 
@@ -100,14 +98,18 @@ def studies(results: Results) -> list[Network]:
 
 def network(results: Results, stage: Literal["train", "evaluate"], run: str | None) -> Network | None:
     """The result of a stage for a run; None if there is none."""
-    numbers = results.numbers(stage, run)
-    return Network(run, numbers, numbers.run(run), numbers.dataset_of(run)) if run and numbers else None
+    found = results.answering(stage, run)
+    return _network(*found) if found else None
 
 
 def study(results: Results, item: str | None) -> Network | None:
     """The result of iterative inference; None if there is none."""
-    numbers = results.numbers("infer", item)
-    return _study(item, numbers) if item and numbers else None
+    found = results.answering("infer", item)
+    return _study(*found) if found else None
+
+
+def _network(item: str, numbers: Numbers) -> Network:
+    return Network(item, numbers, numbers.run(item), numbers.dataset_of(item))
 
 
 def _study(item: str, numbers: Numbers) -> Network:

@@ -21,8 +21,9 @@ from pipeline.results.reading import (
 from pipeline.systems.generative.report import failure_claims, presences
 from pipeline.systems.generative.report.runs import (
     Sweep,
+    chance_of,
+    classes_of,
     remarks_on_capsules,
-    setting_of,
     sweep_of,
     swept_angles,
     swept_shortcomings,
@@ -56,26 +57,25 @@ def _probe(features: str, test: str) -> Measure:
 
     def measure(results: Results) -> Finding | None:
         evidence = results.evidence.generative
-        run = (evidence.affine if affine else evidence.table_1).get(variant)
-        numbers = results.numbers("evaluate", run)
-        if numbers is None:
+        found = results.answering("evaluate", (evidence.affine if affine else evidence.table_1).get(variant))
+        if found is None:
             return None
+        run, numbers = found
         official = numbers.measured("probe", features, "refit", "affnist") if affine else None
         accuracy = official or numbers.measured("probe", features, "refit", test)
         if accuracy is None:
             return None
-        setting = setting_of(numbers, run)
-        dataset = setting.dataset
+        settings, dataset = numbers.run(run), numbers.dataset_of(run)
         document = f"affine_{variant}" if affine else variant
-        said = remarks("generative", document, setting.run, dataset, replicas=accuracy.n, tested=dataset.test)
+        said = remarks("generative", document, settings, dataset, replicas=accuracy.n, tested=dataset.test)
         if affine and official is None and dataset.source == "mnist":
             # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
             said.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
         if variant == "vae" and test != "rotated_0":
             said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
-        notes = presences.notes(numbers, setting.classes) if features == "t0" else []
+        notes = presences.notes(numbers, classes_of(numbers, run)) if features == "t0" else []
         if variant == "vae":
-            model = setting.run.model
+            model = settings.model
             sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
             notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
         if test != "rotated_0":
@@ -98,11 +98,11 @@ def _probe(features: str, test: str) -> Measure:
 
 def parameters(results: Results) -> Finding | None:
     """Fewer than 30,000 parameters in the generative part of the capsule model."""
-    run = results.evidence.generative.table_1.get("capsules")
-    numbers = results.numbers("train", run)
-    count = numbers.number("parameters", "generative") if numbers else None
-    if run is None or numbers is None or count is None:
+    found = results.answering("train", results.evidence.generative.table_1.get("capsules"))
+    count = found[1].number("parameters", "generative") if found else None
+    if found is None or count is None:
         return None
+    run, numbers = found
     return Finding(
         Measured(count, 0.0, 1),
         dataset_label(numbers.records),
@@ -114,16 +114,16 @@ def parameters(results: Results) -> Finding | None:
 
 def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]] | None:
     """The study's settings, its numbers, and the measurements of its chosen engine by angle."""
-    name = results.evidence.generative.optimise
-    numbers = results.numbers("optimise", name)
-    if numbers is None:
+    found = results.answering("optimise", results.evidence.generative.optimise)
+    if found is None:
         return None
+    name, numbers = found
     study = numbers.settings.optimise[name]
     angles: dict[float, dict[str, Measured]] = {}
     for angle in numbers.names("engine", study.chosen):
         names = numbers.names("engine", study.chosen, angle)
-        found = {each: numbers.measured("engine", study.chosen, angle, each) for each in names}
-        angles[float(angle)] = {each: value for each, value in found.items() if value is not None}
+        measured = {each: numbers.measured("engine", study.chosen, angle, each) for each in names}
+        angles[float(angle)] = {each: value for each, value in measured.items() if value is not None}
     return (study, numbers, dict(sorted(angles.items()))) if angles else None
 
 
@@ -258,7 +258,7 @@ def _sampled(sweep: Sweep, features: str) -> list[str]:
     if not found:
         return []
     log_odds = sweep.measured("probe", features)
-    classes = sweep.setting.classes
+    classes = classes_of(sweep.first, sweep.run)
     silent = (
         presences.silence(classes, sampled=of, log_odds=100 * log_odds[angle].mean) for angle, of in found.items()
     )
@@ -299,32 +299,32 @@ def children_classify(results: Results) -> Finding | None:
 
     "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
-    run = results.evidence.generative.table_1.get("capsules")
-    numbers = results.numbers("evaluate", run)
-    if run is None or numbers is None:
+    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    if found is None:
         return None
+    run, numbers = found
     children = numbers.measured("probe", "children", "refit", "rotated_0")
     t0 = numbers.measured("probe", "t0", "refit", "rotated_0")
     if children is None or t0 is None:
         return None
     children, t0 = children.scaled(100), t0.scaled(100)
-    setting = setting_of(numbers, run)
+    chance = chance_of(numbers, run)
     return Finding(
         children,
         dataset_label(numbers.records),
         with_training(results, numbers, run),
-        holds=children.mean - setting.chance >= (t0.mean - setting.chance) / 2 > 0,
-        remarks=remarks_on_capsules(numbers, run, replicas=children.n, tested=setting.dataset.test),
+        holds=children.mean - chance >= (t0.mean - chance) / 2 > 0,
+        remarks=remarks_on_capsules(numbers, run, replicas=children.n, tested=numbers.dataset_of(run).test),
         notes=[f"probe on t0: {t0.mean:.1f} %"],
     )
 
 
 def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str], list[str]] | None:
     """The posterior study: its numbers, their provenance, remarks and notes."""
-    name = results.evidence.generative.posterior
-    numbers = results.numbers("posterior", name)
-    if numbers is None:
+    found = results.answering("posterior", results.evidence.generative.posterior)
+    if found is None:
         return None
+    name, numbers = found
     study = numbers.settings.posterior[name]
     # The paper does not say on how many seeds and images it checked this.
     notes = [f"bounds {tested_on(numbers, study.run, study.images)}"]

@@ -9,7 +9,7 @@ import pandas as pd
 from pipeline.results.claims import Claim
 from pipeline.results.reading import Numbers, ResultError, Results, merged_provenance
 from pipeline.systems.generative.report.claims import TABLE_1
-from pipeline.systems.generative.report.runs import Setting, Sweep
+from pipeline.systems.generative.report.runs import Sweep
 
 COMPARED = ("generative", "scae", "vae")
 """The systems that document 000 probes. Classifiers are probed too, but have their own tables."""
@@ -62,11 +62,11 @@ def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str
     return [together, *alone] if together else alone
 
 
-def other_images(settings: Mapping[str, Setting], group: Sequence[str]) -> str:
+def other_images(found: Mapping[str, Numbers], group: Sequence[str]) -> str:
     """A note on the runs of a group that were trained on other images than its first run; empty if there are none."""
 
     def words(name: str) -> str:
-        canvas, shift = settings[name].dataset.canvas, settings[name].run.augmentation.shift
+        canvas, shift = found[name].dataset_of(name).canvas, found[name].run(name).augmentation.shift
         return f"{canvas}x{canvas} pixels" + (f" shifted by up to {shift:g}" if shift else "")
 
     first, *others = group

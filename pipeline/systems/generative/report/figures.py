@@ -24,7 +24,7 @@ from pipeline.systems.generative.report.comparison import (
     probe_table,
     sweep_table,
 )
-from pipeline.systems.generative.report.runs import setting_of, sweep_of, sweeps
+from pipeline.systems.generative.report.runs import chance_of, sweep_of, sweeps
 
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features in Table 1 and Figure 4; other features that were probed are in the tables."""
@@ -54,19 +54,18 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 def _accuracy(results: Results) -> Iterator[Drawing]:
     paper = paper_table_1(load_claims())
     found = evaluated(results)
-    settings = {run: setting_of(numbers, run) for run, numbers in found.items()}
-    for group in groups(results.evidence.generative.table_1, settings):
+    for group in groups(results.evidence.generative.table_1, found):
+        chance = chance_of(found[group[0]], group[0])
         table = pd.concat([probe_table(found[run]) for run in group], ignore_index=True)
         table = table[table["features"].isin(FEATURES_DRAWN)]
         if table.empty:
             continue
         records = [record for run in group for record in found[run].records]
-        upright = settings[group[0]].run.augmentation.rotation == 0
+        upright = found[group[0]].run(group[0]).augmentation.rotation == 0
         beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
         label = dataset_label(records)
-        stand_in = (
-            "" if label == LABELS["mnist"] or not upright else f" (ours: {label}; the paper's: {LABELS['mnist']})"
-        )
+        papers = LABELS["mnist"]
+        stand_in = "" if label == papers or not upright else f" (ours: {label}; the paper's: {papers})"
         theirs = "" if beside.empty else "; open markers: Table 1 of the paper, in both plots"
         yield Drawing(
             f"accuracy-{group[0]}",
@@ -75,12 +74,12 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             f"Accuracy of a linear probe on each representation{_symbols(table)} as test images are rotated further "
             "than the training images. Left: the probe is refit on equally warped images; right: it is fit on clean "
             f"images. Bars: one sd over seeds, where there are several{theirs}{stand_in}"
-            f"{other_images(settings, group)}.",
+            f"{other_images(found, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
-            partial(curves.accuracy_over_rotation, table, beside, settings[group[0]].chance),
-            chart=charts.accuracy_over_rotation(table, beside, settings[group[0]].chance),
+            partial(curves.accuracy_over_rotation, table, beside, chance),
+            chart=charts.accuracy_over_rotation(table, beside, chance),
         )
 
 
@@ -264,8 +263,9 @@ def _percent(share: float) -> str:
 def _swept(results: Results) -> Iterator[Drawing]:
     found = {sweep.run: sweep for sweep in sweeps(results)}
     tables = {run: table for run, sweep in found.items() if not (table := sweep_table(sweep)).empty}
-    settings = {run: found[run].setting for run in tables}
-    for group in groups(results.evidence.generative.sweep, settings):
+    first = {run: found[run].first for run in tables}
+    for group in groups(results.evidence.generative.sweep, tables):
+        chance = chance_of(first[group[0]], group[0])
         table = pd.concat([tables[run] for run in group], ignore_index=True)
         table = table[table["features"].isin(FEATURES_DRAWN)]
         if table.empty:
@@ -276,12 +276,12 @@ def _swept(results: Results) -> Iterator[Drawing]:
             f"Trained and tested on rotations, {' and '.join(group)}",
             f"Does training on wider rotations lower the capsules' accuracy{_symbols(table)}, and do they stay ahead "
             "of the VAE? In the paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: "
-            f"one sd over seeds, where there are several{other_images(settings, group)}.",
+            f"one sd over seeds, where there are several{other_images(first, group)}.",
             "Accuracy over the range of rotation in training and testing, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
-            partial(curves.accuracy_over_training_range, table, settings[group[0]].chance),
-            chart=charts.accuracy_over_training_range(table, settings[group[0]].chance),
+            partial(curves.accuracy_over_training_range, table, chance),
+            chart=charts.accuracy_over_training_range(table, chance),
         )
 
 
@@ -306,6 +306,6 @@ def _beyond(results: Results) -> Iterator[Drawing]:
         f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {own.run} "
         f"and one for {freed.run}.",
         [*own.records, *freed.records],
-        partial(curves.accuracy_over_training_range, table, freed.setting.chance),
-        chart=charts.accuracy_over_training_range(table, freed.setting.chance),
+        partial(curves.accuracy_over_training_range, table, chance_of(freed.first, freed.run)),
+        chart=charts.accuracy_over_training_range(table, chance_of(freed.first, freed.run)),
     )

@@ -10,29 +10,11 @@ from dataclasses import dataclass
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.results.documents import documents, remarks
-from pipeline.results.reading import Measured, Numbers, Record, Recorded, ResultError, Results, unique
+from pipeline.results.reading import Measured, Numbers, Record, ResultError, Results, unique
 
 PAPER_SEEDS: int = documents()["generative"]["capsules"]["replicas"]
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
 """By variant, the settings of the paper for a run of the sweep."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The settings of the run and of the data set that a result was measured on, as the result recorded them.
-
-    Attributes:
-        classes: of the data set.
-    """
-
-    run: Recorded
-    dataset: Recorded
-    classes: int
-
-    @property
-    def chance(self) -> float:
-        """Accuracy of a guess, in percent."""
-        return 100 / self.classes
 
 
 @dataclass(frozen=True)
@@ -47,9 +29,9 @@ class Sweep:
     items: dict[float, Numbers]
 
     @property
-    def setting(self) -> Setting:
-        """The run that the sweep started from, at the narrowest range."""
-        return setting_of(next(iter(self.items.values())), self.run)
+    def first(self) -> Numbers:
+        """Those at the narrowest range."""
+        return next(iter(self.items.values()))
 
     @property
     def records(self) -> list[Record]:
@@ -61,21 +43,8 @@ class Sweep:
         return {angle: value for angle, value in found.items() if value is not None}
 
 
-def setting_of(numbers: Numbers, run: str) -> Setting:
-    """The settings of a run that a result rests on. Raises `ResultError` where it recorded none."""
-    return Setting(numbers.run(run), numbers.dataset_of(run), _classes(numbers, run))
-
-
-def swept_setting(numbers: Numbers) -> Setting:
-    """The settings of the run as the sweep trained it at one angle. Raises `ResultError` where it recorded none."""
-    run = numbers.trained.get("run")
-    if run is None:
-        raise ResultError.at(numbers.path, "has no settings of the run that was trained for it")
-    name = numbers.settings.item.run
-    return Setting(run, numbers.dataset_of(name), _classes(numbers, name))
-
-
-def _classes(numbers: Numbers, run: str) -> int:
+def classes_of(numbers: Numbers, run: str) -> int:
+    """Classes of the images that a run was trained on. Raises `ResultError` where these are not recorded."""
     source = numbers.dataset_of(run).source
     if source in PUBLISHED:
         return PUBLISHED[source].classes
@@ -83,6 +52,11 @@ def _classes(numbers: Numbers, run: str) -> int:
     if own is None:
         raise ResultError.at(numbers.path, f"has settings without the classes of {source}")
     return len(own.classes)
+
+
+def chance_of(numbers: Numbers, run: str) -> float:
+    """Accuracy of a guess, in percent. Raises `ResultError` as `classes_of`."""
+    return 100 / classes_of(numbers, run)
 
 
 def sweeps(results: Results) -> list[Sweep]:
@@ -133,14 +107,13 @@ def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None, im
     """
     found = []
     for numbers in items:
-        setting = swept_setting(numbers)
-        settings = {**setting.run, "training_share": numbers.settings.sweep.training_share}
-        tested = setting.dataset.test if images is None else min(images, setting.dataset.test)
-        name = _SWEPT[setting.run.variant]
-        found += remarks("generative", name, settings, setting.dataset, replicas=seeds, tested=tested)
+        run, dataset = numbers.trained.run, numbers.dataset_of(numbers.settings.item.run)
+        settings = {**run, "training_share": numbers.settings.sweep.training_share}
+        tested = dataset.test if images is None else min(images, dataset.test)
+        found += remarks("generative", _SWEPT[run.variant], settings, dataset, replicas=seeds, tested=tested)
     return unique(found)
 
 
 def tested_on(numbers: Numbers, run: str, images: int) -> str:
     """How many test images are behind a verdict where the paper does not say how many it used, as a note."""
-    return f"on {min(images, setting_of(numbers, run).dataset.test):,} test images"
+    return f"on {min(images, numbers.dataset_of(run).test):,} test images"

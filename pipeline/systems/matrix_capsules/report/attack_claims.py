@@ -90,10 +90,9 @@ def over_replicas(values: pd.Series[float]) -> Measured:
 
 def attacked(results: Results) -> Attacked | None:
     """The study of attacks, if it was executed and has a table."""
-    name = results.evidence.matrix_capsules.attack
-    numbers = results.numbers("attack", name)
-    table = results.table("attack", name, COLUMNS) if numbers and name else None
-    return Attacked(attack_study(str(name), numbers), table) if numbers and table is not None else None
+    found = results.answering("attack", results.evidence.matrix_capsules.attack)
+    table = results.table("attack", found[0], COLUMNS) if found else None
+    return Attacked(attack_study(*found), table) if found and table is not None else None
 
 
 def remarks_on_attack(study: Compared) -> list[str]:

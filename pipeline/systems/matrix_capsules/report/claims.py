@@ -181,12 +181,12 @@ def _novel(axis: str, network: str) -> Measure:
     """
 
     def measure(results: Results) -> Finding | None:
-        name = results.evidence.matrix_capsules.viewpoint.get(axis)
-        numbers = results.numbers("viewpoint", name)
-        novel = numbers.measured("matched", network, "novel") if numbers else None
-        if numbers is None or novel is None or not _alike(numbers):
+        found = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
+        novel = found[1].measured("matched", network, "novel") if found else None
+        if found is None or novel is None or not _alike(found[1]):
             return None
-        study = viewpoint_study(name, numbers)
+        study = viewpoint_study(*found)
+        numbers = study.numbers
         run, document = (study.capsules, "viewpoint") if network == "capsules" else (study.cnn, "viewpoint_cnn")
         return Finding(
             novel.scaled(100),

@@ -88,8 +88,8 @@ def trial_of(results: Results, network: str | None) -> Trial | None:
     """The trial of a network as evidence names it: a run, or <ablation>/<condition>; None if it was not executed."""
     item, _, condition = (network or "").partition("/")
     if not condition:
-        numbers = results.numbers("evaluate", network)
-        return _run("evaluate", item, numbers) if numbers else None
+        found = results.answering("evaluate", network)
+        return _run("evaluate", *found) if found else None
     whole = results.numbers("ablation", item)
     return _condition(item, condition, whole) if whole and condition in whole.names("condition") else None
 
