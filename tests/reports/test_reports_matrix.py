@@ -11,6 +11,7 @@ import pytest
 from made_up import Writer, spread
 from made_up_matrix import CONDITIONS, CROPS, evaluated, with_matrix
 from made_up_report import write_page
+from pipeline.systems.matrix_capsules.report.paper import CLASSES, class_names
 from recorded import recorded
 
 from pipeline.data.norb import CATEGORIES
@@ -26,7 +27,6 @@ from pipeline.systems.matrix_capsules.report.curves import attacks as drawn_atta
 from pipeline.systems.matrix_capsules.report.curves import conditions as drawn_conditions
 from pipeline.systems.matrix_capsules.report.factors import by_factor, matrix
 from pipeline.systems.matrix_capsules.report.figures import draw
-from pipeline.systems.matrix_capsules.report.paper import CLASSES, class_names
 from pipeline.systems.matrix_capsules.report.pictures import attacked
 from pipeline.systems.matrix_capsules.report.pictures import votes as drawn_votes
 from pipeline.systems.matrix_capsules.report.tables import (
