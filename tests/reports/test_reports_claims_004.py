@@ -11,7 +11,6 @@ import pytest
 from made_up import Writer, with_evidence
 from made_up_matrix import CONDITIONS, ERRORS, KINDS, VOTES, with_matrix
 from recorded import recorded
-from records import dump_record, load_record
 
 from pipeline.page.scorecard import build_scorecard, dataset_and_remarks
 from pipeline.params import parse_params
@@ -147,21 +146,6 @@ def test_warps_light_and_images_held_out_are_named(studied: Writer, values: dict
         assert "training images of instance 4 held out for validation" in said
         assert any("gamma 0.2 / 0, rotation 12 / 0, shift 8 / 0" in remark for remark in said)
     assert "10 epochs of less than 213 steps" in remarks(found["004.t1.r1"])[-1], "7,200 images of which 5 % are known"
-
-
-def test_results_from_before_there_were_warps_are_of_crops_alone(studied: Writer, values: dict[str, Any]) -> None:
-    results = recorded(studied.results, parse_params(values))
-    for path in results.records.glob("*/*.json"):
-        content = load_record(path)
-        last = content["provenance"][-1]
-        for run in [*last["settings"].get("runs", {}).values(), *last["trained"].values()]:
-            run.pop("holdout", None)
-            run["augmentation"] = {"crop": run["augmentation"]["crop"]}
-        dump_record(path, content)
-    found = judged(results)
-    for claim in ("004.t1.r1", "004.t1.cnn", "004.t2.az.cnn", "004.floor"):
-        said = remarks(found[claim])
-        assert not any("rotation" in remark or "held out" in remark or "gamma" in remark for remark in said)
 
 
 def test_long_runs_of_the_papers_network_on_its_data_need_one_remark(studied: Writer, values: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pipeline.page.scorecard import VERDICTS, Row, build_scorecard, count_verdic
 from pipeline.params import Params, parse_params
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Measured, ResultError
+from pipeline.results.settings import EvidenceParams
 from pipeline.systems.generative.report.claims import falls
 from pipeline.systems.generative.report.failure_claims import grows
 
@@ -42,6 +44,11 @@ def test_every_claim_stands_in_the_scorecard_once_in_order(full: Writer, params:
         assert row["verdict"] in VERDICTS
         assert (row["ours"] is None) == (row["verdict"] == "not run") == (row["dataset"] is None)
         assert row["profile"] == "quick"
+
+
+def test_without_evidence_no_claim_is_answered(full: Writer, params: Params) -> None:
+    results = replace(recorded(full.results, params), evidence=EvidenceParams())
+    assert {row["verdict"] for row in build_scorecard(load_claims(), results)} == {"not run"}
 
 
 def test_table_1_is_read_from_the_refit_probe_in_percent(full: Writer, params: Params) -> None:

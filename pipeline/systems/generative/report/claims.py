@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipeline.results.documents import remarks
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import (
     SIGNIFICANT_SES,
@@ -23,7 +22,7 @@ from pipeline.systems.generative.report.runs import (
     Sweep,
     chance_of,
     classes_of,
-    remarks_on_capsules,
+    shortcomings,
     sweep_of,
     swept_angles,
     swept_shortcomings,
@@ -65,9 +64,8 @@ def _probe(features: str, test: str) -> Measure:
         accuracy = official or numbers.measured("probe", features, "refit", test)
         if accuracy is None:
             return None
-        settings, dataset = numbers.run(run), numbers.dataset_of(run)
-        document = f"affine_{variant}" if affine else variant
-        said = remarks("generative", document, settings, dataset, replicas=accuracy.n, tested=dataset.test)
+        dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
+        said = shortcomings(numbers, run, document, replicas=accuracy.n, tested=dataset.test)
         if affine and official is None and dataset.source == "mnist":
             # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
             said.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
@@ -75,7 +73,7 @@ def _probe(features: str, test: str) -> Measure:
             said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
         notes = presences.notes(numbers, classes_of(numbers, run)) if features == "t0" else []
         if variant == "vae":
-            model = settings.model
+            model = numbers.run(run).model
             sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
             notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
         if test != "rotated_0":
@@ -108,7 +106,7 @@ def parameters(results: Results) -> Finding | None:
         dataset_label(numbers.records),
         numbers.records,
         holds=count < MOST_PARAMETERS,
-        remarks=remarks_on_capsules(numbers, run),
+        remarks=shortcomings(numbers, run),
     )
 
 
@@ -161,7 +159,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
         with_training(results, numbers, study.run),
         holds=holds,
         # The paper shows one digit, and gives no number of seeds or test images to compare with.
-        remarks=remarks_on_capsules(numbers, study.run),
+        remarks=shortcomings(numbers, study.run),
         notes=notes,
     )
 
@@ -180,7 +178,7 @@ def optimisation_gain(results: Results) -> Finding | None:
         return None
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     images = min(study.images, numbers.dataset_of(study.run).test)
-    said = remarks_on_capsules(numbers, study.run, replicas=gain.n, tested=images)
+    said = shortcomings(numbers, study.run, replicas=gain.n, tested=images)
     if angle != 0:
         said.append(f"rotated within ±{angle:g}° (paper: upright)")
     said.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
@@ -314,7 +312,7 @@ def children_classify(results: Results) -> Finding | None:
         dataset_label(numbers.records),
         with_training(results, numbers, run),
         holds=children.mean - chance >= (t0.mean - chance) / 2 > 0,
-        remarks=remarks_on_capsules(numbers, run, replicas=children.n, tested=numbers.dataset_of(run).test),
+        remarks=shortcomings(numbers, run, replicas=children.n, tested=numbers.dataset_of(run).test),
         notes=[f"probe on t0: {t0.mean:.1f} %"],
     )
 
@@ -328,7 +326,7 @@ def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str], list
     study = numbers.settings.posterior[name]
     # The paper does not say on how many seeds and images it checked this.
     notes = [f"bounds {tested_on(numbers, study.run, study.images)}"]
-    return numbers, with_training(results, numbers, study.run), remarks_on_capsules(numbers, study.run), notes
+    return numbers, with_training(results, numbers, study.run), shortcomings(numbers, study.run), notes
 
 
 def full_posterior_bound(results: Results) -> Finding | None:

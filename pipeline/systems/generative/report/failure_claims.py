@@ -11,7 +11,7 @@ from itertools import pairwise
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
 from pipeline.systems.generative.report.runs import (
-    remarks_on_capsules,
+    shortcomings,
     sweep_of,
     swept_angles,
     swept_shortcomings,
@@ -61,7 +61,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
         with_training(results, numbers, run),
         holds=deviation[-1].mean > numbers.run(run).model.pose_sd_floor and grows(deviation),
         # The paper shows one digit, and gives no number of seeds or test images to compare with.
-        remarks=remarks_on_capsules(numbers, run),
+        remarks=shortcomings(numbers, run),
         notes=[tested_on(numbers, run, numbers.settings.failures.images)],
     )
 
@@ -86,7 +86,7 @@ def templates_are_copies(results: Results) -> Finding | None:
         dataset_label(numbers.records),
         with_training(results, numbers, run),
         holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
-        remarks=remarks_on_capsules(numbers, run),
+        remarks=shortcomings(numbers, run),
         notes=[
             f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
             tested_on(numbers, run, numbers.settings.failures.images),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.results.documents import documents, remarks
-from pipeline.results.reading import Measured, Numbers, Record, ResultError, Results, unique
+from pipeline.results.reading import Measured, Numbers, Record, Recorded, ResultError, Results, unique
 
 PAPER_SEEDS: int = documents()["generative"]["capsules"]["replicas"]
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
@@ -89,13 +89,19 @@ def unswept(results: Results, sweep: Sweep, angle: float) -> tuple[Numbers, Meas
     return None if value is None else (numbers, value)
 
 
-def remarks_on_capsules(
-    numbers: Numbers, run: str, *, replicas: int | None = None, tested: int | None = None
+def shortcomings(
+    numbers: Numbers, run: str, document: str = "capsules", *, replicas: int | None = None, tested: int | None = None
 ) -> list[str]:
-    """In what a capsule model that a result rests on falls short of the paper's (arguments as of `remarks`)."""
-    return remarks(
-        "generative", "capsules", numbers.run(run), numbers.dataset_of(run), replicas=replicas, tested=tested
-    )
+    """In what a run that a result rests on falls short of the paper's (arguments as of `remarks`)."""
+    settings, dataset = reached(numbers.run(run)), numbers.dataset_of(run)
+    return remarks("generative", document, settings, dataset, replicas=replicas, tested=tested)
+
+
+def reached(run: Recorded) -> Recorded:
+    """A run's settings, without those of a seeding that its training does not reach."""
+    if run.model.get("seeding_epoch", 0) < run.training.epochs:
+        return run
+    return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
 
 
 def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None) -> list[str]:
@@ -108,7 +114,7 @@ def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None, im
     found = []
     for numbers in items:
         run, dataset = numbers.trained.run, numbers.dataset_of(numbers.settings.item.run)
-        settings = {**run, "training_share": numbers.settings.sweep.training_share}
+        settings = {**reached(run), "training_share": numbers.settings.sweep.training_share}
         tested = dataset.test if images is None else min(images, dataset.test)
         found += remarks("generative", _SWEPT[run.variant], settings, dataset, replicas=seeds, tested=tested)
     return unique(found)
