@@ -21,6 +21,7 @@ from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import EvaluateParams
+from pipeline.results.settings import EvidenceParams
 from pipeline.settings import NAME_PATTERN, Name, Section, check_once
 from pipeline.studies import studies
 from pipeline.systems import Run
@@ -48,6 +49,7 @@ class Shared(Section):
     runs: dict[Name, Run]
     evaluate: EvaluateParams
     failures: FailureParams
+    evidence: EvidenceParams = Field(description="which item answers which claims")
 
     @model_validator(mode="after")
     def _references(self) -> Self:
@@ -66,6 +68,7 @@ class Shared(Section):
             for where, settings in self._entries(kind, hasattr(study, "SET")):
                 if hasattr(study, "check"):
                     study.check(self, where, settings)
+        self._check_evidence()
         return self
 
     def studies(self, kind: str) -> Any:
@@ -90,6 +93,34 @@ class Shared(Section):
                     raise ValueError(f"{kind}_sets.{name}: there is another study called '{study}'")
                 seen.add(study)
                 yield f"{kind}_sets.{name}.studies.{study}", settings
+
+    def _check_evidence(self) -> None:
+        """Check that evidence has no unknown role, and names items that are there and of the right kind."""
+        for role in self.evidence.roles():
+            if role.kind is None:
+                raise ValueError(f"{role.where}: unknown role")
+            fitting = [name for name, kind in self._kinds(role.section).items() if role.kind in ("", kind)]
+            if role.item not in fitting:
+                raise ValueError(f"{role.where}: '{role.item}' is not one of {sorted(fitting)}")
+
+    def _kinds(self, section: str) -> dict[str, str]:
+        """The items of a section that evidence may name, each with its kind."""
+        runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
+        if section in ("runs", "sweep"):
+            return {
+                name: kind for name, kind in runs.items() if section == "runs" or name in self.studies("sweep").runs
+            }
+        if section == "networks":
+            studies = self.studies("ablation").items()
+            conditions = {f"{name}/{each}": study.run for name, study in studies for each in study.conditions}
+            return runs | {name: runs[run] for name, run in conditions.items()}
+        items = self.studies(section)
+        if section == "viewpoint":
+            return {name: study.axis for name, study in items.items()}
+        if section in ("regression", "attention"):
+            parts = [entry.studies for entry in self.studies(f"{section}_sets").values()]
+            return {name: study.study for each in (items, *parts) for name, study in each.items()}
+        return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
         """Check that data sets name sources that are there, and take no more of them than there is."""

@@ -77,12 +77,32 @@ def leave_out_similar_runs(params: dict[str, Any]) -> None:
     for run, settings in params["runs"].items():
         first.setdefault(settings["variant"], run)
     left_out = set(params["runs"]) - set(first.values())
-    for section in params.values():
-        for key, item in list(section.items()) if isinstance(section, dict) else ():
+    for name, section in params.items():
+        for key, item in list(section.items()) if isinstance(section, dict) and name != "evidence" else ():
             names = [key, *item.values()] if isinstance(item, dict) else [key]
             if any(name in left_out for name in names if isinstance(name, str)):
                 del section[key]
     params["sweep"]["runs"] = [run for run in params["sweep"]["runs"] if run not in left_out]
+    leave_out_evidence(params)
+
+
+def leave_out_evidence(params: dict[str, Any]) -> None:
+    """Leave the roles of `evidence` whose items are still there."""
+    items = {name for section in params.values() if isinstance(section, dict) for name in section}
+    for section, part in (("ablation", "conditions"), ("regression_sets", "studies"), ("attention_sets", "studies")):
+        for name, entry in params[section].items():
+            items |= {f"{name}/{each}" if section == "ablation" else each for each in entry[part]}
+    params["evidence"] = _still_there(params["evidence"], items)
+
+
+def _still_there(roles: Any, items: set[str]) -> Any:
+    """Roles without those whose item is gone; an entry of a list is left out if one of its items is."""
+    if isinstance(roles, list):
+        return [each for each in roles if _still_there(each, items) == each]
+    if isinstance(roles, dict):
+        kept = {role: _still_there(item, items) for role, item in roles.items()}
+        return {role: item for role, item in kept.items() if item is not None}
+    return roles if roles in items else None
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ def main() -> None:
         from pipeline.results.freshness import compare, current_settings, summary
         from pipeline.results.reading import Results
 
-        results = Results(workspace.records_folder, workspace.arrays_folder)
+        results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()

@@ -349,6 +349,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "attack": {
             f"{pair['cnn']}-squares": {**pair, "images": 6, "epsilons": [0.0, 0.1], "steps": 2} for pair in both
         },
+        "evidence": {"generative": {"table_1": {"capsules": generative[0]}}},
     }
 
 

@@ -77,6 +77,7 @@ def cut(values: dict[str, Any]) -> None:
     values["recipe"]["toys"] |= {"epochs": 1, "conditions": {"unchanged": {}}}
     values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
     values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
+    values["evidence"] = {"generative": {"table_1": {"capsules": CAPSULES, "vae": VAE}}}
 
 
 SENSITIVITIES = [f"sensitivity@{name}" for name in ("pose_sd_floor", "pixel_sd", "temperature")]

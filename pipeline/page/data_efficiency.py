@@ -16,6 +16,7 @@ from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.page.models import ITSELF
+from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import (
     SIGNIFICANT_SES,
@@ -27,13 +28,10 @@ from pipeline.results.reading import (
     with_training,
 )
 from pipeline.systems import SYSTEMS
-from pipeline.systems.matrix_capsules.report.paper import remarks_on_data
 
 NAME = "data-efficiency"
 DOCUMENT = "003"
 """The document whose claims it measures."""
-CAPSULES = ("matrix_capsules", "capsnet")
-"""Systems of capsules that classify, so that their errors compare with a convolutional network's."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,14 @@ class Curve:
     """The errors of one run.
 
     Attributes:
+        item: that measured them.
         how: what classifies: the model itself, or the features of the linear probe that is best on all images.
         errors: shares of test images, by the number of training images.
         parameters: of the model; None if its training is not recorded.
         epochs: over all images; on fewer it took as many steps.
     """
 
+    item: str
     run: str
     variant: str
     how: str
@@ -81,7 +81,9 @@ def curves(results: Results) -> list[Curve]:
                 errors[int(images)] = error
         trained = training_behind(results, numbers, run)
         parameters = trained.number("parameters", "total") if trained else None
-        found.append(Curve(run, str(numbers.run(run).variant), how, errors, parameters, int(settings.epochs), numbers))
+        found.append(
+            Curve(item, run, str(numbers.run(run).variant), how, errors, parameters, int(settings.epochs), numbers)
+        )
     return found
 
 
@@ -165,26 +167,15 @@ def build(results: Results) -> list[Table]:
 def capsules_need_less(results: Results) -> Finding | None:
     """Capsules against a convolutional network on the same data: fewer parameters, and on every share an error that is
     lower by more than two standard errors (binomial, of the test images, and over replicas).
-
-    Of several capsule networks, the one with the lowest error on all images is judged; so is the convolutional network.
     """
-    found = [curve for curve in curves(results) if curve.how == ITSELF and curve.parameters is not None]
-    pairs = []
-    for dataset in dict.fromkeys(curve.dataset for curve in found):
-        here = [curve for curve in found if curve.dataset == dataset]
-        capsules = [curve for curve in here if curve.variant in CAPSULES]
-        networks = [curve for curve in here if curve.variant == "cnn"]
-        if capsules and networks:
-            pairs.append((min(capsules, key=_on_all_images), min(networks, key=_on_all_images)))
-    if not pairs:
+    names = results.evidence.comparison.data_efficiency
+    found = {curve.item: curve for curve in curves(results) if curve.how == ITSELF}
+    ours, theirs = found.get(names.get("capsules", "")), found.get(names.get("cnn", ""))
+    if not (ours and theirs and ours.parameters and theirs.parameters and ours.dataset == theirs.dataset):
         return None
-    # The largest set decides, where there are several.
-    ours, theirs = max(pairs, key=lambda pair: max(pair[0].errors))
     shared = sorted(ours.errors.keys() & theirs.errors.keys())
     if len(shared) < 2 or max(shared) < max(*ours.errors, *theirs.errors):
         return None
-    assert ours.parameters is not None
-    assert theirs.parameters is not None
     ratios = {images: ours.errors[images].over(theirs.errors[images]) for images in shared}
     records = [record for curve in (ours, theirs) for record in with_training(results, curve.numbers, curve.run)]
     data = ours.numbers.dataset_of(ours.run)
@@ -197,16 +188,12 @@ def capsules_need_less(results: Results) -> Finding | None:
         records,
         holds=ours.parameters < theirs.parameters
         and all(_lower(ours.errors[images], theirs.errors[images], tested) for images in shared),
-        remarks=remarks_on_data(data),
+        remarks=remarks("comparison", "data_efficiency", {}, data),
         notes=[
             f"{ours.run} has {ours.parameters:,.0f} parameters, {theirs.run} {theirs.parameters:,.0f}",
             f"error of {ours.run} / that of {theirs.run}: {by_images}",
         ],
     )
-
-
-def _on_all_images(curve: Curve) -> float:
-    return curve.errors[max(curve.errors)].mean
 
 
 def _lower(ours: Measured, theirs: Measured, tested: int) -> bool:

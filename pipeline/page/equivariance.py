@@ -21,7 +21,8 @@ from pipeline.drawing.style import (
     in_house_style,
 )
 from pipeline.drawing.table import Table, tracked
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
+from pipeline.results.documents import remarks
+from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import (
     SIGNIFICANT_SES,
     Measured,
@@ -33,7 +34,6 @@ from pipeline.results.reading import (
     with_training,
 )
 from pipeline.systems import SYSTEMS
-from pipeline.systems.matrix_capsules.report.paper import COPIES
 
 NAME = "equivariance-systems"
 DOCUMENT = "003"
@@ -56,8 +56,6 @@ LOWEST = 3e-3
 
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Systems whose capsules have poses."""
-DOCUMENTS_DATA = ("mnist", "smallnorb", *COPIES)
-"""Sources of the data that document 003 and those that it explains use, and of copies of them."""
 
 
 @dataclass(frozen=True)
@@ -416,68 +414,64 @@ class _Judged:
 def poses_are_equivariant(results: Results) -> Finding | None:
     """Equations 3 to 6: errors of capsules' poses against those of a convolutional network's features on the same data.
 
-    The network is given the best of all its layers and runs on the data, each with the action that suits it. Every
-    layer of poses of every capsule run must be better. One that is not refutes the claim; that it holds needs all
-    systems of capsules, each beside a convolutional network.
+    The network is given the best of its layers, each with the action that suits it. Every layer of poses of every
+    capsule run must be better. One that is not refutes the claim; that it holds needs all systems of capsules, each
+    beside a convolutional network.
     """
-    poses: list[_Judged] = []
-    features: dict[str, _Judged] = {}
+    pairs: list[tuple[_Judged, _Judged]] = []
+    alone: list[str] = []
     variants: set[str] = set()
-    for item, numbers in results.executed("equivariance"):
-        run, variant = variant_of(item, numbers)
-        source = str(numbers.dataset_of(run).source)
-        if variant not in {*POSES, "cnn"}:
-            continue
-        for layer, measure in SYSTEMS[variant].layers.items():
-            if layer not in numbers.names("layers", TRAINED):
-                continue
-            taken = measure_of(numbers, layer, measure)
-            error, stays = (overall(numbers, layer, each) for each in (taken, INVARIANCE))
-            found = _Judged(run, layer, source, taken, error, stays, numbers)
-            if variant != "cnn":
-                poses.append(found)
-            elif error and (source not in features or error.mean < _error(features[source]).mean):
-                features[source] = found
-        if variant != "cnn":
-            variants.add(variant)
-    alone = [each for each in poses if each.source not in features]
-    judged = [each for each in poses if each.source in features]
-    if not judged:
+    for names in results.evidence.comparison.equivariance:
+        known = [each for each in _judged(results, names.cnn) if each.error]
+        features = min(known, key=lambda each: _error(each).mean, default=None)
+        for item in names.capsules:
+            for poses in _judged(results, item):
+                variants.add(str(poses.numbers.run(poses.run).variant))
+                if features and features.source == poses.source:
+                    pairs.append((poses, features))
+                else:
+                    alone.append(poses.run)
+    if not pairs:
         return None
-    holds = all(each.better_than(_error(features[each.source])) for each in judged)
+    holds = all(poses.better_than(_error(features)) for poses, features in pairs)
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
         return None
-    shown = [*(features[source] for source in unique(each.source for each in judged)), *judged]
+    shown = [*{each.run: each for _, each in pairs}.values(), *(poses for poses, _ in pairs)]
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
-    ratios = [
-        each.error.measured.over(_error(features[each.source]).measured) for each in judged if each.error is not None
-    ]
-    not_compared = unique(each.run for each in alone)
+    ratios = [poses.error.measured.over(_error(features).measured) for poses, features in pairs if poses.error]
+    data = [each.numbers.dataset_of(each.run) for each in shown]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         dataset_label(records),
         records,
         holds=holds,
-        remarks=_remarks(shown),
+        remarks=unique(words for each in data for words in remarks("comparison", "equivariance", {}, each)),
         notes=[
             f"mean errors over all transformations: {'; '.join(map(str, shown))}",
-            *([f"no CNN was measured on the data of {', '.join(not_compared)}"] if not_compared else []),
+            *([f"no CNN was measured on the data of {', '.join(unique(alone))}"] if alone else []),
             *([f"not measured: {', '.join(missing)}"] if missing else []),
         ],
     )
 
 
+def _judged(results: Results, item: str) -> Iterator[_Judged]:
+    """The layers of an item that the claim is about; none if it was not executed."""
+    numbers = results.numbers("equivariance", item)
+    if numbers is None:
+        return
+    run, variant = variant_of(item, numbers)
+    source = str(numbers.dataset_of(run).source)
+    for layer, measure in SYSTEMS[variant].layers.items():
+        if layer in numbers.names("layers", TRAINED):
+            taken = measure_of(numbers, layer, measure)
+            error, stays = (overall(numbers, layer, each) for each in (taken, INVARIANCE))
+            yield _Judged(run, layer, source, taken, error, stays, numbers)
+
+
 def _error(judged: _Judged) -> Error:
     assert judged.error is not None
     return judged.error
-
-
-def _remarks(judged: list[_Judged]) -> list[str]:
-    sources = unique(each.numbers.dataset_of(each.run).source for each in judged)
-    if any(source not in DOCUMENTS_DATA for source in sources):
-        return [f"{NOT_THE_PAPERS_DATA} (MNIST and smallNORB in the documents that it explains)"]
-    return [COPIES[source] for source in sources if source in COPIES]
 
 
 MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}

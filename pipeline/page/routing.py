@@ -13,7 +13,7 @@ from pipeline.drawing.routing_films import RoutingFilm, strip
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS
-from pipeline.systems.matrix_capsules.report.paper import class_names
+from pipeline.systems.matrix_capsules.report.runs import class_names
 
 NAME = "routing"
 """How the names of its figures and tables begin."""

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pandas as pd
 
 from pipeline.errors import UserError
 from pipeline.results.outcome import RECORD
+from pipeline.results.settings import EvidenceParams
 
 Record = dict[str, Any]
 """One provenance record, as a stage wrote it: stage, item, dataset, commit, device, seeds, tracking_run and others."""
@@ -231,11 +232,13 @@ class Results:
         records: the folder with `<stage>/<item>.json` and `.csv`.
         arrays: the folder with `<stage>/<item>/<name>.npz`.
         drafts: whether numbers made from uncommitted changes are among them.
+        evidence: which of them answer which claims of the documents.
     """
 
     records: Path
     arrays: Path
     drafts: bool = True
+    evidence: EvidenceParams = field(default_factory=EvidenceParams)
 
     def without_drafts(self) -> Results:
         """The same results, without numbers made from uncommitted changes."""
@@ -251,6 +254,11 @@ class Results:
             numbers = self.numbers(stage, item)
             if numbers is not None:
                 yield item, numbers
+
+    def answering(self, stage: str, item: str | None) -> tuple[str, Numbers] | None:
+        """The item that evidence names and its numbers; None if it names none. None and `ResultError` as `numbers`."""
+        numbers = self.numbers(stage, item) if item else None
+        return (item, numbers) if item and numbers else None
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
         """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out.

@@ -72,6 +72,11 @@ def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]
             yield kind(results, sets, item, name, _own(numbers, name), settings[name])
 
 
+def study_of(results: Results, stage: str, name: str | None, kind: type[Kind]) -> Kind | None:
+    """The study of that name, alone or in a set; None if it was not executed. Raises `ResultError` as `studies_of`."""
+    return next((study for study in studies_of(results, stage, kind) if study.name == name), None)
+
+
 def _own(numbers: Numbers, name: str) -> Numbers:
     """The numbers of one study of a set. Its provenance names its own data, where those of the set differ."""
     own = numbers.part("studies", name)

@@ -69,7 +69,25 @@ def made_up_values() -> dict[str, Any]:
         "recipe": {},
         "viewpoint": {},
         "attack": {},
+        "evidence": {
+            "generative": {
+                "table_1": {"capsules": "capsules-digits", "vae": "vae-digits"},
+                "affine": {"capsules": "capsules-digits", "vae": "vae-digits"},
+                "optimise": "capsules-digits",
+                "posterior": "capsules-digits",
+                "sweep": {"capsules": "capsules-digits", "vae": "vae-digits"},
+            }
+        },
     }
+
+
+def with_evidence(values: dict[str, Any], system: str, **groups: Any) -> dict[str, Any]:
+    """The same with other evidence of a system; names of a group are added to those that it has."""
+    before = values["evidence"].get(system, {})
+    after = {
+        name: {**before.get(name, {}), **roles} if isinstance(roles, dict) else roles for name, roles in groups.items()
+    }
+    return values | {"evidence": values["evidence"] | {system: before | after}}
 
 
 def with_scae(values: dict[str, Any], **dataset: Any) -> dict[str, Any]:
@@ -79,7 +97,8 @@ def with_scae(values: dict[str, Any], **dataset: Any) -> dict[str, Any]:
         dataset: what differs in it from the other runs' digits.
     """
     run = small_run("scae").model_dump() | {"dataset": "scae"}
-    return values | {
+    scae = {"scae": "scae-digits"}
+    return with_evidence(values, "generative", table_1=scae, sweep=scae) | {
         "datasets": values["datasets"] | {"scae": values["datasets"]["digits"] | dataset},
         "runs": values["runs"] | {"scae-digits": run},
         "sweep": values["sweep"] | {"runs": [*values["sweep"]["runs"], "scae-digits"]},
@@ -88,6 +107,7 @@ def with_scae(values: dict[str, Any], **dataset: Any) -> dict[str, Any]:
 
 PAPERS_MODEL = {
     "affinities": "learned", "inactive_pose": "zero", "early_coupling": 1.0, "seeding_epoch": 10_000,
+    "seeding": None,
     "pixel_sd": 0.2, "pose_sd_floor": 0.1, "pose_sd_start": 0.15, "temperature": 1.0, "final_temperature": 1.0,
     "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4, "code": 32,
 }  # fmt: skip

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from made_up import Writer, spread, stroke
+from made_up import Writer, spread, stroke, with_evidence
 from recorded import recorded
 
 from pipeline.params import Params
 from pipeline.results.reading import Results
+from pipeline.results.settings import ROWS
 
 DATASET = "toys (stand-in)"
 LAYER = {"sd": 0.3, "beta_a": 0.5, "beta_u": 0.5}
@@ -112,6 +113,17 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
         },
         "routing": {"matrix-toys": {"run": "matrix-toys", "images": 100, "iterations": 4}},
         "attack": {"toys": {**networks, "images": 1500, "epsilons": EPSILONS, "steps": 10}},
+        "evidence": values["evidence"]
+        | {
+            "matrix_capsules": {
+                "table_1": {row: f"toys/{name}" for row, name in zip(ROWS, CONDITIONS, strict=False)},
+                "cnn": "cnn-toys",
+                "crops": "matrix-toys",
+                "votes": "matrix-toys",
+                "viewpoint": {axis: axis for axis in ("azimuth", "elevation")},
+                "attack": "toys",
+            }
+        },
     }
 
 
@@ -318,7 +330,8 @@ def apart(writer: Writer, values: dict[str, Any], condition: str) -> dict[str, A
     ablated(writer, "toys", {name: ERRORS[name] for name in changes})
     ablated(writer, condition, {condition: ERRORS[condition]})
     studies = {"toys": study | {"conditions": changes}, condition: study | {"conditions": own}}
-    return values | {"ablation": studies}
+    row = ROWS[list(CONDITIONS).index(condition)]
+    return with_evidence(values, "matrix_capsules", table_1={row: f"{condition}/{condition}"}) | {"ablation": studies}
 
 
 def made_again(results: Results, params: Params, *items: str) -> Results:
@@ -328,7 +341,7 @@ def made_again(results: Results, params: Params, *items: str) -> Results:
         for path in results.records.glob("*/*.json")
         if f"{path.parent.name}/{path.stem}" not in items
     }
-    recorded(results, params)
+    again = recorded(results, params)
     for path, content in others.items():
         path.write_text(content, encoding="utf-8")
-    return results
+    return again

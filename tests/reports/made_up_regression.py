@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from made_up import Writer, spread, stroke
 
-from pipeline.systems.regression.report.studies import LABELS
+from pipeline.results.settings import DATASETS
+from pipeline.systems.regression.report.studies import SOURCES
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.8, 0.0], "patience": [8, 4], "most_iterations": 100}
 STUDIES: dict[str, dict[str, Any]] = {
@@ -55,7 +56,8 @@ def with_regression(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
         datasets: source of further data sets by their name, each with a full set of studies.
     """
     digits = values["datasets"]["digits"]
-    whole = {source: {"train": 50_000, "validation": 10_000, "test": 10_000} for source in LABELS}
+    whole = {source: {"train": 50_000, "validation": 10_000, "test": 10_000} for source in SOURCES}
+    sets = {"mnist": "digits", **{source.replace("-", "_"): name for name, source in datasets.items()}}
     return values | {
         "sources": sorted({*values["sources"], *datasets.values()}),
         "datasets": values["datasets"]
@@ -64,6 +66,14 @@ def with_regression(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
             f"{study}-{name}": {"study": study, "dataset": name, "features": 196, **settings}
             for name in ("digits", *datasets)
             for study, settings in STUDIES.items()
+        },
+        "evidence": values["evidence"]
+        | {
+            "regression": {
+                study: {role: f"{study}-{name}" for role, name in sets.items() if role in DATASETS}
+                for study in STUDIES
+                if study != "sizes"
+            }
         },
     }
 

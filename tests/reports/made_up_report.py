@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from made_up import Writer
+from made_up import Writer, with_evidence
 from recorded import STAGES, recorded
 
 from pipeline.dependencies import Graph
@@ -34,7 +34,8 @@ def moved_on(values: dict[str, Any]) -> Params:
     run = values["runs"]["vae-digits"]
     vae = run | {"training": run["training"] | {"epochs": run["training"]["epochs"] + 1}}
     sweep = values["sweep"] | {"angles": [0, *range(10, 90, 10)]}
-    return parse_params(values | {"runs": values["runs"] | {"vae-digits": vae}, "optimise": {}, "sweep": sweep})
+    without = with_evidence(values, "generative", optimise=None)
+    return parse_params(without | {"runs": values["runs"] | {"vae-digits": vae}, "optimise": {}, "sweep": sweep})
 
 
 def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None, now: Params | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ STAGES = yaml.safe_load((Path(__file__).parents[2] / "dvc.yaml").read_text(encod
 
 
 def recorded(results: Results, params: Params) -> Results:
-    """The same results, every record with the settings that its item has under these parameters.
+    """The same results, every record with the settings that its item has under these parameters, and their evidence.
 
     Records of items that the parameters do not have stay as they are.
     """
@@ -39,7 +40,7 @@ def recorded(results: Results, params: Params) -> Results:
         last = content["provenance"][-1]
         last |= {"settings": settings, "trained": _trained(params, path.parent.name, path.stem)}
         dump_record(path, content)
-    return results
+    return replace(results, evidence=params.evidence)
 
 
 def _trained(params: Params, stage: str, item: str) -> dict[str, Any]:

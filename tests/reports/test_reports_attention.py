@@ -47,7 +47,8 @@ def write(writer: Writer, name: str, outcome: Outcome, **numbers: Any) -> None:
 
 def results_of(writer: Writer, values: dict[str, Any], **studies: dict[str, Any]) -> Results:
     """Results with the settings of one study of each kind, and of these."""
-    return recorded(writer.results, parse_params(values | {"attention": ATTENTION | studies}))
+    more = {"attention": ATTENTION | studies, "evidence": {"attention": {name: name for name in ATTENTION}}}
+    return recorded(writer.results, parse_params(values | more))
 
 
 def finding(results: Results, claim: str) -> Finding:
@@ -168,24 +169,6 @@ def test_claims(studied: Writer, values: dict[str, Any]) -> None:
     assert ours.mean == pytest.approx(100 * smallest)
     assert 0 < ours.sd < 10
     assert "best routing: " in found["001.vmf.infer"].notes[1]
-
-
-def test_the_study_of_most_scenes_answers(
-    studied: Writer, values: dict[str, Any], outcomes: dict[str, Outcome]
-) -> None:
-    """Then the name decides, and the order of the parameters never."""
-    numbers = outcomes["density"].numbers
-    samples = ATTENTION["density"]["samples"]
-    largest = {"z-most": (2 * samples, 4.0), "a-as-many": (samples, 3.0), "least": (samples // 2, 2.0)}
-    for name, (_, z) in largest.items():
-        write(studied, name, outcomes["density"], largest_z=numbers["largest_z"] | {"mean": z})
-    studies = {name: ATTENTION["density"] | {"samples": count} for name, (count, _) in largest.items()}
-    results = results_of(studied, values, **studies)
-    for item, expected in (("z-most", 4.0), ("a-as-many", 3.0)):
-        ours = finding(results, "001.vmf").ours
-        assert ours is not None
-        assert ours.mean == expected
-        (studied.results.records / "attention" / f"{item}.json").unlink()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import Writer, spread
+from made_up import Writer, spread, with_evidence
 from recorded import recorded
 from records import dump_record, load_record
 from small import INFER, run_on
@@ -19,9 +19,9 @@ from pipeline.drawing.style import to_bytes
 from pipeline.params import Params, parse_params
 from pipeline.results.findings import Finding
 from pipeline.results.reading import Results
+from pipeline.results.settings import MiddleLayer
 from pipeline.systems.capsnet.report.claims import MEASURES
 from pipeline.systems.capsnet.report.figures import draw
-from pipeline.systems.capsnet.report.runs import CONDITIONS, Condition, candidates, family, like, networks, pairs
 from pipeline.systems.capsnet.report.tables import build
 
 RUNS = {
@@ -69,7 +69,13 @@ def params(values: dict[str, Any]) -> Params:
         run["model"] = run["model"] | {"middle": 0, "counting": "updates", **model}
         runs[name] = run
     infer = {name: {"run": name, **INFER} for name in STUDIES}
-    return parse_params(values | {"runs": values["runs"] | runs, "infer": infer})
+    evidence = {
+        "runs": {name.replace("-", "_"): name for name in list(RUNS)[:4]},
+        "inference": {name: name for name in ("routed", "unrouted")},
+        "middle": [{"inference": "middle", "without": "unrouted"}],
+    }
+    named = with_evidence(values, "capsnet", **evidence)
+    return parse_params(named | {"runs": values["runs"] | runs, "infer": infer})
 
 
 @pytest.fixture
@@ -297,13 +303,16 @@ def test_a_layer_of_unknown_saturation_confirms_nothing(studied: Writer, params:
     assert "not measured" in answer.notes[1]
 
 
-def test_a_network_that_averages_votes_stands_in_for_a_saturated_one(studied: Writer, params: Params) -> None:
+def test_the_first_middle_layer_is_judged_and_the_others_are_noted(studied: Writer, params: Params) -> None:
     saturated = {"forward": {"middle": middle_layer(0.0, saturated=1.0), "class": layer(0.75)}}
     studied.numbers("infer", "middle", {"condition": saturated, "images": 6})
     assert finding(studied, params, "001.mid").holds is False
     run = params.runs["middle"]
     averaging = run.model.model_copy(update={"iterations": 1, "counting": "sums"})
     without = averaging.model_copy(update={"middle": 0})
+    layers = [MiddleLayer(inference="averaged", without="averaged-without"), *params.evidence.capsnet.middle]
+    capsnet = params.evidence.capsnet.model_copy(update={"middle": layers})
+    inference = params.infer["middle"].model_copy(update={"run": "averaged"})
     more = params.model_copy(
         update={
             "runs": params.runs
@@ -311,7 +320,8 @@ def test_a_network_that_averages_votes_stands_in_for_a_saturated_one(studied: Wr
                 "averaged": run.model_copy(update={"model": averaging}),
                 "averaged-without": run.model_copy(update={"model": without}),
             },
-            "infer": params.infer | {"averaged": params.infer["middle"].model_copy(update={"run": "averaged"})},
+            "infer": params.infer | {"averaged": inference},
+            "evidence": params.evidence.model_copy(update={"capsnet": capsnet}),
         }
     )
     studied.numbers("infer", "averaged", {"condition": INFERRED["middle"], "images": 6})
@@ -322,20 +332,15 @@ def test_a_network_that_averages_votes_stands_in_for_a_saturated_one(studied: Wr
     assert answer.holds
     assert answer.notes[0] == "averaged: votes are averaged, not summed"
     assert any(note.startswith("middle: 100 % of the middle capsules are saturated") for note in answer.notes)
-    assert "iterations" not in " ".join(answer.remarks)
+    assert "iterations 1 / 0, counting sums / updates" in " ".join(answer.remarks)
     assert [each["item"] for each in answer.records if each["stage"] == "infer"] == ["averaged", "middle"]
 
 
-def test_a_study_whose_energies_rise_gives_way_to_one_whose_fall(studied: Writer, params: Params) -> None:
-    rising = copy.deepcopy(INFERRED["unrouted"])
-    rising["predicted-clamped-L1-1"]["class"] |= {"falls": spread(0.0, 0.0, 1), "hoyer": spread(0.3, 0.0, 1)}
-    studied.numbers("infer", "unrouted", {"condition": rising, "images": 6})
-    assert finding(studied, params, "001.fig1.l1").holds is False
+def test_another_rate_of_inference_is_named(studied: Writer, params: Params) -> None:
     slowly = params.infer["unrouted"].model_copy(update={"rate": 0.001})
-    studied.numbers("infer", "slowly", {"condition": INFERRED["unrouted"], "images": 6})
-    answer = finding(studied, params.model_copy(update={"infer": {**params.infer, "slowly": slowly}}), "001.fig1.l1")
-    assert answer.holds
-    assert "inference at rate 0.001 (paper: 0.01)" in answer.remarks
+    answer = finding(studied, params.model_copy(update={"infer": {**params.infer, "unrouted": slowly}}), "001.fig1.l1")
+    assert "rate 0.001 / 0.01" in " ".join(answer.remarks)
+    assert "rate" not in " ".join(finding(studied, params, "001.fig1.l1").remarks)
 
 
 def test_half_a_pair_is_compared_with_nothing(studied: Writer, params: Params) -> None:
@@ -372,55 +377,7 @@ def test_each_remark_is_about_the_settings_of_its_own_result(studied: Writer, pa
     training = params.runs["routed"].training.model_dump() | {"epochs": 7}
     record_again(studied.results.records / "evaluate" / "routed.json", "runs", "routed", training=training)
     answers = found(results)
-    said = {name: answer.remarks[-1] for name, answer in answers.items() if answer}
+    said = {name: " ".join(answer.remarks) for name, answer in answers.items() if answer}
     assert "epochs 7 / 13" in said["001.acc.r3"]
     assert "epochs 7 / 13" not in said["001.fig2"]
     assert "epochs 2 / 13" in said["001.fig2"]
-
-
-def test_results_nearer_to_the_papers_settings_come_first(params: Params, writer: Writer) -> None:
-    routed = params.runs["routed"]
-    near = routed.model_copy(update={"model": routed.model.model_copy(update={"channels": 256, "kernel": 9})})
-    once = routed.model_copy(update={"model": near.model.model_copy(update={"iterations": 1})})
-    longer = near.training.model_copy(update={"epochs": 3})
-    runs = {
-        "a-shorter": near,
-        "longer": near.model_copy(update={"training": longer}),
-        "more-seeds": near.model_copy(update={"replicas": near.replicas + 1}),
-        "once": once,
-    }
-    more = params.model_copy(update={"runs": params.runs | runs})
-    for name in more.runs:
-        writer.numbers("evaluate", name, {"test": {"accuracy": spread(0.9)}})
-    evaluated = networks(recorded(writer.results, more), "evaluate")
-    ranked = [each.item for each in candidates(evaluated, Condition(routed=True, reconstructed=True))]
-    assert ranked == ["more-seeds", "longer", "a-shorter", "routed"], "one iteration is not three"
-    of = {each.item: each for each in evaluated}
-    assert set(of) == {*RUNS, *runs}, "a network of another system is none of these"
-    assert [each.item for each in like(evaluated, of["a-shorter"], iterations=1)] == ["once"]
-    assert like(evaluated, of["a-shorter"], iterations=0) == []
-    matched = [(with_.item, without.item) for with_, without in pairs(evaluated, reconstructed=True)]
-    assert matched == [("routed", "unrouted")], "like is compared with like"
-    members = {condition: each.item for condition, each in family(evaluated, of["routed"]).items()}
-    assert members == dict(zip(CONDITIONS, RUNS, strict=False))
-    assert [condition.words for condition in CONDITIONS][:2] == [
-        "routing, reconstruction",
-        "no routing, reconstruction",
-    ]
-
-
-def test_the_papers_data_come_before_nearer_settings(params: Params, writer: Writer) -> None:
-    routed = params.runs["routed"]
-    near = routed.model_copy(update={"model": routed.model.model_copy(update={"channels": 256, "kernel": 9})})
-    digits = params.datasets["digits"]
-    more = params.model_copy(
-        update={
-            "runs": params.runs | {"near": near, "routed": routed.model_copy(update={"dataset": "mnist"})},
-            "datasets": params.datasets | {"mnist": digits.model_copy(update={"source": "mnist"})},
-        }
-    )
-    for name in ("routed", "near"):
-        writer.numbers("evaluate", name, {"test": {"accuracy": spread(0.9)}})
-    evaluated = networks(recorded(writer.results, more), "evaluate")
-    assert [each.item for each in candidates(evaluated, CONDITIONS[0])] == ["routed", "near"]
-    assert finding(writer, more, "001.acc.r3").remarks[0] == "trained on 1,200 images (paper: 60,000)"

@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import Writer, with_scae
+from made_up import Writer, with_evidence, with_scae
 from made_up_report import Report
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -25,11 +25,10 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.page.figures import draw_all, incomplete, on_disk, write_figures
 from pipeline.page.runs import learning_chart, learning_curves
 from pipeline.params import Params, parse_params
-from pipeline.results.reading import Recorded, ResultError
-from pipeline.systems.generative.report.comparison import companions
+from pipeline.results.reading import ResultError
+from pipeline.systems.generative.report.comparison import groups
 from pipeline.systems.generative.report.curves import in_order, mean_over_replicas, name_of_test
 from pipeline.systems.generative.report.failure_figures import template_copies
-from pipeline.systems.generative.report.runs import Setting
 
 PLOTTED = list(itertools.product(("train", "validation"), ("bound", "pixel_error")))
 ALL = {
@@ -199,7 +198,8 @@ def with_slots(values: dict[str, Any]) -> Params:
     run["model"] |= {"seeding": None}  # which needs parts in their own slots
     slots = run | {"model": run["model"] | {"slots": "any"}}
     sweep = values["sweep"] | {"runs": [*values["sweep"]["runs"], "capsules-slots"]}
-    return parse_params(values | {"runs": values["runs"] | {"capsules-slots": slots}, "sweep": sweep})
+    named = with_evidence(values, "generative", sweep={"own_slots": "capsules-digits", "any_slots": "capsules-slots"})
+    return parse_params(named | {"runs": values["runs"] | {"capsules-slots": slots}, "sweep": sweep})
 
 
 def test_a_run_with_parts_in_any_slot_is_drawn_beside_the_one_it_differs_from(
@@ -218,11 +218,6 @@ def test_a_run_with_parts_in_any_slot_is_drawn_beside_the_one_it_differs_from(
     lines = {tuple(y.round(6)) for y in drawn if len(y) == 3 and np.isfinite(y).all()}
     assert lines == {(93.0, 74.0, 47.0), (90.0, 80.0, 60.0)}
     assert "sweep-capsules-slots" in drawings
-    values["runs"]["capsules-digits"]["model"] |= {"pixel_sd": 0.3}  # then they differ in more than the slots
-    changed = params.model_copy(
-        update={"runs": params.runs | {"capsules-digits": parse_params(values).runs["capsules-digits"]}}
-    )
-    assert not [each for each in drawings_of(full, changed) if each.name.startswith("beyond")]
 
 
 def test_figures_of_runs_that_are_gone_are_removed(report: Report, full: Writer, params: Params) -> None:
@@ -240,41 +235,19 @@ def test_a_corrupt_file_stops_the_drawing_and_is_named(full: Writer, params: Par
         write_figures(full.root / "figures", recorded(full.results, params))
 
 
-def settings_of(params: Params) -> dict[str, Setting]:
-    """The settings of every run, as results record them."""
-    values = params.model_dump(mode="json")
-    return {
-        name: Setting(Recorded(run), Recorded(values["datasets"][run["dataset"]]), classes=10)
-        for name, run in values["runs"].items()
-    }
+def test_what_evidence_compares_is_shown_together_and_every_other_run_alone() -> None:
+    names = ["a", "capsules", "scae", "vae"]
+    assert groups({"capsules": "capsules", "vae": "vae"}, names) == [["capsules", "vae"], ["a"], ["scae"]]
+    assert groups({"vae": "vae", "scae": "scae"}, names)[0] == ["scae", "vae"], "in one order"
+    assert groups({"capsules": "gone"}, ["a"]) == [["a"]]
+    assert groups({}, []) == []
 
 
-def test_capsules_stand_beside_the_vae_trained_on_the_same_images(values: dict[str, Any]) -> None:
-    turned = {"augmentation": {"rotation": 45.0, "shift": 0.0, "whole_pixels": False}}
-    values["runs"] |= {
-        "capsules-turned": values["runs"]["capsules-digits"] | turned,
-        "vae-turned": values["runs"]["vae-digits"] | turned,
-        "vae-again": values["runs"]["vae-digits"],
-        "vae-seeds": values["runs"]["vae-digits"] | {"replicas": 3},
-    }
-    settings = settings_of(parse_params(values))
-    turned = ["capsules-turned", "vae-turned"]
-    assert companions(settings) == [["capsules-digits", "vae-seeds"], turned, ["vae-digits"], ["vae-again"]]
-    del settings["vae-seeds"]
-    assert companions(settings) == [["capsules-digits", "vae-digits"], turned, ["vae-again"]]
-
-
-def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_differs(
-    full: Writer, values: dict[str, Any]
-) -> None:
+def test_the_caption_says_what_images_runs_shown_together_were_trained_on(full: Writer, values: dict[str, Any]) -> None:
     full.scae()
-    alike = with_scae(values)
-    alike["runs"]["scae-digits"]["dataset"] = "digits"
-    assert companions(settings_of(parse_params(alike))) == [["capsules-digits", "scae-digits", "vae-digits"]]
     values = with_scae(values, canvas=40)
     values["runs"]["scae-digits"]["augmentation"] = {"rotation": 0.0, "shift": 6.0, "whole_pixels": False}
     params = parse_params(values)
-    assert companions(settings_of(params)) == [["capsules-digits", "scae-digits", "vae-digits"]]
     drawings = {drawing.name: drawing for drawing in drawings_of(full, params)}
     differs = "(capsules-digits was trained on 28x28 pixels, scae-digits on 40x40 pixels shifted by up to 6)."
     for name in ("sweep-capsules-digits", "accuracy-capsules-digits"):
@@ -285,9 +258,6 @@ def test_an_scae_stands_beside_capsules_of_its_source_and_the_caption_says_what_
         with matplotlib.rc_context(style.RC):
             boxes = words(drawings[name].figure())
         assert all(box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1 for _, box in boxes), "nothing leaves the figure"
-    values["runs"]["scae-digits"]["augmentation"] = {"rotation": 45.0, "shift": 6.0, "whole_pixels": False}
-    turned = parse_params(values)
-    assert companions(settings_of(turned)) == [["capsules-digits", "vae-digits"], ["scae-digits"]]
 
 
 def test_a_model_without_a_bound_shows_its_loss(full: Writer, values: dict[str, Any]) -> None:

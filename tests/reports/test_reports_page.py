@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pytest
 from made_up import Writer
 from made_up_report import Report, moved_on, write_page
+from recorded import recorded
 
 from pipeline.drawing.drawings import Written
 from pipeline.page.figures import draw_all
@@ -202,7 +203,7 @@ def test_a_corrupt_figure_is_refused_by_name(report: Report, tmp_path: Path, nam
     else:
         path.write_bytes(damage)
     with pytest.raises(ResultError, match=str(path)):
-        load_figures(folder, draw_all(report.writer.results, Written()))
+        load_figures(folder, draw_all(recorded(report.writer.results, report.params), Written()))
 
 
 def test_a_drawing_is_embedded_without_its_last_decimals() -> None:

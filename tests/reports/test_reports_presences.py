@@ -22,7 +22,7 @@ from pipeline.results.reading import Numbers, ResultError
 from pipeline.systems.generative.model.information import joint_information
 from pipeline.systems.generative.model.presences import logistic_noise
 from pipeline.systems.generative.report.presences import silence
-from pipeline.systems.generative.report.runs import setting_of
+from pipeline.systems.generative.report.runs import chance_of
 
 OBJECTS, CLASSES, PRIOR = 16, 10, -1.2
 COUNTS = {"train": 800, "validation": 200, "test": 800}
@@ -87,10 +87,10 @@ def test_the_number_of_classes_is_that_of_the_images() -> None:
         recorded = {"runs": {"a": {"dataset": "d"}}, "datasets": {"d": {"source": source}}, "own_images": own}
         return Numbers(Path("a.json"), {"provenance": [{"settings": recorded}]})
 
-    assert setting_of(settings("mnist"), "a").chance == 10
-    assert setting_of(settings("mine", mine={"classes": ["cat", "dog"]}), "a").chance == 50
+    assert chance_of(settings("mnist"), "a") == 10
+    assert chance_of(settings("mine", mine={"classes": ["cat", "dog"]}), "a") == 50
     with pytest.raises(ResultError, match="without the classes of mine"):
-        setting_of(settings("mine"), "a")
+        chance_of(settings("mine"), "a")
 
 
 def test_chance_follows_from_the_number_of_classes() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import Writer, spread
-from made_up_regression import STUDIES, convergence_numbers, grid_numbers, with_regression, write_regression
+from made_up_regression import convergence_numbers, grid_numbers, with_regression, write_regression
 from recorded import recorded
 from records import dump_record, load_record
 
@@ -20,7 +20,6 @@ from pipeline.results.findings import Finding
 from pipeline.results.reading import item_name
 from pipeline.systems.regression.report.claims import MEASURES
 from pipeline.systems.regression.report.figures import draw
-from pipeline.systems.regression.report.studies import candidates
 from pipeline.systems.regression.report.tables import build
 
 
@@ -157,14 +156,14 @@ def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer,
     assert all(each.holds for name, each in found.items() if name not in figures)
     assert value(found["002.1m"]) == pytest.approx(1.38)
     assert "our distortions, strength 1 (paper: infinite MNIST)" in found["002.1m"].remarks
-    assert "5,000 examples (paper: 1,000,000)" in found["002.1m"].remarks
-    assert "capsules of 8 numbers (paper: 16)" in found["002.1m"].remarks
-    assert "50 iterations (paper: 1,000)" in found["002.fig6"].remarks
-    assert "4 random starts of each sd (paper: 20)" in found["002.fig8"].remarks
-    assert found["002.fig5.d"].remarks == ["not the paper's data (MNIST)", "without Fashion-MNIST"]
+    assert "size 8 / 16, examples 5,000 / 1,000,000 (ours / the paper's)" in found["002.1m"].remarks
+    assert "iterations 50 / 1,000 (ours / the paper's)" in found["002.fig6"].remarks
+    assert "seeds 4 / 20 (ours / the paper's)" in found["002.fig8"].remarks
+    few = "tested on 360 images (paper: 10,000)"
+    assert found["002.fig5.d"].remarks == ["not the paper's data (MNIST)", few, "without Fashion-MNIST"]
 
 
-def test_the_papers_own_sets_come_before_stand_ins(values: dict[str, Any], writer: Writer) -> None:
+def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer) -> None:
     params = parse_params(with_regression(values, second="mnist", first="fashion-mnist"))
     write_regression(writer)
     for name, label in (("second", "MNIST"), ("first", "Fashion-MNIST")):
@@ -182,56 +181,20 @@ def test_the_papers_own_sets_come_before_stand_ins(values: dict[str, Any], write
     assert findings(writer, params)["002.fig2"].holds is False, "all sets must agree"
 
 
-def test_images_of_neither_kind_answer_nothing(values: dict[str, Any], writer: Writer) -> None:
-    with_others = with_regression(values, others="digits")
-    with_others["own_images"] = {
-        "mine": {
-            "path": "data/own/mine", "format": "folder", "test_part": False, "classes": [str(i) for i in range(10)],
-            "channels": 1, "side": 28, "fit": "pad",
-        }
-    }  # fmt: skip
-    with_others["datasets"]["others"] = values["datasets"]["digits"] | {"source": "mine"}
-    params = parse_params(with_others)
-    write_regression(writer, "others", dataset="mine")
-    assert findings(writer, params) == {}
-    assert build(recorded(writer.results, params)), "but they are shown"
-
-
-def test_studies_nearer_to_the_papers_settings_come_first(values: dict[str, Any], writer: Writer) -> None:
-    """Then those measured on more, then the name decides, and the order of the parameters never."""
-    starts = {"study": "starts", "dataset": "digits", "features": 196, **STUDIES["starts"]}
-    studies = {
-        "z-more-seeds": starts | {"seeds": 19},
-        "b": starts,
-        "a": starts,
-        "more-seeds-of-fewer-features": starts | {"seeds": 19, "features": 64},
-        "as-the-paper": starts | {"seeds": 20},
-        "on-mnist": starts | {"dataset": "first", "seeds": 2},
-    }
-    values = with_regression(values, first="mnist") | {"regression": studies}
-    for name in studies:
-        writer.numbers("regression", name, {"subspace": spread(0.01, 0, 1), "best_random": spread(0.012, 0, 1)})
-    results = recorded(writer.results, parse_params(values))
-    assert [study.name for study in candidates(results, "starts")] == [
-        "on-mnist", "as-the-paper", "z-more-seeds", "a", "b", "more-seeds-of-fewer-features",
-    ]  # fmt: skip
-
-
 def test_each_remark_is_about_the_settings_of_its_own_result(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
-    recorded(writer.results, params)
-    path = writer.results.records / "regression" / "grid-digits.json"
+    results = recorded(writer.results, params)
+    path = results.records / "regression" / "grid-digits.json"
     content = load_record(path)
     settings = content["provenance"][-1]["settings"]
     settings["regression"]["grid-digits"]["features"] = 7
-    settings["datasets"]["digits"]["source"] = "fashion-mnist"
+    settings["datasets"]["digits"]["source"] = "mnist"
     dump_record(path, content)
-    found = {name: MEASURES[name](writer.results) for name in ("002.d2.digits", "002.d2.fashion", "002.fig8")}
-    assert found["002.d2.digits"] is None
-    fashion, starts = found["002.d2.fashion"], found["002.fig8"]
-    assert fashion is not None
-    assert fashion.remarks == [
-        "trained on 1,200 images (paper: 50,000)", "tested on 360 images (paper: 10,000)", "7 features (paper: 196)",
+    grid, starts = (MEASURES[name](results) for name in ("002.d2.digits", "002.fig8"))
+    assert grid is not None
+    assert grid.remarks == [
+        "trained on 1,200 images (paper: 50,000)", "tested on 360 images (paper: 10,000)",
+        "features 7 / 196 (ours / the paper's)",
     ]  # fmt: skip
     assert starts is not None
     assert "not the paper's data (MNIST)" in starts.remarks

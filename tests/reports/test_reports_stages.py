@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from made_up import Writer, made_up_values
+from made_up import Writer, made_up_values, with_evidence
 from recorded import recorded
 
 from pipeline.page.scorecard import all_measures
@@ -106,7 +106,8 @@ def test_missing_runs_are_left_out_and_named(repository: Writer) -> None:
 def test_results_of_other_settings_are_named_and_marked(repository: Writer) -> None:
     values = made_up_values()
     values["runs"]["vae-digits"]["seed"] += 1
-    write_params(repository.root, runs=values["runs"], optimise={})
+    evidence = with_evidence(values, "generative", optimise=None)["evidence"]
+    write_params(repository.root, runs=values["runs"], optimise={}, evidence=evidence)
     changed = ["train/vae-digits", "evaluate/vae-digits", *(f"sweep/vae-digits-{angle}" for angle in (0, 45, 180))]
     for stage in ("figures", "tables"):
         gone = ["optimise/capsules-digits", "turn/capsules-digits"]

@@ -1,6 +1,6 @@
-"""The checks of document 001's claims about its generative model, on the studies of `attention`.
+"""The checks of document 001's claims about its generative model, on the studies that the profile's `evidence` names.
 
-Of several studies of a kind the first of `candidates` that has all the numbers needed is used.
+The document gives no data and no settings for these studies: there is nothing to differ from.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
-from pipeline.systems.attention.report.studies import candidates
+from pipeline.results.studies import Study, study_of
 
 AS_WRITTEN = "1"
 """The weight of a penalty that is added to the energy as the document writes it."""
@@ -26,13 +26,13 @@ FAILURE_RATE = 1e-3
 
 def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
     def measure(results: Results) -> Finding | None:
-        for study in candidates(results, kind):
-            answer = check(study.numbers)
-            if answer:
-                ours, holds, notes = answer
-                records = study.numbers.records
-                return Finding(ours, dataset_label(records), records, holds=holds, notes=notes)
-        return None
+        study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
+        answer = check(study.numbers) if study else None
+        if study is None or answer is None:
+            return None
+        ours, holds, notes = answer
+        records = study.numbers.records
+        return Finding(ours, dataset_label(records), records, holds=holds, notes=notes)
 
     return measure
 

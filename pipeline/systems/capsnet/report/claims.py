@@ -1,8 +1,4 @@
-"""The checks of document 001's claims about CapsNet.
-
-`runs` decides which results belong to which condition and in which order; the first that has all the numbers needed is
-used.
-"""
+"""The checks of document 001's claims about CapsNet, on the items that the profile's `evidence` names."""
 
 from __future__ import annotations
 
@@ -14,25 +10,22 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, distinct
+from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, distinct, unique
 from pipeline.systems.capsnet.report.runs import (
     ALMOST_ALL,
+    CONDITIONS,
     FORWARD,
-    PAPER_RATE,
     PLAIN,
     SPARSER,
     START,
     Condition,
     Network,
-    candidates,
-    like,
-    networks,
-    pairs,
+    inferred_pair,
+    network,
     records_of,
     shortcomings,
-    studies,
-    unrouted_with_middle,
-    without_middle,
+    study,
+    trained_conditions,
 )
 
 FIRST_EPOCHS, SLOWER = 3, 1.05
@@ -49,13 +42,13 @@ def _accuracy(condition: Condition) -> Measure:
     """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
 
     def measure(results: Results) -> Finding | None:
-        for network in candidates(networks(results, "evaluate"), condition):
-            accuracy = network.numbers.measured("test", "accuracy")
-            if accuracy:
-                records = records_of(results, network)
-                remarks = shortcomings(network)
-                return Finding(accuracy.scaled(100), dataset_label(records), records, remarks=remarks)
-        return None
+        found = network(results, "evaluate", results.evidence.capsnet.runs.get(condition.role))
+        accuracy = found.numbers.measured("test", "accuracy") if found else None
+        if found is None or accuracy is None:
+            return None
+        records = records_of(results, found)
+        said = shortcomings(found, condition.role)
+        return Finding(accuracy.scaled(100), dataset_label(records), records, remarks=said)
 
     return measure
 
@@ -71,33 +64,29 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
     over replicas.
     """
-    trained = networks(results, "train")
+    trained = trained_conditions(results)
+    found = {each: losses for each, run in trained.items() if (losses := _losses(results, run)) is not None}
+    if len(found) < len(CONDITIONS):
+        return None
     ratios: list[Measured] = []
     slower: list[float] = []
-    used: list[Network] = []
     notes: list[str] = []
     for reconstructed in (True, False):
-        for routed, unrouted in pairs(trained, reconstructed=reconstructed):
-            with_, without = _losses(results, routed), _losses(results, unrouted)
-            if with_ is None or without is None:
-                continue
-            best = without.min() / with_.min()
-            ratios.append(Measured(float(best.mean()), float(best.std()) if len(best) > 1 else 0.0, len(best)))
-            first = min(len(with_), len(without), FIRST_EPOCHS)
-            early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
-            slower.append(float(np.exp(early.mean())))
-            used += [routed, unrouted]
-            notes.append(
-                f"{'with' if reconstructed else 'without'} reconstruction, loss without routing / with it: "
-                f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
-            )
-            break
-        else:
-            return None
-    records = records_of(results, *used)
+        with_, without = (found[Condition(routed, reconstructed)] for routed in (True, False))
+        best = without.min() / with_.min()
+        ratios.append(Measured(float(best.mean()), float(best.std()) if len(best) > 1 else 0.0, len(best)))
+        first = min(len(with_), len(without), FIRST_EPOCHS)
+        early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
+        slower.append(float(np.exp(early.mean())))
+        notes.append(
+            f"{'with' if reconstructed else 'without'} reconstruction, loss without routing / with it: "
+            f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
+        )
+    records = records_of(results, *trained.values())
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     holds = same and all(ratio > SLOWER for ratio in slower)
-    remarks = ["loss of shifted validation images (paper: test)", *shortcomings(*used)]
+    said = unique(words for each, run in trained.items() for words in shortcomings(run, each.role))
+    remarks = ["loss of shifted validation images (paper: test)", *said]
     return Finding(ratios[0], dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
 
 
@@ -107,20 +96,22 @@ def _index(network: Network, condition: str, layer: str = "class") -> Measured |
 
 def sparse_without_routing(results: Results) -> Finding | None:
     """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
-    for routed, unrouted in pairs(studies(results), reconstructed=True):
-        with_, without = _index(routed, FORWARD), _index(unrouted, FORWARD)
-        if with_ is None or without is None:
-            continue
-        records = records_of(results, routed, unrouted)
-        return Finding(
-            with_.minus(without),
-            dataset_label(records),
-            records,
-            holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
-            remarks=shortcomings(routed, unrouted),
-            notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
-        )
-    return None
+    pair = inferred_pair(results)
+    found = [index for each in pair or () if (index := _index(each, FORWARD))]
+    if pair is None or len(found) < len(pair):
+        return None
+    with_, without = found
+    records = records_of(results, *pair)
+    return Finding(
+        with_.minus(without),
+        dataset_label(records),
+        records,
+        holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
+        remarks=unique(
+            words for each, name in zip(pair, ("routed", "unrouted"), strict=True) for words in shortcomings(each, name)
+        ),
+        notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
+    )
 
 
 def sparse_only_with_l1(results: Results) -> Finding | None:
@@ -129,10 +120,8 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
     The claim holds if inference is sparse with L1 and not without, and in both cases the correct capsule is longest in
     almost all images and the energy never rises in almost all of them.
     """
-    for study in candidates(studies(results), Condition(routed=False, reconstructed=True)):
-        if finding := _sparser(results, study):
-            return finding
-    return None
+    found = study(results, results.evidence.capsnet.inference.get("unrouted"))
+    return _sparser(results, found) if found else None
 
 
 def _with_error(study: Network, condition: str) -> str:
@@ -163,12 +152,10 @@ def _sparser(results: Results, study: Network) -> Finding | None:
         f"the correct capsule is longest in {100 * min(shares[:2]):.0f} % of images, and the energy never rises in "
         f"{100 * min(shares[2:]):.0f} %, by the worse of both conditions",
     ]
-    remarks = shortcomings(study)
-    if study.inference and study.inference.rate != PAPER_RATE:
-        remarks.append(f"inference at rate {study.inference.rate:g} (paper: {PAPER_RATE})")
     return Finding(
         first.minus(plain), dataset_label(numbers.records), records_of(results, study),
-        holds=first.mean >= SPARSE > plain.mean and min(shares) >= ALMOST_ALL, remarks=remarks, notes=notes,
+        holds=first.mean >= SPARSE > plain.mean and min(shares) >= ALMOST_ALL,
+        remarks=shortcomings(study, "inference"), notes=notes,
     )  # fmt: skip
 
 
@@ -224,45 +211,46 @@ class _Middle:
 
 
 def _middles(results: Results) -> Iterator[_Middle]:
-    """Networks with a middle layer and without routing that have all numbers, preferred ones first."""
-    evaluated = networks(results, "evaluate")
-    for study in unrouted_with_middle(studies(results)):
-        index, output = (_index(study, FORWARD, layer) for layer in ("middle", "class"))
-        compared = [*like(evaluated, study)[:1], *without_middle(evaluated, study)[:1]]
-        found = [share for each in compared if (share := each.numbers.measured("test", "accuracy"))]
-        if index is None or output is None or len(found) < 2:
+    """Networks with a middle layer that have all numbers, in the order of the evidence."""
+    for names in results.evidence.capsnet.middle:
+        inferred = study(results, names.inference)
+        if inferred is None:
+            continue
+        index, output = (_index(inferred, FORWARD, layer) for layer in ("middle", "class"))
+        own, other = (network(results, "evaluate", run) for run in (inferred.name, names.without))
+        if not (own and other and own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
+            continue
+        accuracy, without = (each.numbers.measured("test", "accuracy") for each in (own, other))
+        if index is None or output is None or accuracy is None or without is None:
             continue
         saturated, length_sd, inputs = (
-            study.numbers.number("condition", FORWARD, "middle", measure, "mean")
+            inferred.numbers.number("condition", FORWARD, "middle", measure, "mean")
             for measure in ("saturated", "length_sd", "hoyer_inputs")
         )
-        yield _Middle(study, index, output, saturated, length_sd, inputs, found[0], found[1], compared)
+        yield _Middle(inferred, index, output, saturated, length_sd, inputs, accuracy, without, [own, other])
 
 
 def middle_stays_dense(results: Results) -> Finding | None:
     """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
     The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
-    two standard errors below that without the layer; and if most of the middle capsules are not saturated. On the
-    preferred data, the first network whose middle layer is not saturated is judged, or the first of all; the notes tell
-    of every network.
+    two standard errors below that without the layer; and if most of the middle capsules are not saturated. The first
+    network that evidence names is judged; the notes tell of every network.
     """
     found = list(_middles(results))
     if not found:
         return None
-    here = [each for each in found if each.study.dataset == found[0].study.dataset]
-    judged = next((each for each in here if each.tells), here[0])
-    others = [each for each in here if each is not judged]
+    judged, *others = found
     notes = [*judged.notes, *(f"{other.study.item}: {note}" for other in others for note in other.notes)]
     if judged.study.evenly_weighted:
         notes.insert(0, f"{judged.study.item}: votes are averaged, not summed")
-    records = records_of(results, *(network for each in (judged, *others) for network in (each.study, *each.compared)))
+    records = records_of(results, *(run for each in found for run in (each.study, *each.compared)))
     return Finding(
         judged.index.minus(judged.output),
         dataset_label(records),
         distinct(records),
         holds=judged.dense and judged.stays and judged.tells,
-        remarks=shortcomings(judged.study),
+        remarks=shortcomings(judged.study, "unrouted"),
         notes=notes,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.results.reading import Record, Recorded, Results, dataset_label, unique
+from pipeline.results.reading import Record, Recorded, Results, dataset_label
 from pipeline.systems.capsnet.report.runs import (
     CONDITIONS,
     PLAIN,
@@ -35,11 +35,9 @@ from pipeline.systems.capsnet.report.runs import (
     START,
     Condition,
     Network,
-    candidates,
-    family,
-    networks,
-    pairs,
+    inferred_pair,
     studies,
+    trained_conditions,
 )
 
 _LOOKS = {
@@ -174,29 +172,26 @@ def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figures 1 and 2 for the network closest to the paper's on each data set, and energies of each inference study."""
-    trained, inferred = networks(results, "train"), studies(results)
-    for dataset in unique(network.run.dataset for network in [*trained, *inferred]):
-        yield from _figure_2(dataset, trained, results)
-        yield from _figure_1(dataset, inferred, results)
-    for study in inferred:
+    """Figures 1 and 2 for the networks that evidence names, and energies of each inference study."""
+    yield from _figure_2(results)
+    yield from _figure_1(results)
+    for study in studies(results):
         yield from _energies(study, results, written)
 
 
-def _figure_2(dataset: str, trained: Sequence[Network], results: Results) -> Iterator[Drawing]:
-    """Figure 2, for the first network with routing and reconstruction and those that differ in nothing else."""
+def _figure_2(results: Results) -> Iterator[Drawing]:
+    """Figure 2: the network with routing and reconstruction, and those that differ from it in nothing else."""
+    trained = trained_conditions(results)
     tables: dict[Condition, pd.DataFrame] = {}
     records: list[Record] = []
-    here = [network for network in trained if network.run.dataset == dataset]
-    weight = ""
-    for first in candidates(here, CONDITIONS[0])[:1]:
-        weight = _weight(first.run.model)
-        for condition, network in family(here, first).items():
-            table = results.table("train", network.item, ("replica", "epoch", "train_loss", "validation_loss"))
-            if table is not None:
-                tables[condition] = table
-                records += network.numbers.records
+    for condition, network in trained.items():
+        table = results.table("train", network.item, ("replica", "epoch", "train_loss", "validation_loss"))
+        if table is not None:
+            tables[condition] = table
+            records += network.numbers.records
     if tables:
+        run = trained[CONDITIONS[0]].run
+        dataset, weight = run.dataset, _weight(run.model)
         yield Drawing(
             f"capsnet-losses-{dataset}",
             "svg",
@@ -220,32 +215,36 @@ def _weight(model: Recorded) -> str:
     return "Losses with and without reconstruction are different functions and cannot be compared."
 
 
-def _figure_1(dataset: str, inferred: Sequence[Network], results: Results) -> Iterator[Drawing]:
-    """Figure 1, for the first pair of studies, with routing and without, that both have examples."""
-    here = [study for study in inferred if study.run.dataset == dataset]
-    for routed, unrouted in pairs(here, reconstructed=True):
-        found = {"routed": _examples(routed, results), "unrouted": _examples(unrouted, results)}
-        both = {kind: arrays for kind, arrays in found.items() if arrays is not None}
-        if len(both) < len(found):
-            continue
-        shown = {
-            title: both[kind][f"capsules_{condition}"]
-            for kind, condition, title in _PANELS
-            if f"capsules_{condition}" in both[kind]
-        }
-        arrays = both["unrouted"]
-        yield Drawing(
-            f"capsnet-capsules-{dataset}",
-            "png",
-            f"Class capsules with routing, without routing, and after inference, {dataset}",
-            "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
-            "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
-            "and with L1 (Figure 1B-E of document 001).",
-            "Heat maps of ten class capsules for two digits under four conditions.",
-            [*routed.numbers.records, *unrouted.numbers.records],
-            partial(class_capsules, arrays["images"], arrays["labels"], shown),
-        )
+def _figure_1(results: Results) -> Iterator[Drawing]:
+    """Figure 1, for the studies with routing and without, if both have examples."""
+    pair = inferred_pair(results)
+    if pair is None:
         return
+    routed, unrouted = pair
+    dataset, found = (
+        routed.run.dataset,
+        {"routed": _examples(routed, results), "unrouted": _examples(unrouted, results)},
+    )
+    both = {kind: arrays for kind, arrays in found.items() if arrays is not None}
+    if len(both) < len(found):
+        return
+    shown = {
+        title: both[kind][f"capsules_{condition}"]
+        for kind, condition, title in _PANELS
+        if f"capsules_{condition}" in both[kind]
+    }
+    arrays = both["unrouted"]
+    yield Drawing(
+        f"capsnet-capsules-{dataset}",
+        "png",
+        f"Class capsules with routing, without routing, and after inference, {dataset}",
+        "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
+        "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
+        "and with L1 (Figure 1B-E of document 001).",
+        "Heat maps of ten class capsules for two digits under four conditions.",
+        [*routed.numbers.records, *unrouted.numbers.records],
+        partial(class_capsules, arrays["images"], arrays["labels"], shown),
+    )
 
 
 def _examples(study: Network, results: Results) -> dict[str, np.ndarray] | None:

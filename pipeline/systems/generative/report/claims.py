@@ -1,8 +1,4 @@
-"""The checks of the claims of document 000: which results each uses, and what it tests.
-
-Of several results that could answer a claim, the first by `runs.rank` is used. Figure 4 is checked on the sweep, claims
-about test-time optimisation on the optimise studies, claims about the full posterior on the posterior studies.
-"""
+"""The checks of the claims of document 000, on the items that the profile's `evidence` names."""
 
 from __future__ import annotations
 
@@ -24,24 +20,18 @@ from pipeline.results.reading import (
 from pipeline.systems.generative.report import failure_claims, presences
 from pipeline.systems.generative.report.runs import (
     Sweep,
-    candidates,
-    fewer_steps,
-    setting_of,
+    chance_of,
+    classes_of,
     shortcomings,
-    studies,
-    swept,
+    sweep_of,
     swept_angles,
     swept_shortcomings,
     tested_on,
 )
 
-AFFNIST_SIZE = 40
-"""Pixels a side of affNIST's images."""
 MOST_PARAMETERS = 30_000
 WIDE = 90.0
 """Degrees: training ranges from here on count as wide in the comparison with the VAE."""
-
-VARIANT_OF_FEATURES = {"t0": "generative", "t0_A0": "generative", "mu_sigma": "vae", "posterior": "scae"}
 
 _TABLE_1 = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
 _TESTS = {
@@ -60,77 +50,79 @@ TABLE_1 = [
 """The claims about the cells of Table 1: claim, features, test."""
 
 
-def _probe(features: str, test: str, variant: str) -> Measure:
+def _probe(features: str, test: str) -> Measure:
     """Accuracy (%) of the probe refit on equally warped images, the protocol that matches the paper's numbers."""
+    variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
 
     def measure(results: Results) -> Finding | None:
-        affine = test == "affine"
-        for run, numbers in candidates(results, "evaluate", variant, shifted=affine):
-            official = numbers.measured("probe", features, "refit", "affnist") if affine else None
-            accuracy = official or numbers.measured("probe", features, "refit", test)
-            if accuracy is None:
-                continue
-            setting = setting_of(numbers, run)
-            remarks = shortcomings(setting, seeds=accuracy.n, images=setting.dataset.test)
-            canvas = setting.dataset.canvas
-            if affine and canvas != AFFNIST_SIZE:
-                remarks.append(f"{canvas}x{canvas} canvas (paper: {AFFNIST_SIZE}x{AFFNIST_SIZE})")
-            if affine and official is None and setting.on_papers_data:
-                # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
-                remarks.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
-            if variant == "vae" and test != "rotated_0":
-                remarks.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
-            notes = presences.notes(numbers, setting.classes) if features == "t0" else []
-            if variant == "vae":
-                model = setting.run.model
-                sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
-                notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
-            if test != "rotated_0":
-                notes.insert(0, "probe refit on equally warped training images")
-            others = {}
-            fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
-            if fixed and test != "rotated_0":
-                others["probe fit on clean images"] = fixed.scaled(100)
-            return Finding(
-                accuracy.scaled(100),
-                dataset_label(numbers.records),
-                with_training(results, numbers, run),
-                remarks=remarks,
-                notes=notes,
-                others=others,
-            )
-        return None
+        evidence = results.evidence.generative
+        found = results.answering("evaluate", (evidence.affine if affine else evidence.table_1).get(variant))
+        if found is None:
+            return None
+        run, numbers = found
+        official = numbers.measured("probe", features, "refit", "affnist") if affine else None
+        accuracy = official or numbers.measured("probe", features, "refit", test)
+        if accuracy is None:
+            return None
+        dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
+        said = shortcomings(numbers, run, document, replicas=accuracy.n, tested=dataset.test)
+        if affine and official is None and dataset.source == "mnist":
+            # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
+            said.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
+        if variant == "vae" and test != "rotated_0":
+            said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
+        notes = presences.notes(numbers, classes_of(numbers, run)) if features == "t0" else []
+        if variant == "vae":
+            model = numbers.run(run).model
+            sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
+            notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
+        if test != "rotated_0":
+            notes.insert(0, "probe refit on equally warped training images")
+        others = {}
+        fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
+        if fixed and test != "rotated_0":
+            others["probe fit on clean images"] = fixed.scaled(100)
+        return Finding(
+            accuracy.scaled(100),
+            dataset_label(numbers.records),
+            with_training(results, numbers, run),
+            remarks=said,
+            notes=notes,
+            others=others,
+        )
 
     return measure
 
 
 def parameters(results: Results) -> Finding | None:
     """Fewer than 30,000 parameters in the generative part of the capsule model."""
-    for run, numbers in candidates(results, "train", "generative"):
-        count = numbers.number("parameters", "generative")
-        if count is None:
-            continue
-        return Finding(
-            Measured(count, 0.0, 1),
-            dataset_label(numbers.records),
-            numbers.records,
-            holds=count < MOST_PARAMETERS,
-            remarks=shortcomings(setting_of(numbers, run)),
-        )
-    return None
+    found = results.answering("train", results.evidence.generative.table_1.get("capsules"))
+    count = found[1].number("parameters", "generative") if found else None
+    if found is None or count is None:
+        return None
+    run, numbers = found
+    return Finding(
+        Measured(count, 0.0, 1),
+        dataset_label(numbers.records),
+        numbers.records,
+        holds=count < MOST_PARAMETERS,
+        remarks=shortcomings(numbers, run),
+    )
 
 
 def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]] | None:
-    """The first study with numbers of its chosen engine: its settings, its numbers, and the measurements by angle."""
-    for study, numbers in studies(results, "optimise"):
-        angles: dict[float, dict[str, Measured]] = {}
-        for angle in numbers.names("engine", study.chosen):
-            names = numbers.names("engine", study.chosen, angle)
-            found = {name: numbers.measured("engine", study.chosen, angle, name) for name in names}
-            angles[float(angle)] = {name: value for name, value in found.items() if value is not None}
-        if angles:
-            return study, numbers, dict(sorted(angles.items()))
-    return None
+    """The study's settings, its numbers, and the measurements of its chosen engine by angle."""
+    found = results.answering("optimise", results.evidence.generative.optimise)
+    if found is None:
+        return None
+    name, numbers = found
+    study = numbers.settings.optimise[name]
+    angles: dict[float, dict[str, Measured]] = {}
+    for angle in numbers.names("engine", study.chosen):
+        names = numbers.names("engine", study.chosen, angle)
+        measured = {each: numbers.measured("engine", study.chosen, angle, each) for each in names}
+        angles[float(angle)] = {each: value for each, value in measured.items() if value is not None}
+    return (study, numbers, dict(sorted(angles.items()))) if angles else None
 
 
 def optimisation_repairs(results: Results) -> Finding | None:
@@ -167,7 +159,7 @@ def optimisation_repairs(results: Results) -> Finding | None:
         with_training(results, numbers, study.run),
         holds=holds,
         # The paper shows one digit, and gives no number of seeds or test images to compare with.
-        remarks=shortcomings(setting_of(numbers, study.run)),
+        remarks=shortcomings(numbers, study.run),
         notes=notes,
     )
 
@@ -185,12 +177,11 @@ def optimisation_gain(results: Results) -> Finding | None:
     if not {"refit_accuracy_before", "refit_accuracy_after"} <= set(values):
         return None
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
-    setting = setting_of(numbers, study.run)
-    images = min(study.images, setting.dataset.test)
-    remarks = shortcomings(setting, seeds=gain.n, images=images)
+    images = min(study.images, numbers.dataset_of(study.run).test)
+    said = shortcomings(numbers, study.run, replicas=gain.n, tested=images)
     if angle != 0:
-        remarks.append(f"rotated within ±{angle:g}° (paper: upright)")
-    remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
+        said.append(f"rotated within ±{angle:g}° (paper: upright)")
+    said.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
     notes = [
         f"{name} probe: {_accuracies(values, key)}"
         for name, key in (("refit", "refit_accuracy"), ("fixed", "accuracy"))
@@ -205,7 +196,7 @@ def optimisation_gain(results: Results) -> Finding | None:
         )
     records = with_training(results, numbers, study.run)
     notes += presences.notes_of_run(results, study.run, numbers)
-    return Finding(gain, dataset_label(numbers.records), records, remarks=remarks, notes=notes)
+    return Finding(gain, dataset_label(numbers.records), records, remarks=said, notes=notes)
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
@@ -215,22 +206,16 @@ def _accuracies(values: dict[str, Measured], key: str) -> str:
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
 
 
-def _sweep(results: Results, features: str, source: str | None = None) -> tuple[Sweep, dict[float, Measured]] | None:
-    """The first complete sweep of the variant that has `features`, and its accuracy (percent) by angle.
+def _sweep(results: Results, run: str | None, features: str) -> tuple[Sweep, dict[float, Measured]] | None:
+    """A complete sweep and the accuracy (percent) of the probe on `features` by angle.
 
     Every run is swept over the same angles; a sweep is complete when it has every angle that any run has.
-
-    Args:
-        source: of the images; None: any.
     """
-    angles = swept_angles(results)
-    for sweep in swept(results, VARIANT_OF_FEATURES[features]):
-        if source is not None and sweep.setting.dataset.source != source:
-            continue
-        accuracies = sweep.measured("probe", features)
-        if accuracies.keys() == angles:
-            return sweep, {angle: accuracy.scaled(100) for angle, accuracy in accuracies.items()}
-    return None
+    sweep = sweep_of(results, run)
+    accuracies = sweep.measured("probe", features) if sweep else {}
+    if sweep is None or accuracies.keys() != swept_angles(results):
+        return None
+    return sweep, {angle: accuracy.scaled(100) for angle, accuracy in accuracies.items()}
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
@@ -243,11 +228,11 @@ def falls(accuracies: Sequence[Measured]) -> bool:
     return no_rise and accuracies[0].clearly_above(accuracies[-1])
 
 
-def _wide_training_hurts(features: str) -> Measure:
+def _wide_training_hurts(variant: str, features: str) -> Measure:
     """Figure 4: the accuracy of the probe on `features` falls as the range of training and testing grows."""
 
     def measure(results: Results) -> Finding | None:
-        found = _sweep(results, features)
+        found = _sweep(results, results.evidence.generative.sweep.get(variant), features)
         if found is None or len(found[1]) < 2:
             return None
         sweep, by_angle = found
@@ -258,7 +243,7 @@ def _wide_training_hurts(features: str) -> Measure:
             dataset_label(items[-1].records),
             sweep.records,
             holds=falls(accuracies),
-            remarks=swept_shortcomings(items, seeds=seeds) + fewer_steps(items),
+            remarks=swept_shortcomings(items, seeds=seeds),
             notes=_sampled(sweep, features),
         )
 
@@ -271,7 +256,7 @@ def _sampled(sweep: Sweep, features: str) -> list[str]:
     if not found:
         return []
     log_odds = sweep.measured("probe", features)
-    classes = sweep.setting.classes
+    classes = classes_of(sweep.first, sweep.run)
     silent = (
         presences.silence(classes, sampled=of, log_odds=100 * log_odds[angle].mean) for angle, of in found.items()
     )
@@ -282,13 +267,12 @@ def _sampled(sweep: Sweep, features: str) -> list[str]:
 
 def no_reliable_lead(results: Results) -> Finding | None:
     """Figure 4: on every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if
-    it was swept. All on the images that the capsules were swept on.
+    it was swept.
     """
-    capsules = _sweep(results, "t0")
-    if capsules is None:
-        return None
-    scae, vae = (_sweep(results, each, capsules[0].setting.dataset.source) for each in ("posterior", "mu_sigma"))
-    if vae is None:
+    runs = results.evidence.generative.sweep
+    capsules, vae = _sweep(results, runs.get("capsules"), "t0"), _sweep(results, runs.get("vae"), "mu_sigma")
+    scae = _sweep(results, runs.get("scae"), "posterior")
+    if capsules is None or vae is None:
         return None
     trained = [angle for angle in capsules[1] if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
@@ -298,13 +282,13 @@ def no_reliable_lead(results: Results) -> Finding | None:
     compared = [sweep for sweep, _ in (*challengers, vae)]
     pairs = [(by_angle[angle], vae[1][angle]) for _, by_angle in challengers for angle in wide]
     seeds = min(accuracy.n for pair in pairs for accuracy in pair)
-    remarks = swept_shortcomings([item for sweep in compared for item in sweep.items.values()], seeds=seeds)
+    said = swept_shortcomings([item for sweep in compared for item in sweep.items.values()], seeds=seeds)
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
         dataset_label(record for sweep in compared for record in sweep.records),
         [record for sweep in compared for record in sweep.records],
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
-        remarks=remarks + (fewer_steps(scae[0].items.values()) if scae else ["without SCAE"]),
+        remarks=said + ([] if scae else ["without SCAE"]),
     )
 
 
@@ -313,32 +297,36 @@ def children_classify(results: Results) -> Finding | None:
 
     "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
-    for run, numbers in candidates(results, "evaluate", "generative"):
-        children = numbers.measured("probe", "children", "refit", "rotated_0")
-        t0 = numbers.measured("probe", "t0", "refit", "rotated_0")
-        if children is None or t0 is None:
-            continue
-        children, t0 = children.scaled(100), t0.scaled(100)
-        setting = setting_of(numbers, run)
-        return Finding(
-            children,
-            dataset_label(numbers.records),
-            with_training(results, numbers, run),
-            holds=children.mean - setting.chance >= (t0.mean - setting.chance) / 2 > 0,
-            remarks=shortcomings(setting, seeds=children.n, images=setting.dataset.test),
-            notes=[f"probe on t0: {t0.mean:.1f} %"],
-        )
-    return None
+    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    if found is None:
+        return None
+    run, numbers = found
+    children = numbers.measured("probe", "children", "refit", "rotated_0")
+    t0 = numbers.measured("probe", "t0", "refit", "rotated_0")
+    if children is None or t0 is None:
+        return None
+    children, t0 = children.scaled(100), t0.scaled(100)
+    chance = chance_of(numbers, run)
+    return Finding(
+        children,
+        dataset_label(numbers.records),
+        with_training(results, numbers, run),
+        holds=children.mean - chance >= (t0.mean - chance) / 2 > 0,
+        remarks=shortcomings(numbers, run, replicas=children.n, tested=numbers.dataset_of(run).test),
+        notes=[f"probe on t0: {t0.mean:.1f} %"],
+    )
 
 
 def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str], list[str]] | None:
-    """The first posterior study: its numbers, their provenance, remarks and notes."""
-    for study, numbers in studies(results, "posterior"):
-        # The paper does not say on how many seeds and images it checked this.
-        remarks = shortcomings(setting_of(numbers, study.run))
-        notes = [f"bounds {tested_on(numbers, study.run, study.images)}"]
-        return numbers, with_training(results, numbers, study.run), remarks, notes
-    return None
+    """The posterior study: its numbers, their provenance, remarks and notes."""
+    found = results.answering("posterior", results.evidence.generative.posterior)
+    if found is None:
+        return None
+    name, numbers = found
+    study = numbers.settings.posterior[name]
+    # The paper does not say on how many seeds and images it checked this.
+    notes = [f"bounds {tested_on(numbers, study.run, study.images)}"]
+    return numbers, with_training(results, numbers, study.run), shortcomings(numbers, study.run), notes
 
 
 def full_posterior_bound(results: Results) -> Finding | None:
@@ -351,7 +339,7 @@ def full_posterior_bound(results: Results) -> Finding | None:
     found = _posterior(results)
     if found is None:
         return None
-    numbers, records, remarks, notes = found
+    numbers, records, said, notes = found
     pairs = [
         [numbers.measured("guide", guide, bound) for guide in ("refined", "scratch")]
         for bound in ("elbo", "elbo_normalised")
@@ -360,7 +348,7 @@ def full_posterior_bound(results: Results) -> Finding | None:
     if refined is None or scratch is None or refined_normalised is None or scratch_normalised is None:
         return None
     if refined.n == 1:
-        remarks = [*remarks, "1 seed: the noise of the lead is unknown"]
+        said = [*said, "1 seed: the noise of the lead is unknown"]
     lead = refined_normalised.minus(scratch_normalised)
     printed = refined.minus(scratch)
     notes = [
@@ -369,7 +357,7 @@ def full_posterior_bound(results: Results) -> Finding | None:
     ]
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
     label = dataset_label(numbers.records)
-    return Finding(lead, label, records, holds=holds, remarks=remarks, notes=notes)
+    return Finding(lead, label, records, holds=holds, remarks=said, notes=notes)
 
 
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
@@ -385,7 +373,7 @@ def full_posterior_probes(results: Results) -> Finding | None:
     found = _posterior(results)
     if found is None:
         return None
-    numbers, records, remarks, notes = found
+    numbers, records, said, notes = found
     moves = []
     for features, sd in PROBE_SDS.items():
         before, after = (numbers.measured("guide", guide, features) for guide in ("delta", "refined"))
@@ -395,18 +383,18 @@ def full_posterior_probes(results: Results) -> Finding | None:
         moves.append((abs(after.mean - before.mean) / max(sd, before.sd), after.minus(before)))
     in_sds, move = max(moves, key=lambda each: each[0])
     label = dataset_label(numbers.records)
-    return Finding(move, label, records, holds=in_sds <= 2, remarks=remarks, notes=notes)
+    return Finding(move, label, records, holds=in_sds <= 2, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
-    **{claim: _probe(features, test, VARIANT_OF_FEATURES[features]) for claim, features, test in TABLE_1},
+    **{claim: _probe(features, test) for claim, features, test in TABLE_1},
     "000.params": parameters,
     "000.fig3": optimisation_repairs,
     "000.freeform.acc": optimisation_gain,
     "000.full.elbo": full_posterior_bound,
     "000.full.acc": full_posterior_probes,
-    "000.fig4.caps": _wide_training_hurts("t0"),
-    "000.fig4.scae": _wide_training_hurts("posterior"),
+    "000.fig4.caps": _wide_training_hurts("capsules", "t0"),
+    "000.fig4.scae": _wide_training_hurts("scae", "posterior"),
     "000.fig4.vae": no_reliable_lead,
     "000.appD": children_classify,
     **failure_claims.MEASURES,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
 from pipeline.results.claims import Claim
 from pipeline.results.reading import Numbers, ResultError, Results, merged_provenance
 from pipeline.systems.generative.report.claims import TABLE_1
-from pipeline.systems.generative.report.runs import Setting, Sweep, rank
+from pipeline.systems.generative.report.runs import Sweep
 
 COMPARED = ("generative", "scae", "vae")
 """The systems that document 000 probes. Classifiers are probed too, but have their own tables."""
@@ -54,44 +53,20 @@ def sweep_table(sweep: Sweep) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["features", "angle", "mean", "sd", "n", "tracking_run"])
 
 
-def companions(settings: Mapping[str, Setting]) -> list[list[str]]:
-    """Runs to show together: each capsule run with the best SCAE and the best VAE trained on the same images.
-
-    Images are the same if data set and augmentation are the same; the best is the first by `rank`, then by order. If
-    there is no such SCAE, one trained on the same source is used: SCAE's protocol has its own canvas and shifts. SCAEs
-    and VAEs without a capsule run are shown alone.
-
-    Args:
-        settings: by name of the run; runs of other systems are left out.
+def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
+    """Runs to show together, of those called `names`: the capsules, SCAE and VAE that evidence compares, and every
+    other run alone.
     """
-
-    def images(setting: Setting) -> tuple[Any, ...]:
-        augmentation = setting.run.augmentation
-        return setting.dataset, augmentation.rotation, augmentation.shift
-
-    def source(setting: Setting) -> tuple[Any, ...]:
-        return setting.dataset.source, setting.run.augmentation.rotation
-
-    def beside(capsules: str, variant: str, *likeness: Callable[[Setting], tuple[Any, ...]]) -> list[str]:
-        others = sorted((name for name in names if settings[name].run.variant == variant), key=place)
-        alike = (other for like in likeness for other in others if like(settings[other]) == like(settings[capsules]))
-        return list(alike)[:1]
-
-    def place(name: str) -> tuple[int, ...]:
-        return rank(settings[name])
-
-    names = [name for name, setting in settings.items() if setting.run.variant in COMPARED]
-    capsules = [name for name in names if settings[name].run.variant == "generative"]
-    groups = [[name, *beside(name, "scae", images, source), *beside(name, "vae", images)] for name in capsules]
-    shown = {name for group in groups for name in group}
-    return groups + [[name] for name in names if name not in shown]
+    together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
+    alone = [[name] for name in names if name not in together]
+    return [together, *alone] if together else alone
 
 
-def other_images(settings: Mapping[str, Setting], group: Sequence[str]) -> str:
+def other_images(found: Mapping[str, Numbers], group: Sequence[str]) -> str:
     """A note on the runs of a group that were trained on other images than its first run; empty if there are none."""
 
     def words(name: str) -> str:
-        canvas, shift = settings[name].dataset.canvas, settings[name].run.augmentation.shift
+        canvas, shift = found[name].dataset_of(name).canvas, found[name].run(name).augmentation.shift
         return f"{canvas}x{canvas} pixels" + (f" shifted by up to {shift:g}" if shift else "")
 
     first, *others = group

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label, unique, with_training
+from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
 from pipeline.systems.generative.report.runs import (
-    candidates,
-    setting_of,
     shortcomings,
-    swept,
+    sweep_of,
     swept_angles,
-    swept_setting,
+    swept_shortcomings,
     tested_on,
     unswept,
 )
@@ -50,21 +48,22 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
     around its parent's vote: beyond that the parts no longer form the same arrangement.
     """
-    for run, numbers in candidates(results, "evaluate", "generative"):
-        deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
-        if len(deviation) < 2 or len(missed) < 2:
-            continue
-        setting = setting_of(numbers, run)
-        return Finding(
-            missed[-1].scaled(100),
-            dataset_label(numbers.records),
-            with_training(results, numbers, run),
-            holds=deviation[-1].mean > setting.run.model.pose_sd_floor and grows(deviation),
-            # The paper shows one digit, and gives no number of seeds or test images to compare with.
-            remarks=shortcomings(setting),
-            notes=[tested_on(numbers, run, numbers.settings.failures.images)],
-        )
-    return None
+    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    if found is None:
+        return None
+    run, numbers = found
+    deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
+    if len(deviation) < 2 or len(missed) < 2:
+        return None
+    return Finding(
+        missed[-1].scaled(100),
+        dataset_label(numbers.records),
+        with_training(results, numbers, run),
+        holds=deviation[-1].mean > numbers.run(run).model.pose_sd_floor and grows(deviation),
+        # The paper shows one digit, and gives no number of seeds or test images to compare with.
+        remarks=shortcomings(numbers, run),
+        notes=[tested_on(numbers, run, numbers.settings.failures.images)],
+    )
 
 
 def templates_are_copies(results: Results) -> Finding | None:
@@ -74,64 +73,55 @@ def templates_are_copies(results: Results) -> Finding | None:
     only if it exceeds that of strokes, faded at their edges as the templates are, by more than that share varies
     between samples of strokes (one sd).
     """
-    for run, numbers in candidates(results, "evaluate", "generative"):
-        names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
-        pairs, copied, strokes, noise = (numbers.measured("templates", name) for name in names)
-        if pairs is None or copied is None or strokes is None or noise is None:
-            continue
-        return Finding(
-            pairs.scaled(100),
-            dataset_label(numbers.records),
-            with_training(results, numbers, run),
-            holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
-            remarks=shortcomings(setting_of(numbers, run)),
-            notes=[
-                f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
-                tested_on(numbers, run, numbers.settings.failures.images),
-            ],
-        )
-    return None
+    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    if found is None:
+        return None
+    run, numbers = found
+    names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
+    pairs, copied, strokes, noise = (numbers.measured("templates", name) for name in names)
+    if pairs is None or copied is None or strokes is None or noise is None:
+        return None
+    return Finding(
+        pairs.scaled(100),
+        dataset_label(numbers.records),
+        with_training(results, numbers, run),
+        holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
+        remarks=shortcomings(numbers, run),
+        notes=[
+            f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
+            tested_on(numbers, run, numbers.settings.failures.images),
+        ],
+    )
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
 
-    The first sweep is used that has part use at all angles that any run was swept at, and whose run was evaluated on
-    the widest range. The difference must exceed the noise, which is the larger of the two sds over seeds. So must the
+    The sweep must have part use at all angles that any run was swept at, and its run must have been evaluated on the
+    widest range. The difference must exceed the noise, which is the larger of the two sds over seeds. So must the
     difference from that run, which was trained on narrower images, on test images of the widest range: consistency
     falls with the range of the test images for any training if parts stay in their places while images turn.
     """
-    angles = swept_angles(results)
-    for sweep in swept(results, "generative"):
-        consistency = sweep.measured("consistency")
-        if len(consistency) < 2 or consistency.keys() != angles:
-            continue
-        narrow, wide = min(consistency), max(consistency)
-        if (found := unswept(results, sweep, wide)) is None:
-            continue
-        evaluation, control = found
-        remarks = []
-        for numbers in (sweep.items[narrow], sweep.items[wide]):
-            setting = swept_setting(numbers)
-            images = min(numbers.settings.failures.images, setting.dataset.test)
-            remarks += shortcomings(setting, images=images)
-        after = consistency[wide]
-        return Finding(
-            consistency[narrow].minus(after),
-            dataset_label(sweep.items[wide].records),
-            [
-                *sweep.items[narrow].records,
-                *sweep.items[wide].records,
-                *with_training(results, evaluation, sweep.run),
-            ],
-            holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
-            remarks=unique(remarks),
-            notes=[
-                f"test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
-                f"{control.mean:.2f} after that of {sweep.run}"
-            ],
-        )
-    return None
+    sweep = sweep_of(results, results.evidence.generative.sweep.get("capsules"))
+    consistency = sweep.measured("consistency") if sweep else {}
+    if sweep is None or len(consistency) < 2 or consistency.keys() != swept_angles(results):
+        return None
+    narrow, wide = min(consistency), max(consistency)
+    if (found := unswept(results, sweep, wide)) is None:
+        return None
+    evaluation, control = found
+    after, used = consistency[wide], [sweep.items[narrow], sweep.items[wide]]
+    return Finding(
+        consistency[narrow].minus(after),
+        dataset_label(sweep.items[wide].records),
+        [*(record for each in used for record in each.records), *with_training(results, evaluation, sweep.run)],
+        holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
+        remarks=swept_shortcomings(used, images=used[1].settings.failures.images),
+        notes=[
+            f"test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
+            f"{control.mean:.2f} after that of {sweep.run}"
+        ],
+    )
 
 
 MEASURES: dict[str, Measure] = {

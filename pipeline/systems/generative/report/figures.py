@@ -13,17 +13,18 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.films import Film
 from pipeline.results.claims import load_claims
+from pipeline.results.documents import LABELS
 from pipeline.results.reading import Numbers, Results, dataset_label
 from pipeline.systems.generative.report import charts, curves, failure_figures
 from pipeline.systems.generative.report.comparison import (
-    companions,
     evaluated,
+    groups,
     other_images,
     paper_table_1,
     probe_table,
     sweep_table,
 )
-from pipeline.systems.generative.report.runs import PAPER_DATASET, Sweep, setting_of, sweeps, swept_setting
+from pipeline.systems.generative.report.runs import chance_of, sweep_of, sweeps
 
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features in Table 1 and Figure 4; other features that were probed are in the tables."""
@@ -53,17 +54,18 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 def _accuracy(results: Results) -> Iterator[Drawing]:
     paper = paper_table_1(load_claims())
     found = evaluated(results)
-    settings = {run: setting_of(numbers, run) for run, numbers in found.items()}
-    for group in companions(settings):
+    for group in groups(results.evidence.generative.table_1, found):
+        chance = chance_of(found[group[0]], group[0])
         table = pd.concat([probe_table(found[run]) for run in group], ignore_index=True)
         table = table[table["features"].isin(FEATURES_DRAWN)]
         if table.empty:
             continue
         records = [record for run in group for record in found[run].records]
-        upright = settings[group[0]].run.augmentation.rotation == 0
+        upright = found[group[0]].run(group[0]).augmentation.rotation == 0
         beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
         label = dataset_label(records)
-        stand_in = "" if label == PAPER_DATASET or not upright else f" (ours: {label}; the paper's: {PAPER_DATASET})"
+        papers = LABELS["mnist"]
+        stand_in = "" if label == papers or not upright else f" (ours: {label}; the paper's: {papers})"
         theirs = "" if beside.empty else "; open markers: Table 1 of the paper, in both plots"
         yield Drawing(
             f"accuracy-{group[0]}",
@@ -72,12 +74,12 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             f"Accuracy of a linear probe on each representation{_symbols(table)} as test images are rotated further "
             "than the training images. Left: the probe is refit on equally warped images; right: it is fit on clean "
             f"images. Bars: one sd over seeds, where there are several{theirs}{stand_in}"
-            f"{other_images(settings, group)}.",
+            f"{other_images(found, group)}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
-            partial(curves.accuracy_over_rotation, table, beside, settings[group[0]].chance),
-            chart=charts.accuracy_over_rotation(table, beside, settings[group[0]].chance),
+            partial(curves.accuracy_over_rotation, table, beside, chance),
+            chart=charts.accuracy_over_rotation(table, beside, chance),
         )
 
 
@@ -261,8 +263,9 @@ def _percent(share: float) -> str:
 def _swept(results: Results) -> Iterator[Drawing]:
     found = {sweep.run: sweep for sweep in sweeps(results)}
     tables = {run: table for run, sweep in found.items() if not (table := sweep_table(sweep)).empty}
-    settings = {run: found[run].setting for run in tables}
-    for group in companions(settings):
+    first = {run: found[run].first for run in tables}
+    for group in groups(results.evidence.generative.sweep, tables):
+        chance = chance_of(first[group[0]], group[0])
         table = pd.concat([tables[run] for run in group], ignore_index=True)
         table = table[table["features"].isin(FEATURES_DRAWN)]
         if table.empty:
@@ -273,52 +276,36 @@ def _swept(results: Results) -> Iterator[Drawing]:
             f"Trained and tested on rotations, {' and '.join(group)}",
             f"Does training on wider rotations lower the capsules' accuracy{_symbols(table)}, and do they stay ahead "
             "of the VAE? In the paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: "
-            f"one sd over seeds, where there are several{other_images(settings, group)}.",
+            f"one sd over seeds, where there are several{other_images(first, group)}.",
             "Accuracy over the range of rotation in training and testing, one line each for "
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
-            partial(curves.accuracy_over_training_range, table, settings[group[0]].chance),
-            chart=charts.accuracy_over_training_range(table, settings[group[0]].chance),
+            partial(curves.accuracy_over_training_range, table, chance),
+            chart=charts.accuracy_over_training_range(table, chance),
         )
 
 
 def _beyond(results: Results) -> Iterator[Drawing]:
-    """Each swept run with parts in any slot, compared with the first run that differs from it in nothing else."""
-    swept = [sweep for sweep in sweeps(results) if sweep.setting.run.variant == "generative"]
-    for sweep in swept:
-        if sweep.setting.run.model.slots == "own":
-            continue
-        baseline = next((other for other in swept if _only_the_slots_differ(other, sweep)), None)
-        if baseline is None:
-            continue
-        before, after = sweep_table(baseline), sweep_table(sweep)
-        after = after.assign(features=after["features"] + "_any_slot")
-        table = pd.concat([before, after], ignore_index=True)
-        table = table[table["features"].isin(["t0", "t0_any_slot"])]
-        if table["features"].nunique() < 2:
-            continue
-        yield Drawing(
-            f"beyond-{sweep.run}",
-            "svg",
-            f"Parts in any slot of their parent, {sweep.run} compared with {baseline.run}",
-            "The paper explains the loss of accuracy on wide rotations by templates that are tied to their places in "
-            "an object. If that is the cause, accuracy should fall less without the tie.",
-            f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {baseline.run} "
-            f"and one for {sweep.run}.",
-            [*baseline.records, *sweep.records],
-            partial(curves.accuracy_over_training_range, table, sweep.setting.chance),
-            chart=charts.accuracy_over_training_range(table, sweep.setting.chance),
-        )
-
-
-def _only_the_slots_differ(own: Sweep, freed: Sweep) -> bool:
-    """Whether two sweeps were trained on the same images and differ only in slots: "own" in the first."""
-
-    def but_for_slots(numbers: Numbers) -> tuple[object, ...]:
-        setting = swept_setting(numbers)
-        return {**setting.run.model, "slots": None}, setting.run.augmentation, setting.dataset
-
-    if own.setting.run.model.slots != "own":
-        return False
-    shared = own.items.keys() & freed.items.keys()
-    return bool(shared) and all(but_for_slots(own.items[a]) == but_for_slots(freed.items[a]) for a in shared)
+    """A swept run with parts in any slot, compared with one that differs from it in nothing else."""
+    names = results.evidence.generative.sweep
+    own, freed = (sweep_of(results, run) for run in (names.get("own_slots"), names.get("any_slots")))
+    if own is None or freed is None:
+        return
+    before, after = sweep_table(own), sweep_table(freed)
+    after = after.assign(features=after["features"] + "_any_slot")
+    table = pd.concat([before, after], ignore_index=True)
+    table = table[table["features"].isin(["t0", "t0_any_slot"])]
+    if table["features"].nunique() < 2:
+        return
+    yield Drawing(
+        f"beyond-{freed.run}",
+        "svg",
+        f"Parts in any slot of their parent, {freed.run} compared with {own.run}",
+        "The paper explains the loss of accuracy on wide rotations by templates that are tied to their places in "
+        "an object. If that is the cause, accuracy should fall less without the tie.",
+        f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {own.run} "
+        f"and one for {freed.run}.",
+        [*own.records, *freed.records],
+        partial(curves.accuracy_over_training_range, table, chance_of(freed.first, freed.run)),
+        chart=charts.accuracy_over_training_range(table, chance_of(freed.first, freed.run)),
+    )

@@ -10,7 +10,7 @@ import math
 
 from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.reading import Measured, Numbers, Results
-from pipeline.systems.generative.report.runs import setting_of
+from pipeline.systems.generative.report.runs import classes_of
 
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
@@ -63,9 +63,8 @@ def notes(numbers: Numbers, classes: int) -> list[str]:
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
     """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
     evaluated = results.numbers("evaluate", run)
-    if evaluated is None or (setting := setting_of(evaluated, run)) != setting_of(numbers, run):
-        return []
-    return notes(evaluated, setting.classes)
+    made = [(each.run(run), each.dataset_of(run)) for each in (evaluated, numbers) if each]
+    return notes(evaluated, classes_of(evaluated, run)) if evaluated and made[0] == made[1] else []
 
 
 _HEADS = {
@@ -90,7 +89,7 @@ def table(results: Results) -> list[Table]:
             continue
         found["sampled"] = _probe(numbers, "t0_sampled")
         found["log_odds"] = _probe(numbers, "t0")
-        why = _silence(numbers, setting_of(numbers, run).classes)
+        why = _silence(numbers, classes_of(numbers, run))
         verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
         rows.append(([run, verdict], found, numbers))
     caption = (

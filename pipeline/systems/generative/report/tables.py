@@ -7,21 +7,22 @@ import pandas as pd
 from pipeline.drawing.features import look
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
+from pipeline.results.documents import LABELS
 from pipeline.results.reading import Measured, Results, dataset_label
 from pipeline.systems.generative.report import failure_tables, presences
 from pipeline.systems.generative.report.claims import PROBE_SDS
 from pipeline.systems.generative.report.comparison import (
-    companions,
     evaluated,
+    groups,
     other_images,
     paper_table_1,
     probe_table,
     sweep_table,
 )
 from pipeline.systems.generative.report.curves import in_order, name_of_engine, name_of_test
-from pipeline.systems.generative.report.runs import PAPER_DATASET, setting_of, sweeps
+from pipeline.systems.generative.report.runs import sweeps
 
-PAPER = f"the paper ({PAPER_DATASET})"
+PAPER = f"the paper ({LABELS['mnist']})"
 PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 
@@ -34,17 +35,16 @@ def build(results: Results) -> list[Table]:
 def table_1(results: Results) -> list[Table]:
     """Document 000's Table 1: our numbers by both protocols and the paper's; one table per set of training images."""
     found = evaluated(results)
-    settings = {run: setting_of(numbers, run) for run, numbers in found.items()}
     paper = paper_table_1(load_claims())
     tables = []
-    for group in companions(settings):
+    for group in groups(results.evidence.generative.table_1, found):
         parts = []
         for run in group:
             part = probe_table(found[run]).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
             label, run_ids = dataset_label(found[run].records), tracked(found[run].records)
             parts.append(part.assign(run=run, dataset=label, tracking_run=run_ids))
         data = pd.concat(parts, ignore_index=True)
-        upright = settings[group[0]].run.augmentation.rotation == 0
+        upright = found[group[0]].run(group[0]).augmentation.rotation == 0
         beside = (paper if upright else paper.head(0)).rename(
             columns={"mean": "paper_percent", "sd": "paper_sd_percent"}
         )
@@ -55,7 +55,7 @@ def table_1(results: Results) -> list[Table]:
             f"Accuracy (%) of a linear probe on {dataset_label(records)}, with test images rotated within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
             "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean images "
-            f"only{other_images(settings, group)}. All features are standardised, those of t0 as log odds: this "
+            f"only{other_images(found, group)}. All features are standardised, those of t0 as log odds: this "
             "enlarges traces that a sample of t0 does not show."
         )
         title = f"Probe accuracy over rotation: {' and '.join(group)}"

@@ -16,15 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, with_training
-from pipeline.systems.matrix_capsules.report.paper import (
-    remarks_on_capsules,
-    remarks_on_cnn,
-    remarks_on_condition,
-    remarks_on_data,
-)
-from pipeline.systems.matrix_capsules.report.runs import Compared, attack_studies, attacked_images
+from pipeline.systems.matrix_capsules.report.runs import Compared, attack_study, attacked_images
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
 METHODS = ("FGSM", "BIM")
@@ -93,24 +88,19 @@ def over_replicas(values: pd.Series[float]) -> Measured:
     return Measured(float(values.mean()), float(values.std()) if len(values) > 1 else 0.0, len(values))
 
 
-def first_attacked(results: Results) -> Attacked | None:
-    """The first executed study that has a table, in the order of preference."""
-    for study in attack_studies(results):
-        table = results.table("attack", study.item, COLUMNS)
-        if table is not None:
-            return Attacked(study, table)
-    return None
+def attacked(results: Results) -> Attacked | None:
+    """The study of attacks, if it was executed and has a table."""
+    found = results.answering("attack", results.evidence.matrix_capsules.attack)
+    table = results.table("attack", found[0], COLUMNS) if found else None
+    return Attacked(attack_study(*found), table) if found and table is not None else None
 
 
 def remarks_on_attack(study: Compared) -> list[str]:
     """In what a study of attacks falls short of the paper's."""
-    remarks = remarks_on_data(study.dataset) + remarks_on_capsules(study.capsules, study.dataset)
-    remarks += remarks_on_condition(study.capsules)
-    remarks += [f"CNN: {words}" for words in remarks_on_cnn(study.cnn)]
-    attacked, tested = attacked_images(study), study.dataset.test
-    if attacked < tested:
-        remarks.append(f"{attacked:,} of {tested:,} test images attacked")
-    return remarks
+    tested, dataset = attacked_images(study), study.dataset
+    found = remarks("matrix_capsules", "iterations_3", study.capsules, dataset, tested=tested)
+    of_cnn = remarks("matrix_capsules", "cnn", study.cnn, dataset, tested=tested)
+    return found + [f"CNN: {words}" for words in of_cnn if words not in found]
 
 
 _Check = Callable[[Attacked], tuple[Measured, bool, list[str]] | None]
@@ -119,15 +109,15 @@ _Check = Callable[[Attacked], tuple[Measured, bool, list[str]] | None]
 
 def _measure(check: _Check) -> Measure:
     def measure(results: Results) -> Finding | None:
-        found = first_attacked(results)
+        found = attacked(results)
         answer = check(found) if found else None
         if found is None or answer is None:
             return None
         ours, holds, notes = answer
         study = found.study
         records = with_training(results, study.numbers, study.settings.capsules, study.settings.cnn)
-        remarks = remarks_on_attack(study)
-        return Finding(ours, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
+        said = remarks_on_attack(study)
+        return Finding(ours, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
 
     return measure
 

@@ -1,56 +1,45 @@
-"""How the claims of document 004 are answered; errors are in percent.
+"""How the claims of document 004 are answered, by the networks that the profile's `evidence` names.
 
-`runs` says what stands for which row and what is preferred, `paper` in what it differs from the paper's; claims about
-attacks are in `attack_claims`.
+Errors are in percent. Claims about attacks are in `attack_claims`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pipeline.results.claims import load_claims
+from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
 from pipeline.results.status import FAMILIAR_SHARE
 from pipeline.systems.matrix_capsules.report.attack_claims import MEASURES as OF_ATTACKS
-from pipeline.systems.matrix_capsules.report.paper import (
-    PAPER_SIZES,
-    SMALL_SIZES,
-    remarks_on_capsules,
-    remarks_on_cnn,
-    remarks_on_condition,
-    remarks_on_data,
-    stands_in,
-)
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
     ablations,
-    by_preference,
-    first_tested,
     learned_by,
     records_of,
-    runs,
-    stands_for,
-    trials,
-    unchanged,
-    viewpoint_studies,
+    row_of,
+    stands_in,
+    trained_alike,
+    trial_of,
+    viewpoint_study,
 )
 
-TABLE_1: dict[str, dict[str, object]] = {
-    "004.t1.r1": {"iterations": 1},
-    "004.t1.r2": {"iterations": 2},
-    "004.t1.r3": {},
-    "004.t1.r5": {"iterations": 5},
-    "004.t1.vec": {"pose": "vector"},
-    "004.t1.nocoord": {"coordinate_addition": False},
-    "004.t1.vecnocoord": {"pose": "vector", "coordinate_addition": False},
-    "004.t1.margin": {"loss": "margin"},
-    "004.t1.xent": {"loss": "cross-entropy"},
-    "004.mixing": {"activation": "mixing"},
+TABLE_1 = {
+    "004.t1.r1": "iterations_1",
+    "004.t1.r2": "iterations_2",
+    "004.t1.r3": "iterations_3",
+    "004.t1.r5": "iterations_5",
+    "004.t1.vec": "vector",
+    "004.t1.nocoord": "no_coordinates",
+    "004.t1.vecnocoord": "vector_no_coordinates",
+    "004.t1.margin": "margin",
+    "004.t1.xent": "cross_entropy",
+    "004.mixing": "mixing",
 }
-"""By claim, what its row changes in the paper's best model."""
+"""By claim, the row that it is about, as evidence and `documents.yaml` call it."""
 CNN_CLAIM = "004.t1.cnn"
 VIEWPOINTS = {
     "004.t2.az.caps": ("azimuth", "capsules"),
@@ -64,8 +53,6 @@ PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
 """Error of capsules in parts of the convolutional network's, both on novel viewpoints."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-MNIST, CIFAR = (("mnist", "digits"), "MNIST"), (("cifar10",), "CIFAR-10")
-"""Sources that a claim may be answered from, the paper's first, and what the paper calls its own."""
 
 
 def in_percent(error: Measured) -> str:
@@ -80,7 +67,7 @@ def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     rows = list(TABLE_1)
 
     def place(trial: Trial) -> int:
-        row = stands_for(trial, TABLE_1)
+        row = row_of(trial, TABLE_1)
         return rows.index(row) if row else len(rows)
 
     found: dict[str, list[Trial]] = {}
@@ -106,31 +93,46 @@ def paper_error(trial: Trial, values: Mapping[str, float | None]) -> float | Non
     Args:
         values: as `paper_values`.
     """
-    row = CNN_CLAIM if trial.run.variant == "cnn" else stands_for(trial, TABLE_1)
+    row = CNN_CLAIM if trial.run.variant == "cnn" else row_of(trial, TABLE_1)
     return values[row] if row and stands_in(trial.dataset) else None
 
 
-def _error(changes: Mapping[str, object], sizes: Mapping[str, object] | None = None, crops: bool = False) -> Measure:
-    """Test error of the paper's best model with some changes.
-
-    Args:
-        sizes: only of networks of these; of any, those of the paper's first, where None.
-        crops: by activations averaged over crops, not from the middle.
-    """
-    of_these = sizes is not None
-    wanted = PAPER_SIZES if sizes is None else sizes
+def _row(row: str) -> Measure:
+    """Test error of a row of Table 1, from the middle of the image."""
 
     def measure(results: Results) -> Finding | None:
-        candidates = trials(results, changes, wanted, of_these_sizes=of_these)
-        trial = first_tested(candidates, "crops" if crops else "centre")
-        return _answer(results, trial, wanted, crops) if trial else None
+        rows = results.evidence.matrix_capsules.table_1
+        trial = trial_of(results, rows.get(row))
+        found = _answer(results, trial, row)
+        beside = trial_of(results, rows.get("iterations_3")) if row != "iterations_3" else None
+        of_beside = beside.numbers.measured("test", "centre") if beside else None
+        if trial and found and found.ours and beside and of_beside and trained_alike(trial, beside):
+            order = _opposite(trial, beside, found.ours.mean - 100 * of_beside.mean)
+            found.notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}{order}")
+        return found
 
     return measure
 
 
-def _answer(results: Results, trial: Trial, sizes: Mapping[str, object], crops: bool) -> Finding | None:
-    numbers = trial.numbers
-    centre, voted = numbers.measured("test", "centre"), numbers.measured("test", "crops")
+def _network(name: str) -> Measure:
+    """Test error of a network that is no row of Table 1."""
+
+    def measure(results: Results) -> Finding | None:
+        return _answer(results, trial_of(results, results.evidence.matrix_capsules.networks.get(name)), name)
+
+    return measure
+
+
+def averaged_over_crops(results: Results) -> Finding | None:
+    """Section 5: test error by activations averaged over crops, not from the middle."""
+    trial = trial_of(results, results.evidence.matrix_capsules.crops)
+    return _answer(results, trial, "iterations_3", crops=True)
+
+
+def _answer(results: Results, trial: Trial | None, document: str, crops: bool = False) -> Finding | None:
+    if trial is None:
+        return None
+    centre, voted = (trial.numbers.measured("test", each) for each in ("centre", "crops"))
     error = voted if crops else centre
     if error is None or centre is None:
         return None
@@ -138,15 +140,14 @@ def _answer(results: Results, trial: Trial, sizes: Mapping[str, object], crops: 
         notes = [f"from the middle alone {in_percent(centre)}"]
     else:
         notes = [f"by several crops {in_percent(voted)}"] if voted else []
-    beside = first_tested(unchanged(results, trial))
-    if beside and (of_beside := beside.numbers.measured("test", "centre")):
-        order = _opposite(trial, beside, centre.mean - of_beside.mean)
-        notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}{order}")
-    remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(trial.run, trial.dataset, sizes)
     return Finding(
-        error.scaled(100), dataset_label(numbers.records), records_of(results, trial), remarks=remarks, notes=notes,
+        error.scaled(100),
+        dataset_label(trial.numbers.records),
+        records_of(results, trial),
+        remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
+        notes=notes,
         learned=learned_by(results, trial),
-    )  # fmt: skip
+    )
 
 
 def _opposite(trial: Trial, beside: Trial, rise: float) -> str:
@@ -156,42 +157,20 @@ def _opposite(trial: Trial, beside: Trial, rise: float) -> str:
         beside: the same without the change.
         rise: of our error by the change.
     """
-    values, rows = paper_values(), [stands_for(each, TABLE_1) for each in (trial, beside)]
-    changed, kept = (values[row] if row else None for row in rows)
+    values = paper_values()
+    changed, kept = (values[row] if (row := row_of(each, TABLE_1)) else None for each in (trial, beside))
     if changed is None or kept is None or rise * (changed - kept) >= 0:
         return ""
     return f", the opposite of the paper's order ({changed:g} % with the change, {kept:g} % without)"
 
 
-def _elsewhere(sources: Sequence[str], label: str, sizes: Mapping[str, object], crop: int | None) -> Measure:
-    """Test error of the paper's best model on another data set."""
-
-    def measure(results: Results) -> Finding | None:
-        trial = first_tested(trials(results, {}, sizes, sources=sources))
-        error = trial.numbers.measured("test", "centre") if trial else None
-        if trial is None or error is None:
-            return None
-        voted, records = trial.numbers.measured("test", "crops"), records_of(results, trial)
-        remarks = remarks_on_data(trial.dataset, sources[0], label)
-        remarks += remarks_on_capsules(trial.run, trial.dataset, sizes, crop)
-        notes = [f"by several crops {in_percent(voted)}"] if voted else []
-        known = learned_by(results, trial)
-        return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes, learned=known)
-
-    return measure
-
-
 def error_of_cnn(results: Results) -> Finding | None:
-    """Table 1: test error of the convolutional network."""
-    trial = first_tested(by_preference(trial for trial in runs(results, "evaluate", "cnn") if stands_in(trial.dataset)))
-    error = trial.numbers.measured("test", "centre") if trial else None
-    if trial is None or error is None:
-        return None
-    voted, records = trial.numbers.measured("test", "crops"), records_of(results, trial)
-    notes = [f"{trial.run.training.epochs} epochs", *([f"by several crops {in_percent(voted)}"] if voted else [])]
-    remarks = remarks_on_data(trial.dataset) + remarks_on_cnn(trial.run)
-    known = learned_by(results, trial)
-    return Finding(error.scaled(100), dataset_label(records), records, remarks=remarks, notes=notes, learned=known)
+    """Table 1: test error of the convolutional network, which the paper does not say how long it trained."""
+    trial = trial_of(results, results.evidence.matrix_capsules.cnn)
+    found = _answer(results, trial, "cnn")
+    if trial and found:
+        found.notes.insert(0, f"{trial.run.training.epochs} epochs")
+    return found
 
 
 def _novel(axis: str, network: str) -> Measure:
@@ -202,21 +181,20 @@ def _novel(axis: str, network: str) -> Measure:
     """
 
     def measure(results: Results) -> Finding | None:
-        for study in viewpoint_studies(results):
-            numbers = study.numbers
-            novel = numbers.measured("matched", network, "novel") if study.settings.axis == axis else None
-            if novel is None or not _alike(numbers):
-                continue
-            run = study.capsules if network == "capsules" else study.cnn
-            if network == "capsules":
-                own = remarks_on_capsules(run, study.dataset, share=FAMILIAR_SHARE) + remarks_on_condition(run)
-            else:
-                own = remarks_on_cnn(run)
-            remarks = remarks_on_data(study.dataset) + own
-            notes = _matching(numbers, axis, network, run.training.epochs)
-            label = dataset_label(numbers.records)
-            return Finding(novel.scaled(100), label, numbers.records, remarks=remarks, notes=notes)
-        return None
+        found = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
+        novel = found[1].measured("matched", network, "novel") if found else None
+        if found is None or novel is None or not _alike(found[1]):
+            return None
+        study = viewpoint_study(*found)
+        numbers = study.numbers
+        run, document = (study.capsules, "viewpoint") if network == "capsules" else (study.cnn, "viewpoint_cnn")
+        return Finding(
+            novel.scaled(100),
+            dataset_label(numbers.records),
+            numbers.records,
+            remarks=remarks("matrix_capsules", document, run, study.dataset, share=FAMILIAR_SHARE),
+            notes=_matching(numbers, axis, network, run.training.epochs),
+        )
 
     return measure
 
@@ -265,29 +243,29 @@ def votes_concentrate(results: Results) -> Finding | None:
     It holds where that share rises, and that of all that is assigned does too, both by more than two standard errors
     (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
     """
-    routed = (trial for trial in runs(results, "evaluate") if trial.run.model.iterations > 1)
-    for trial in by_preference(routed):
-        numbers, run = trial.numbers, trial.run
-        steps = [str(t + 1) for t in range(run.model.iterations)]
-        shares = {each: [numbers.measured("votes", each, t) for t in steps] for each in ("near", "all")}
-        near, whole = ([share for share in found if share] for found in shares.values())
-        images = numbers.number("voted_images")
-        if len(near) < len(steps) or len(whole) < len(steps) or images is None:
-            continue
-        notes = [
-            f"to the right class, of what is assigned {words}: "
-            f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % after iterations 1 to {len(steps)}"
-            for words, found in (("near a mean", near), ("at all", whole))
-        ]
-        notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
-        near_error = math.sqrt((_variance(near[0].mean) + _variance(near[-1].mean)) / images)
-        errors = [near_error, math.sqrt(_variance(whole[-1].mean) / images)]  # at first, all are assigned evenly
-        gains = [found[-1].mean - found[0].mean for found in (near, whole)]
-        holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
-        remarks = remarks_on_data(trial.dataset) + remarks_on_capsules(run, trial.dataset) + remarks_on_condition(run)
-        records, gain = records_of(results, trial), near[-1].minus(near[0]).scaled(100)
-        return Finding(gain, dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
-    return None
+    trial = trial_of(results, results.evidence.matrix_capsules.votes)
+    if trial is None or trial.run.model.iterations < 2:
+        return None
+    numbers, run = trial.numbers, trial.run
+    steps = [str(t + 1) for t in range(run.model.iterations)]
+    shares = {each: [numbers.measured("votes", each, t) for t in steps] for each in ("near", "all")}
+    near, whole = ([share for share in found if share] for found in shares.values())
+    images = numbers.number("voted_images")
+    if len(near) < len(steps) or len(whole) < len(steps) or images is None:
+        return None
+    notes = [
+        f"to the right class, of what is assigned {words}: "
+        f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % after iterations 1 to {len(steps)}"
+        for words, found in (("near a mean", near), ("at all", whole))
+    ]
+    notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
+    near_error = math.sqrt((_variance(near[0].mean) + _variance(near[-1].mean)) / images)
+    errors = [near_error, math.sqrt(_variance(whole[-1].mean) / images)]  # at first, all are assigned evenly
+    gains = [found[-1].mean - found[0].mean for found in (near, whole)]
+    holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
+    said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
+    records, gain = records_of(results, trial), near[-1].minus(near[0]).scaled(100)
+    return Finding(gain, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
 
 
 def _variance(share: float) -> float:
@@ -295,12 +273,12 @@ def _variance(share: float) -> float:
 
 
 MEASURES: dict[str, Measure] = {
-    **{claim: _error(changes) for claim, changes in TABLE_1.items()},
+    **{claim: _row(row) for claim, row in TABLE_1.items()},
     CNN_CLAIM: error_of_cnn,
-    "004.crops": _error({}, crops=True),
-    "004.small": _error({}, SMALL_SIZES),
-    "004.mnist": _elsewhere(*MNIST, PAPER_SIZES, None),
-    "004.cifar": _elsewhere(*CIFAR, {**PAPER_SIZES, "channels": 256}, None),
+    "004.crops": averaged_over_crops,
+    "004.small": _network("small"),
+    "004.mnist": _network("mnist"),
+    "004.cifar": _network("cifar10"),
     **{claim: _novel(*which) for claim, which in VIEWPOINTS.items()},
     "004.fig2": votes_concentrate,
     **OF_ATTACKS,

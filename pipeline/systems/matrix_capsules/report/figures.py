@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -19,8 +18,16 @@ from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
-from pipeline.systems.matrix_capsules.report.paper import PAPER_DATASET, class_names, distance, trained_on
-from pipeline.systems.matrix_capsules.report.runs import Trial, attack_studies, attacked_images, runs, viewpoint_studies
+from pipeline.systems.matrix_capsules.report.runs import (
+    PAPER_DATASET,
+    Trial,
+    attack_studies,
+    attacked_images,
+    class_names,
+    runs,
+    trained_on,
+    viewpoint_studies,
+)
 
 _TESTS = ("replica", "test", "accuracy")
 _ACCURACIES = ("replica", "epoch", "train_accuracy", "validation_accuracy")
@@ -88,7 +95,8 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
 
 def _images_seen(results: Results) -> Iterator[Drawing]:
     """Of the best runs on smallNORB."""
-    drawn = images_seen.drawn(images_seen.seen_by_runs(results))
+    best_network = results.evidence.matrix_capsules.table_1.get("iterations_3")
+    drawn = images_seen.drawn(images_seen.seen_by_runs(results), best_network)
     if not drawn:
         return
     records = [record for each in drawn for record in (*each.trained.records, *each.trial.numbers.records)]
@@ -143,11 +151,10 @@ def _conditions(results: Results) -> Iterator[Drawing]:
         for trial in [*trials, *itself, *cnns]:
             error = trial.numbers.measured("test", "centre")
             if error is not None:
-                dots.append(Dot(_name(trial), error.scaled(100), paper_error(trial, values)))
+                # The paper has one CNN: its error is drawn beside the one of ours that answers for it.
+                other = trial in cnns and trial.item != results.evidence.matrix_capsules.cnn
+                dots.append(Dot(_name(trial), error.scaled(100), None if other else paper_error(trial, values)))
                 drawn.append(trial)
-        # The paper has one CNN: its error is drawn beside the nearest of ours alone.
-        others = sorted((trial for trial in drawn if trial in cnns), key=lambda trial: distance(trial.run))[1:]
-        dots = [replace(dot, paper=None) if each in others else dot for dot, each in zip(dots, drawn, strict=True)]
         records = _records(drawn)
         if dots:
             yield Drawing(

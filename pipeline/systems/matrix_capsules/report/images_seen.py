@@ -29,13 +29,12 @@ from pipeline.drawing.style import (
 )
 from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve
 from pipeline.results.reading import Measured, Numbers, Results, training_behind
-from pipeline.systems.matrix_capsules.report.paper import PAPER_CONDITION, distance
-from pipeline.systems.matrix_capsules.report.runs import Trial, condition_of, runs
+from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
 """Sources with all training and all test images, of other objects."""
 BEST = 6
-"""Runs that are drawn: those with the lowest errors. One more is drawn if it has the paper's condition."""
+"""Runs that are drawn: those with the lowest errors, and the one that answers for the paper's best network."""
 _COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
 """By iterations of routing."""
@@ -102,11 +101,9 @@ def _curve(history: pd.DataFrame | None, millions: float) -> pd.DataFrame:
     return pd.DataFrame({"x": means.index * millions, "y": 100 * (1 - means.to_numpy())})
 
 
-def drawn(found: Sequence[Seen]) -> list[Seen]:
-    """The best of some runs, and the one of the paper's condition that is nearest to the paper's, in their order."""
-    papers = [each for each in found if condition_of(each.trial.run) == PAPER_CONDITION]
-    nearest = min(papers, key=lambda each: distance(each.trial.run), default=None)
-    return [each for place, each in enumerate(found) if place < BEST or each is nearest]
+def drawn(found: Sequence[Seen], best_network: str | None) -> list[Seen]:
+    """The best of some runs, and the one that answers for the paper's best network, in their order."""
+    return [each for place, each in enumerate(found) if place < BEST or each.trial.item == best_network]
 
 
 def _hollow(curve: PublicCurve) -> bool:

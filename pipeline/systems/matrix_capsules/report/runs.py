@@ -1,32 +1,27 @@
-"""Which results stand for the claims of document 004.
+"""The results of document 004's networks, each with the settings that it recorded.
 
-A trial is a trained network with its numbers: a run of `runs`, or a condition of an entry of `ablation`. One of matrix
-capsules stands for a row of Table 1 by what its model is: routing iterations, pose, coordinate addition, loss and
-activation. A condition that changes anything else stands for none.
-
-Where several could answer, those on the paper's data come first, then those of the paper's sizes, then those trained
-on crops only, then those with fewer settings that are not the paper's. Of trials of the paper's sizes runs then come
-before conditions, for they are trained longer; of smaller ones conditions do, for they are trained as the other rows
-are. More seeds, more epochs and the name settle the rest.
+A trial is a trained network with its numbers: a run of `runs`, or a condition of an entry of `ablation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
 
+from pipeline.results.documents import LABELS, documents
 from pipeline.results.learned import Learned, learned
 from pipeline.results.reading import Numbers, Record, Recorded, Results, natural, with_training
-from pipeline.systems.matrix_capsules.report.paper import (
-    PAPER_CONDITION,
-    PAPER_SIZES,
-    SOURCES,
-    distance,
-    has_sizes,
-    preference,
-)
 
+PAPER_DATASET = LABELS["smallnorb"]
 Variant = Literal["matrix_capsules", "cnn"]
+CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
+"""Settings of the model that tell the rows of Table 1 apart."""
+SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
+"""Of the paper's main data set: itself, copies of it, and what stands in for it."""
+CLASSES = ("animal", "human", "airplane", "truck", "car")
+"""Of smallNORB, by label. As `data.norb.CATEGORIES`, but a figure does not depend on how data are read."""
+_WARPS = ("rotation", "scale", "aspect", "shear", "shift")
+"""Settings of warps, which results from before there were any do not have."""
 
 
 class Trial(NamedTuple):
@@ -68,22 +63,35 @@ class Compared(NamedTuple):
 
 def runs(results: Results, stage: Literal["train", "evaluate"], variant: Variant = "matrix_capsules") -> list[Trial]:
     """The runs of a variant that a stage was executed for, by name."""
-    found = []
-    for name, numbers in results.executed(stage):
-        run = numbers.run(name)
-        if run.variant == variant:
-            found.append(Trial(stage, name, name, numbers, run, numbers.dataset_of(name), name, {}))
-    return found
+    found = (_run(stage, name, numbers) for name, numbers in results.executed(stage))
+    return [trial for trial in found if trial.run.variant == variant]
+
+
+def _run(stage: str, name: str, numbers: Numbers) -> Trial:
+    return Trial(stage, name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
 
 
 def ablations(results: Results) -> Iterator[Trial]:
     """The conditions of all ablations that were executed, by the ablation's name and then their own."""
     for item, whole in results.executed("ablation"):
-        settings, trained = whole.settings, whole.trained
-        study = settings.ablation[item]
         for name in sorted(whole.names("condition"), key=natural):
-            numbers, run, changes = whole.part("condition", name), trained[name], study.conditions[name]
-            yield Trial("ablation", item, name, numbers, run, settings.datasets[run.dataset], study.run, changes)
+            yield _condition(item, name, whole)
+
+
+def _condition(item: str, name: str, whole: Numbers) -> Trial:
+    settings, run = whole.settings, whole.trained[name]
+    study, dataset = settings.ablation[item], settings.datasets[run.dataset]
+    return Trial("ablation", item, name, whole.part("condition", name), run, dataset, study.run, study.conditions[name])
+
+
+def trial_of(results: Results, network: str | None) -> Trial | None:
+    """The trial of a network as evidence names it: a run, or <ablation>/<condition>; None if it was not executed."""
+    item, _, condition = (network or "").partition("/")
+    if not condition:
+        found = results.answering("evaluate", network)
+        return _run("evaluate", *found) if found else None
+    whole = results.numbers("ablation", item)
+    return _condition(item, condition, whole) if whole and condition in whole.names("condition") else None
 
 
 def records_of(results: Results, trial: Trial) -> list[Record]:
@@ -103,24 +111,27 @@ def learned_by(results: Results, trial: Trial) -> Learned | None:
 
 
 def viewpoint_studies(results: Results) -> list[Compared]:
-    """Studies of viewpoints that were executed, the one to be preferred first."""
-    found = []
-    for name, numbers in results.executed("viewpoint"):
-        settings, trained = numbers.settings, numbers.trained
-        study = settings.viewpoint[name]
-        dataset = settings.datasets[study.dataset]
-        found.append(Compared(name, numbers, study, trained.capsules, trained.cnn, dataset))
-    return _studies_by_preference(found)
+    """Studies of viewpoints that were executed, by name."""
+    return [viewpoint_study(name, numbers) for name, numbers in results.executed("viewpoint")]
+
+
+def viewpoint_study(name: str, numbers: Numbers) -> Compared:
+    """A study of viewpoints with its settings."""
+    settings, trained = numbers.settings, numbers.trained
+    study = settings.viewpoint[name]
+    return Compared(name, numbers, study, trained.capsules, trained.cnn, settings.datasets[study.dataset])
 
 
 def attack_studies(results: Results) -> list[Compared]:
-    """Studies of attacks that were executed, the one to be preferred first."""
-    found = []
-    for name, numbers in results.executed("attack"):
-        study = numbers.settings.attack[name]
-        capsules, cnn = numbers.run(study.capsules), numbers.run(study.cnn)
-        found.append(Compared(name, numbers, study, capsules, cnn, numbers.dataset_of(study.capsules)))
-    return _studies_by_preference(found)
+    """Studies of attacks that were executed, by name."""
+    return [attack_study(name, numbers) for name, numbers in results.executed("attack")]
+
+
+def attack_study(name: str, numbers: Numbers) -> Compared:
+    """A study of attacks with its settings."""
+    study = numbers.settings.attack[name]
+    capsules, cnn = numbers.run(study.capsules), numbers.run(study.cnn)
+    return Compared(name, numbers, study, capsules, cnn, numbers.dataset_of(study.capsules))
 
 
 def attacked_images(study: Compared) -> int:
@@ -128,98 +139,53 @@ def attacked_images(study: Compared) -> int:
     return int(min(study.settings.images, study.dataset.test))
 
 
-def trials(
-    results: Results,
-    changes: Mapping[str, object],
-    sizes: Mapping[str, object] = PAPER_SIZES,
-    *,
-    of_these_sizes: bool = False,
-    sources: Sequence[str] = SOURCES,
-) -> list[Trial]:
-    """Trials of the paper's best model with these changes, the one to be preferred first.
+def row_of(trial: Trial, rows: Mapping[str, str]) -> str | None:
+    """The claim whose row of Table 1 has a trial's condition; None of a condition that changes anything else.
 
     Args:
-        changes: of `PAPER_CONDITION`.
-        sizes: networks of these come first.
-        of_these_sizes: no others.
-        sources: only on data of these, the first before the others.
+        rows: by claim, what `documents.yaml` calls its row.
     """
-    wanted = {**PAPER_CONDITION, **changes}
-    candidates = [*runs(results, "evaluate"), *(trial for trial in ablations(results) if _is_of_table_1(trial))]
-    found = [
-        trial
-        for trial in candidates
-        if condition_of(trial.run) == wanted
-        and preference(trial.dataset, sources) < len(sources)
-        and (has_sizes(trial.run, sizes) or not of_these_sizes)
-    ]
-    return by_preference(found, sizes, sources)
-
-
-def by_preference(
-    found: Iterable[Trial], sizes: Mapping[str, object] = PAPER_SIZES, sources: Sequence[str] = SOURCES
-) -> list[Trial]:
-    """Trials, the one to be preferred first.
-
-    Args:
-        sizes, sources: as of `trials`.
-    """
-
-    def rank(trial: Trial) -> tuple[Any, ...]:
-        other_sizes, *others = distance(trial.run, sizes)
-        later = (trial.stage == "ablation") != other_sizes  # why, says the head of this module
-        place = preference(trial.dataset, sources)
-        return place, other_sizes, *others, later, *_amount(trial.run), natural(trial.name), natural(trial.item)
-
-    return sorted(found, key=rank)
-
-
-def _studies_by_preference(found: Iterable[Compared]) -> list[Compared]:
-    def rank(study: Compared) -> tuple[Any, ...]:
-        away = [distance(run) for run in (study.capsules, study.cnn)]
-        return preference(study.dataset), *away, *_amount(study.capsules), natural(study.item)
-
-    return sorted(found, key=rank)
-
-
-def _amount(run: Recorded) -> tuple[int, int]:
-    """More seeds first, then more epochs."""
-    return -run.replicas, -run.training.epochs
-
-
-def condition_of(run: Recorded) -> dict[str, object]:
-    """What a row of Table 1 is known by."""
-    return {name: run.model[name] for name in PAPER_CONDITION}
-
-
-def _is_of_table_1(condition: Trial) -> bool:
-    return condition.changes.keys() <= PAPER_CONDITION.keys() | PAPER_SIZES.keys()
-
-
-def stands_for(condition: Trial, rows: Mapping[str, Mapping[str, object]]) -> str | None:
-    """The row that a condition stands for, of `rows` by what they change; None where it stands for none."""
-    if not condition.changes.keys() <= PAPER_CONDITION.keys():
+    if not trial.changes.keys() <= set(CONDITION):
         return None
-    own = condition_of(condition.run)
-    return next((row for row, changes in rows.items() if own == {**PAPER_CONDITION, **changes}), None)
+    theirs = documents()["matrix_capsules"]
+    alike = (
+        claim for claim, row in rows.items() if _condition_of(theirs[row]["model"]) == _condition_of(trial.run.model)
+    )
+    return next(alike, None)
 
 
-def first_tested(candidates: Iterable[Trial], error: Literal["centre", "crops"] = "centre") -> Trial | None:
-    """The first of some trials whose test error is known, on the middle of images or by several crops.
-
-    Runs are tested both ways, conditions on the middle alone.
-    """
-    return next((trial for trial in candidates if trial.numbers.measured("test", error) is not None), None)
+def _condition_of(model: Mapping[str, object]) -> list[object]:
+    return [model[name] for name in CONDITION]
 
 
-def unchanged(results: Results, trial: Trial) -> list[Trial]:
-    """Of a trial with a change of Table 1, those that are the same without it."""
-    if condition_of(trial.run) == PAPER_CONDITION:
-        return []
-    return [each for each in trials(results, {}) if _but_for_its_condition(each) == _but_for_its_condition(trial)]
+def trained_alike(trial: Trial, other: Trial) -> bool:
+    """Whether two trials differ in the condition of Table 1 alone, however many seeds they have."""
+    return _but_for_its_condition(trial) == _but_for_its_condition(other)
 
 
 def _but_for_its_condition(trial: Trial) -> object:
-    """What tells trials apart that are trained otherwise or on other data, however many seeds they have."""
-    model = {**trial.run.model, **PAPER_CONDITION}
+    model = {name: value for name, value in trial.run.model.items() if name not in CONDITION}
     return {**trial.run, "model": model, "replicas": None}, trial.dataset
+
+
+def stands_in(dataset: Recorded) -> bool:
+    """Whether a data set is the paper's main one, or stands in for it."""
+    return dataset.source in SOURCES
+
+
+def trained_on(run: Recorded) -> str:
+    """What a run's images are trained as, in words."""
+    return "crops and warps" if any(run.augmentation.get(name) for name in _WARPS) else "crops"
+
+
+def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
+    """Names of a network's classes: smallNORB's, those of own images, or else numbers.
+
+    Args:
+        settings: of the result.
+        outputs: classes of the network, which may be more than the data set has.
+    """
+    if stands_in(dataset):
+        return CLASSES
+    own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
+    return (*own, *map(str, range(len(own), outputs)))

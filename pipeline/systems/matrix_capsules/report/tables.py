@@ -19,12 +19,12 @@ from pipeline.systems.matrix_capsules.report.claims import (
     paper_values,
 )
 from pipeline.systems.matrix_capsules.report.images_seen import seen_by_runs
-from pipeline.systems.matrix_capsules.report.paper import trained_on
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
     attack_studies,
     attacked_images,
     runs,
+    trained_on,
     viewpoint_studies,
 )
 

@@ -1,8 +1,8 @@
-"""The checks of document 002's claims, on the studies of `regression`.
+"""The checks of document 002's claims, on the studies that the profile's `evidence` names.
 
-Of several studies of a kind the first of `candidates` that has all the numbers needed is used. Claims about both of the
-paper's data sets use all studies of their kind, and hold if they hold in each. EM from the subspace start has no seed,
-so the only noise is that of the test images: differences of up to two binomial standard errors do not count.
+Claims about both of the paper's data sets use the studies on both, and hold if they hold in each. EM from the subspace
+start has no seed, so the only noise is that of the test images: differences of up to two binomial standard errors do
+not count.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import pairwise
 
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Measured, Results, dataset_label, unique
-from pipeline.systems.regression.report.studies import LABELS, Study, candidates
+from pipeline.systems.regression.report.studies import SETS, Study, answering
 
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
-BANDS = {"mnist": 3.0, "fashion-mnist": 12.0}
+BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 """Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
 LINEAR = 1.5
 """Largest difference (points) between capsules of one number and logistic regression."""
@@ -25,13 +25,13 @@ TABLE_ERROR = 1e-8
 """How much the normalised log-loss may rise because its interpolation table is rounded."""
 
 
-def _one_error(source: str) -> Measure:
+def _one_error(role: str) -> Measure:
     """Section 3.2: the test error of the multiclass model with capsules of two numbers."""
 
     def measure(results: Results) -> Finding | None:
-        for study in candidates(results, "grid", source):
+        for study in answering(results, "grid"):
             error = study.error("multiclass", "2")
-            if error:
+            if study.role == role and error:
                 records = study.numbers.records
                 return Finding(error, dataset_label(records), records, remarks=study.remarks)
         return None
@@ -53,10 +53,7 @@ def _all_agree(kind: str, check: Check, notes: Callable[[Study], list[str]] = la
     def measure(results: Results) -> Finding | None:
         answers: list[tuple[Measured, bool]] = []
         used: list[Study] = []
-        for study in candidates(results, kind):
-            # A stand-in is ignored if its original was executed.
-            if study.stands_in and any(other.source == study.original for other in used):
-                continue
+        for study in answering(results, kind):
             answer = check(study)
             if answer:
                 answers.append(answer)
@@ -73,8 +70,8 @@ def _all_agree(kind: str, check: Check, notes: Callable[[Study], list[str]] = la
 
 
 def _missing_sets(used: Sequence[Study]) -> list[str]:
-    originals = {study.original for study in used}
-    return [f"without {label}" for source, label in LABELS.items() if source not in originals]
+    roles = {study.role for study in used}
+    return [f"without {label}" for role, label in SETS.items() if role not in roles]
 
 
 def _sizes(study: Study, decision: str) -> list[str]:
@@ -128,7 +125,7 @@ def best_is_in_the_band(study: Study) -> tuple[Measured, bool] | None:
     if not known:
         return None
     test = min(known, key=lambda pair: pair[0])[1]
-    return test, test.mean <= BANDS[study.original]
+    return test, test.mean <= BANDS[study.role]
 
 
 def own_rim(study: Study) -> tuple[Measured, bool] | None:
@@ -200,7 +197,7 @@ def _with_calibration(measure: Measure) -> Measure:
 
     def noted(results: Results) -> Finding | None:
         finding = measure(results)
-        found = next((each for each in candidates(results, "grid") if _calibration_notes(each)), None)
+        found = next((each for each in answering(results, "grid") if _calibration_notes(each)), None)
         if finding is None or found is None:
             return finding
         records = [*finding.records, *found.numbers.records]
@@ -293,13 +290,13 @@ def _million(part: str) -> Measure:
     """Section 3.4: errors after training on a million distorted digits."""
 
     def measure(results: Results) -> Finding | None:
-        for study in candidates(results, "distorted", "mnist"):
-            numbers = study.numbers
-            error = numbers.measured("distorted", part)
+        for study in answering(results, "distorted"):
+            error = study.numbers.measured("distorted", part)
             if error:
-                strength = numbers.number("distorted", "strength") or 1
-                remarks = [*study.remarks, f"our distortions, strength {strength:g} (paper: infinite MNIST)"]
-                return Finding(error.scaled(100), dataset_label(numbers.records), numbers.records, remarks=remarks)
+                strength = study.numbers.number("distorted", "strength") or 1
+                said = [*study.remarks, f"our distortions, strength {strength:g} (paper: infinite MNIST)"]
+                records = study.numbers.records
+                return Finding(error.scaled(100), dataset_label(records), records, remarks=said)
         return None
 
     return measure
@@ -307,7 +304,7 @@ def _million(part: str) -> Measure:
 
 MEASURES: dict[str, Measure] = {
     "002.d2.digits": _one_error("mnist"),
-    "002.d2.fashion": _one_error("fashion-mnist"),
+    "002.d2.fashion": _one_error("fashion_mnist"),
     "002.fig5.d": _all_agree("grid", falls_with_size),
     "002.fig5.arch": _all_agree("grid", more_capsules_err_less),
     "002.fig5.linear": _all_agree("grid", one_number_is_linear),

@@ -1,46 +1,32 @@
-"""The studies of capsule regression that were executed, and how far their settings are from the paper's.
-
-Settings are those that each result recorded itself.
-"""
+"""The studies of capsule regression that were executed, with the settings that each result recorded."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.documents import remarks
 from pipeline.results.reading import Measured, Recorded, Results, natural
 from pipeline.results.studies import Study as AnyStudy
-from pipeline.results.studies import studies_of
+from pipeline.results.studies import studies_of, study_of
 
-LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
-"""The paper's sources, in its order."""
-STAND_INS = {"digits": "mnist"}
-"""Sources that stand in for one of the paper's."""
-TRAIN, TEST = 50_000, 10_000
-"""Images of either of the paper's sets that it trains and tests on; 10,000 more validate."""
-FEATURES = 196
-MILLION = 1_000_000
-PAPER: dict[str, dict[str, Any]] = {
-    "convergence": {"size": 4, "iterations": 1000},
-    "starts": {"size": 4, "seeds": 20},
-    "distorted": {"size": 16, "decision": "all-vs-all", "examples": MILLION},
-}
-"""By kind of study, the settings that the paper gives, in addition to the features."""
-_WORDS = {
-    "features": "{:,} features", "size": "capsules of {:,} numbers", "decision": "{}", "iterations": "{:,} iterations",
-    "seeds": "{:,} random starts of each sd", "examples": "{:,} examples",
-}  # fmt: skip
-_AMOUNTS = ("seeds", "passes", "iterations", "samples", "examples")
-"""Settings that measure a study's size: the larger, the better."""
+SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
+"""The paper's data sets by their role, in its order."""
+SOURCES = ("mnist", "fashion-mnist")
+"""Their sources."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "sizes", "distorted")
 """Kinds of studies in the order in which they are shown, the paper's own first."""
 
 
 @dataclass(frozen=True)
 class Study(AnyStudy):
-    """A study of capsule regression that was executed."""
+    """A study of capsule regression that was executed.
+
+    Attributes:
+        role: the data set of the paper that it answers for; empty if it answers no claim.
+    """
+
+    role: str = ""
 
     @property
     def dataset(self) -> Recorded:
@@ -54,35 +40,10 @@ class Study(AnyStudy):
         return str(self.dataset.source)
 
     @property
-    def original(self) -> str:
-        """The paper's source that it uses or replaces."""
-        return STAND_INS.get(self.source, self.source)
-
-    @property
-    def stands_in(self) -> bool:
-        return self.source in STAND_INS
-
-    @property
-    def differences(self) -> list[str]:
-        """How its settings fall short of the paper's."""
-        found = []
-        for name, theirs in {"features": FEATURES, **PAPER.get(self.kind, {})}.items():
-            ours = self.settings[name]
-            if ours != theirs and not (name in _AMOUNTS and ours > theirs):
-                paper = theirs if isinstance(theirs, str) else f"{theirs:,}"
-                found.append(f"{_WORDS[name].format(ours)} (paper: {paper})")
-        return found
-
-    @property
     def remarks(self) -> list[str]:
-        """How its data and its settings fall short of the paper's."""
-        if self.stands_in:
-            return [f"{NOT_THE_PAPERS_DATA} ({LABELS[self.original]})", *self.differences]
-        used = {"trained": (self.dataset.train, TRAIN), "tested": (self.dataset.test, TEST)}
-        fewer = [
-            f"{done} on {ours:,} images (paper: {theirs:,})" for done, (ours, theirs) in used.items() if ours < theirs
-        ]
-        return fewer + self.differences
+        """In what its data and its settings fall short of the paper's."""
+        of_data = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
+        return of_data + remarks("regression", self.kind, self.settings, self.dataset)
 
     def error(self, decision: str, size: str, part: str = "test") -> Measured | None:
         """The error (percent) of one model of a grid."""
@@ -101,31 +62,16 @@ def executed(results: Results) -> list[Study]:
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
     """
-    found = sorted(studies_of(results, "regression", Study), key=lambda study: (_place(study), natural(study.name)))
-    return [study for kind in KINDS for study in found if study.kind == kind]
+
+    def place(study: Study) -> tuple[object, ...]:
+        source = SOURCES.index(study.source) if study.source in SOURCES else len(SOURCES)
+        return KINDS.index(study.kind), source, natural(study.name)
+
+    return sorted(studies_of(results, "regression", Study), key=place)
 
 
-def _place(study: Study) -> tuple[bool, int]:
-    sources = list(LABELS)
-    return study.stands_in, sources.index(study.original) if study.original in sources else len(sources)
-
-
-def candidates(results: Results, kind: str, source: str | None = None) -> list[Study]:
-    """Studies of a kind on the paper's data or a stand-in for them, preferred ones first.
-
-    The order is: the paper's own data, in its order; fewer differences from its settings; larger studies (more sizes,
-    seeds, passes and so on); the name.
-
-    Args:
-        source: only studies on this source, or on a stand-in for it.
-
-    Raises:
-        ResultError: as `executed`.
-    """
-    wanted = LABELS if source is None else (source,)
-    return sorted((each for each in executed(results) if each.kind == kind and each.original in wanted), key=_rank)
-
-
-def _rank(study: Study) -> tuple[Any, ...]:
-    amounts = [len(study.settings.get("sizes", ())), *(study.settings.get(name, 0) for name in _AMOUNTS)]
-    return _place(study), len(study.differences), [-amount for amount in amounts], natural(study.name)
+def answering(results: Results, kind: str) -> list[Study]:
+    """The executed studies of a kind that evidence names, in the order of the paper's data sets."""
+    names = getattr(results.evidence.regression, kind)
+    found = ((role, study_of(results, "regression", names.get(role), Study)) for role in SETS)
+    return [replace(study, role=role) for role, study in found if study]

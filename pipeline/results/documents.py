@@ -1,0 +1,131 @@
+"""In what the settings of a result differ from a document's, listed in `documents.yaml` in this folder, in words.
+
+Settings of ours are those that the result itself recorded: the profile's may be others by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.reading import Recorded
+
+DOCUMENTS_FILE = Path(__file__).with_name("documents.yaml")
+LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
+"""What the documents call their data sets, by source."""
+COPIES = {
+    "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
+    "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
+}
+"""Sources that are copies of smallNORB, and in what they differ from it."""
+_WHOSE = {"": "the paper's", "published_code": "the published code's"}
+_ABOUT = ("words", "older", "published_code")
+"""Keys of `documents.yaml` that are no settings."""
+_SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
+
+
+@cache
+def documents() -> dict[str, dict[str, dict[str, Any]]]:
+    """The settings that documents give, by system and network or study, each in the shape of `params.yaml`."""
+    found: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(DOCUMENTS_FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def remarks(
+    system: str,
+    name: str,
+    settings: Mapping[str, Any],
+    dataset: Recorded,
+    *,
+    replicas: int | None = None,
+    tested: int | None = None,
+    share: float = 1,
+) -> list[str]:
+    """In what a result falls short of a document, or differs from it.
+
+    A setting that the document does not give, or that the result does not have, is not compared.
+
+    Args:
+        system, name: of the document's network or study, as in `documents.yaml`.
+        settings: of our run or study.
+        dataset: the settings of its data.
+        replicas, tested: seeds and test images measured; None where the document gives no number of them.
+        share: of the training images that it sees.
+    """
+    document = documents()[system][name]
+    ours = Recorded({**settings, "dataset": dataset})
+    if "training" in ours:
+        ours["training"] = Recorded({**ours.training, **_steps(ours, share)})
+    words, code = document.get("words", {}), document.get("published_code", {})
+    found = _of_data(document["dataset"], dataset, tested) if "dataset" in document else []
+    told: list[str] = []
+    listed: dict[str, list[str]] = {}
+    for whose, theirs in (("", document), ("published_code", code)):
+        for place, mine, its in _differing(theirs, ours, document.get("older", {})):
+            if place in words:
+                told.append(words[place].format_map(ours))
+            elif place not in _SAID_APART:
+                name_of = place.rpartition(".")[2].replace("_", " ")
+                listed.setdefault(whose, []).append(f"{name_of} {_in_words(mine)} / {_in_words(its)}")
+    found += [f"{', '.join(differences)} (ours / {_WHOSE[whose]})" for whose, differences in listed.items()]
+    found += told
+    if replicas is not None and replicas < document.get("replicas", 0):
+        found.append(f"{replicas} seed{'s' * (replicas != 1)} (paper: {document['replicas']})")
+    return found
+
+
+def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[str]:
+    """In what data fall short of the document's; how many train counts only on the document's own."""
+    wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
+    if ours.source in COPIES and "smallnorb" in wanted:
+        found = [COPIES[ours.source]]
+    elif ours.source in wanted:
+        found = []
+    else:
+        return [
+            f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})",
+            *_fewer("tested", tested, theirs),
+        ]
+    return found + _fewer("trained", ours.train, theirs) + _fewer("tested", tested, theirs)
+
+
+def _fewer(done: str, images: int | None, theirs: Mapping[str, Any]) -> list[str]:
+    known = theirs.get({"trained": "train", "tested": "test"}[done], 0)
+    return [f"{done} on {images:,} images (paper: {known:,})"] if images is not None and images < known else []
+
+
+def _steps(ours: Recorded, share: float) -> dict[str, Any]:
+    """Steps of a training: all of them, and those of an epoch in words; fewer where images are held out by factor."""
+    dataset, holdout = ours.dataset, ours.get("holdout")
+    images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
+    steps = int(images * share) // ours.training.batch_size
+    return {"steps": ours.training.epochs * steps, "epoch_steps": f"{'less than ' if holdout else ''}{steps:,}"}
+
+
+def _differing(
+    theirs: Mapping[str, Any], ours: Mapping[str, Any], older: Mapping[str, Any], place: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Each setting that differs: where it stands, ours and theirs."""
+    for key, value in theirs.items():
+        if key in _ABOUT or key not in (ours.keys() | older.keys()):
+            continue
+        mine = ours[key] if key in ours else older[key]
+        if isinstance(value, Mapping) and "least" in value:
+            if mine < value["least"]:
+                yield f"{place}{key}", mine, value["least"]
+        elif isinstance(value, Mapping):
+            yield from _differing(value, mine, older, f"{place}{key}.")
+        elif mine != value:
+            yield f"{place}{key}", mine, value
+
+
+def _in_words(value: object) -> str:
+    """A setting as text: "none", "on" and "off" rather than Python's words."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "on", False: "off"}[value]
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)

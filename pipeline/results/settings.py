@@ -1,0 +1,158 @@
+"""Which item answers which claims: the section `evidence` of `params.yaml`.
+
+A role is a part that claims name, such as the capsules of Table 1, and claims on the same evidence share one. A role
+names one item of the profile; claims whose role is left out are "not run".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from pipeline.settings import NAME_PATTERN, Name, Section
+
+Network = Annotated[
+    str,
+    Field(
+        pattern=f"{NAME_PATTERN[:-1]}(/{NAME_PATTERN[1:-1]})?$",
+        max_length=201,
+        description="a key of `runs`, or a condition: <ablation>/<condition>",
+    ),
+]
+Roles = dict[str, Name]
+VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
+DATASETS = ("mnist", "fashion_mnist")
+ROWS = (
+    "iterations_1", "iterations_2", "iterations_3", "iterations_5", "vector", "no_coordinates", "vector_no_coordinates",
+    "margin", "cross_entropy", "mixing",
+)  # fmt: skip
+
+
+class Role(NamedTuple):
+    """A role that is taken.
+
+    Attributes:
+        where: it stands.
+        section: of `params.yaml`, of whose keys it names one. `networks`: runs, and conditions of `ablation`.
+        kind: variant of the run, kind of the study, or axis of the viewpoints that it must be; "": any; None: there is
+            no such role.
+        item: that it names.
+    """
+
+    where: str
+    section: str
+    kind: str | None
+    item: str
+
+
+def one(section: str, kind: str = "", **more: Any) -> Any:
+    """The field of a role, which is left out by default (see `Role`)."""
+    return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
+
+
+def group(section: str, kinds: Iterable[tuple[str, str]]) -> Any:
+    """The field of several roles, each with its kind."""
+    return Field(default_factory=dict, json_schema_extra={"section": section, "kinds": dict(kinds)})
+
+
+def alike(roles: Iterable[str], kind: str = "") -> Iterable[tuple[str, str]]:
+    """Roles of one kind."""
+    return dict.fromkeys(roles, kind).items()
+
+
+class GenerativeEvidence(Section):
+    """Document 000. The runs of `affine` answer for affNIST, whose digits are shifted, those of `table_1` for the rest.
+
+    Two runs of the sweep, `own_slots` and `any_slots`, differ in this alone.
+    """
+
+    table_1: Roles = group("runs", VARIANTS.items())
+    affine: Roles = group("runs", VARIANTS.items())
+    optimise: Name | None = one("optimise")
+    posterior: Name | None = one("posterior")
+    sweep: Roles = group("sweep", [*VARIANTS.items(), *alike(("own_slots", "any_slots"), "generative")])
+
+
+class MiddleLayer(Section):
+    """Inference in a network with a middle layer, and the run of the same network without that layer."""
+
+    inference: Name = one("infer", default=...)
+    without: Name = one("runs", "capsnet", default=...)
+
+
+class CapsNetEvidence(Section):
+    """Document 001, networks. Of several middle layers the first is judged; notes tell of the others."""
+
+    runs: Roles = group("runs", alike(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
+    inference: Roles = group("infer", alike(("routed", "unrouted")))
+    middle: list[MiddleLayer] = Field(default_factory=list)
+
+
+class RegressionEvidence(Section):
+    """Document 002: by kind of study, one on each of its data sets, or on what stands in for it."""
+
+    grid: Roles = group("regression", alike(DATASETS, "grid"))
+    convergence: Roles = group("regression", alike(DATASETS, "convergence"))
+    starts: Roles = group("regression", alike(DATASETS, "starts"))
+    exactness: Roles = group("regression", alike(DATASETS, "exactness"))
+    online: Roles = group("regression", alike(DATASETS, "online"))
+    ridge: Roles = group("regression", alike(DATASETS, "ridge"))
+    distorted: Roles = group("regression", alike(DATASETS, "distorted"))
+
+
+class PosesBesideFeatures(Section):
+    """Capsules whose poses are compared with the features of a convolutional network on the same data."""
+
+    cnn: Name = one("equivariance", "cnn", default=...)
+    capsules: list[Name] = one("equivariance", default=..., min_length=1)
+
+
+class ComparisonEvidence(Section):
+    """Document 003."""
+
+    equivariance: list[PosesBesideFeatures] = Field(default_factory=list)
+    data_efficiency: Roles = group("data_efficiency", {"capsules": "", "cnn": "cnn"}.items())
+
+
+class MatrixCapsulesEvidence(Section):
+    """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: that of Figure 2."""
+
+    table_1: dict[str, Network] = group("networks", alike(ROWS, "matrix_capsules"))
+    networks: dict[str, Network] = group("networks", alike(("small", "mnist", "cifar10"), "matrix_capsules"))
+    cnn: Name | None = one("runs", "cnn")
+    crops: Name | None = one("runs", "matrix_capsules")
+    votes: Name | None = one("runs", "matrix_capsules")
+    viewpoint: Roles = group("viewpoint", ((axis, axis) for axis in ("azimuth", "elevation")))
+    attack: Name | None = one("attack")
+
+
+class EvidenceParams(Section):
+    """The evidence of all claims, by the systems that the documents are about."""
+
+    generative: GenerativeEvidence = GenerativeEvidence()
+    capsnet: CapsNetEvidence = CapsNetEvidence()
+    attention: Roles = group("attention", ((kind, kind) for kind in ("toy", "iterated", "density", "parsing")))
+    regression: RegressionEvidence = RegressionEvidence()
+    comparison: ComparisonEvidence = ComparisonEvidence()
+    matrix_capsules: MatrixCapsulesEvidence = MatrixCapsulesEvidence()
+
+    def roles(self) -> Iterator[Role]:
+        """Every role that is taken."""
+        return _roles(self, "evidence")
+
+
+def _roles(section: Section, where: str) -> Iterator[Role]:
+    for field, info in type(section).model_fields.items():
+        value, place = getattr(section, field), f"{where}.{field}"
+        extra: Any = info.json_schema_extra
+        if isinstance(value, dict):
+            for role, item in value.items():
+                yield Role(f"{place}.{role}", extra["section"], extra["kinds"].get(role), item)
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Section):
+                yield from _roles(each, place)
+            elif each is not None:
+                yield Role(place, extra["section"], extra["kind"], each)
