@@ -229,12 +229,9 @@ def test_the_tier_follows_from_the_rows_remarks(
 
 def install(monkeypatch: pytest.MonkeyPatch, **systems: dict[str, Any]) -> None:
     """Let the reports be those of stand-in systems."""
-    modules = {
-        f"pipeline.systems.{name}.report.claims": SimpleNamespace(MEASURES=measures)
-        for name, measures in systems.items()
-    }
-    monkeypatch.setattr(scorecard, "REPORTS", dict.fromkeys(systems, "000"))
-    monkeypatch.setattr(scorecard, "import_module", modules.__getitem__)
+    reports = {name: SimpleNamespace(MEASURES=measures) for name, measures in systems.items()}
+    stand_ins = {name: SimpleNamespace(part=lambda _, name=name: reports[name]) for name in systems}
+    monkeypatch.setattr(scorecard, "REPORTS", stand_ins)
 
 
 def test_the_measures_are_those_of_all_systems_and_of_their_comparison(
