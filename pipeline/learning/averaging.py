@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 class Average:
-    """The running average of some parameters, stacked or not.
+    """The running average of some parameters.
 
     Args:
         parameters: by name; they are changed in place by the optimiser.

@@ -1,4 +1,4 @@
-"""Optimisers by their names in params.yaml. They treat stacked parameters as ordinary tensors.
+"""Optimisers by their names in params.yaml.
 
 They are no `torch.optim.Optimizer`: making one imports torch's compiler (`torch._dynamo`), which takes a second, longer
 than some trainings. Adam's arithmetic is torch's own.
@@ -106,7 +106,7 @@ class RMSProp(Optimiser):
 
 
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimiser:
-    """The optimiser of a training, over parameters stacked or not.
+    """The optimiser of a training.
 
     RMSProp's constants are those of the authors' code for stacked capsule autoencoders.
     """
