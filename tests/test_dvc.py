@@ -402,7 +402,7 @@ CAPTIONED, CAPTION = "pipeline/systems/generative/report/figures.py", "maximisin
         ("pipeline/systems/regression/model/capsules.py", set(REGRESSIONS)),
         (CAPTIONED, {"figures", "tables"}),
         ("pipeline/page/page.html.j2", {"tables"}),
-        ("pipeline.learning.train.py", TRAININGS),
+        ("pipeline/learning/train.py", TRAININGS),
         ("stages/train.py", TRAININGS),
         ("pipeline/data/sources.py", {"download@digits", "download@toys"}),
         ("pipeline/tracking/run.py", set()),
