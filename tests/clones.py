@@ -23,8 +23,8 @@ class Clone:
     folder: Path
 
     def attempt(self, *words: str, **environment: str) -> tuple[int, str]:
-        """Exit code and output of a command (DVC's is `dvc`, Git's `git`)."""
-        command = [sys.executable, "-m", *words] if words[0] == "dvc" else list(words)
+        """Exit code and output of a command (DVC's is `dvc`, Git's `git`, this project's `pipeline`)."""
+        command = [sys.executable, "-m", *words] if words[0] in ("dvc", "pipeline") else list(words)
         # DVC starts stages with the `python` it finds first.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         foreign = ("DVC_", "MLFLOW_", "GIT_", "AWS_")

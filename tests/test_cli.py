@@ -451,12 +451,6 @@ def test_load_says_where_a_run_is(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("port", ["0", "99999"])
-def test_a_port_that_does_not_exist_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
-    assert pipeline(monkeypatch, "server", "start", str(root / "server"), "--port", port) == 2
-    assert not (root / "server").exists()
-
-
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
