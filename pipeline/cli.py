@@ -310,6 +310,8 @@ def fan_out(
 
     if sum(each is not None for each in (workers, scheduler, slurm)) > 1:
         raise UserError("fan-out takes one of --workers, --scheduler and --slurm")
+    if gpu_items and not (scheduler or slurm):
+        raise UserError("--gpu-items needs --scheduler or --slurm: workers here have no resource GPU")
     code = run(
         find_root(),
         targets or (),

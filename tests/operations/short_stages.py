@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,12 @@ import json, os, sys, time
 from pathlib import Path
 
 name, notes, *inputs = sys.argv[1:]
-notes = Path(notes)
+notes, checkpoint = Path(notes), Path(".cache", "resume", name)
 with (notes / f"{name}.begun").open("a") as file:
-    file.write(f"{os.getpid()} {Path.cwd()}\\n")
+    file.write(f"{os.getpid()} {'again' if checkpoint.exists() else 'anew'} {Path.cwd()}\\n")
+for path in (checkpoint, Path(".tracking", name)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
 print("this is", name, flush=True)
 time.sleep(float((notes / "seconds").read_text()) if name == "slow" else 0)
 if (notes / f"{name}.fails").exists():
@@ -45,14 +49,15 @@ class Short(Clone):
 
     def fan_out(self, *words: str, code: int = 0, **environment: str) -> str:
         """What `python -m pipeline fan-out` prints; it must exit with `code`."""
-        found, output = self.attempt("pipeline", "fan-out", *words, **environment)
+        path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+        found, output = self.attempt("pipeline", "fan-out", *words, PYTHONPATH=path, **environment)
         assert found == code, output
         return output
 
     def begun(self, name: str) -> list[list[str]]:
-        """Process id and folder of each time that an item began."""
+        """Of each time that an item began: its process, whether `anew` or `again` from a checkpoint, and its folder."""
         path = self.notes / f"{name}.begun"
-        return [line.split(maxsplit=1) for line in path.read_text().splitlines()] if path.exists() else []
+        return [line.split(maxsplit=2) for line in path.read_text().splitlines()] if path.exists() else []
 
     def runs(self) -> dict[str, int]:
         """How often each item began."""
@@ -63,6 +68,11 @@ class Short(Clone):
         """Let an item fail, or no longer."""
         path = self.notes / f"{name}.fails"
         path.touch() if fails else path.unlink()
+
+    def forget(self) -> None:
+        """Drop the notes of earlier runs."""
+        for path in [*self.notes.glob("*.begun"), *self.notes.glob("*.ended")]:
+            path.unlink()
 
     def commit(self) -> None:
         self.run("git", "add", "-A")
