@@ -16,6 +16,7 @@ import fnmatch
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -39,11 +40,10 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 HERE = frozenset({"download", "own_images", "figures", "tables"})
-"""Stages that run in the head's repository: they need the network, files outside of Git, or pictures drawn before."""
+"""Stages that run in the head's repository: they need a network or files outside of Git, or write uncached folders."""
 
 Packet = dict[str, Any]
-"""What an item made: its `name`, its `entry` in dvc.lock (or None), and `files`: its uncached outputs by path. From a
-worker also a `note` for the user."""
+"""What an item made: its `name`, `entry` in dvc.lock and `files` (uncached outputs by path); from workers, a `note`."""
 
 
 class FanOutError(UserError):
@@ -185,9 +185,14 @@ def _client(root: Path, workers: int, scheduler: str | None, slurm: int | None) 
                 address = stack.enter_context(SLURMCluster(cores=1, processes=1))  # one item at a time
                 address.adapt(minimum_jobs=slurm, maximum_jobs=slurm)  # a job that ends is replaced
             elif not scheduler:
+                size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
                 place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
                 quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-                address = stack.enter_context(LocalCluster(workers, 1, memory_limit=0, **place, **quiet))
+                before = signal.signal(
+                    signal.SIGINT, signal.SIG_IGN
+                )  # of workers: Ctrl-C ends the head, which ends them
+                address = stack.enter_context(LocalCluster(**size, **place, **quiet))
+                signal.signal(signal.SIGINT, before)
             client = stack.enter_context(Client(address, timeout="10s"))
             if scheduler:
                 client.get_versions(check=True, packages=["dvc", "numpy", "torch"])
@@ -243,7 +248,7 @@ def _collect(
                 print(f"{name} failed: {future.exception()}", flush=True)
             elif future.status not in ("finished", "error"):
                 raise FanOutError("the scheduler was lost; what is recorded stays recorded")
-        if store := tracking_store(root):  # workers leave the delivery of journals to the head
+        if store := tracking_store(root):
             DrainerStarter(root / JOURNALS, store).ensure()
 
 
@@ -254,11 +259,8 @@ def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, Item]) -> N
 
     with Repo(str(root)) as repo, repo.lock:
         for packet in packets:
-            outs = [root / out for out in plan[packet["name"]].uncached]
-            if not all(any((root / path).resolve().is_relative_to(out) for out in outs) for path in packet["files"]):
-                raise FanOutError(f"{packet['name']} sent files that are none of its outputs")
-            for out in filter(Path.is_dir, outs):
-                shutil.rmtree(out)
+            if foreign := packet["files"].keys() - plan[packet["name"]].uncached:
+                raise FanOutError(f"{packet['name']} sent {', '.join(foreign)}, none of its outputs")
             _write_files(root, packet)
         entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
         with atomic_path(root / "dvc.lock") as path:
@@ -277,10 +279,7 @@ def _dvc(root: Path, *words: str) -> int:
 
 def _packet(root: Path, name: str, entry: dict[str, Any] | None, uncached: Iterable[str]) -> Packet:
     """On a worker or in the head: what an item made."""
-    files: dict[str, bytes] = {}
-    for out in uncached:
-        found = (root / out).rglob("*") if (root / out).is_dir() else [root / out]
-        files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in found if path.is_file()}
+    files = {path: (root / path).read_bytes() for path in uncached if (root / path).is_file()}
     return {"name": name, "entry": entry, "files": files}
 
 
@@ -342,8 +341,8 @@ def _call(folder: Path, *command: str) -> str:
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC takes the first `python`
-    if "MLFLOW_TRACKING_URI" not in env:
-        env["CAPSULES_MLFLOW"] = "off"  # not into a store of the clone's own: the head delivers the journals it shares
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # then the head delivers the journals
+        env["CAPSULES_MLFLOW"] = "off"
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     if told.returncode:
         end = "\n    ".join((told.stdout + told.stderr).splitlines()[-20:])

@@ -82,6 +82,7 @@ def test_two_workers_leave_what_dvc_leaves_alone(tmp_path: Path) -> None:
         here = made.begun(name)[0][2] == str(made.folder)
         assert here == (name in HERE), "in a clone, but for what needs the network or redraws"
         assert (made.folder / ".tracking" / name).exists(), "journals come back"
+    assert len({Path(made.begun(name)[0][2]).parent for name in ("a", "slow")}) == 2, "two workers, each its own clone"
     assert "0 items for workers" in made.fan_out()
     assert made.runs() == dict.fromkeys(sorted(GRAPH), 1)
 
