@@ -55,8 +55,8 @@ class Item:
     """One item of dvc.yaml.
 
     Attributes:
-        needs: the items whose outputs it reads.
-        behind: the items out of date that it needs, directly or indirectly.
+        needs: all items that it needs, directly or indirectly: a study of a run also reads the run's data set.
+        behind: those of them that are out of date.
         stale: whether it is out of date, or an item behind it.
         uncached: its outputs that DVC does not cache: paths relative to the repository.
     """
@@ -136,11 +136,11 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, Item]:
             changed = repo.status(list(targets) or None, with_deps=bool(targets))
             for stage in reversed(list(topological_sort(graph))):  # an edge leads from an item to one that it needs
                 if stage in chosen:
-                    name, needs = stage.addressing, frozenset(need.addressing for need in graph.successors(stage))
-                    stale = [need for need in needs if plan[need].stale]
-                    behind = frozenset(stale).union(*(plan[need].behind for need in stale))
+                    name, direct = stage.addressing, [need.addressing for need in graph.successors(stage)]
+                    needs = frozenset(direct).union(*(plan[need].needs for need in direct))
+                    behind = frozenset(need for need in needs if plan[need].stale)
                     uncached = tuple(os.path.relpath(out.fs_path, root) for out in stage.outs if not out.use_cache)
-                    plan[name] = Item(needs, behind, name in changed or bool(stale), uncached)
+                    plan[name] = Item(needs, behind, name in changed or bool(behind), uncached)
     except DvcException as error:
         raise FanOutError(f"DVC: {error}") from error
     return plan

@@ -80,14 +80,20 @@ class Short(Clone):
 
 
 def make(folder: Path, needs: Mapping[str, Sequence[str]], seconds: float = 0.0) -> Short:
-    """A repository with items given by name and the items that each needs. The item `slow` takes `seconds`."""
+    """A repository with items given by name and the items that each needs. The item `slow` takes `seconds`.
+
+    As studies of this project do, an item also reads what the items that it needs depend on, without naming it.
+    """
+    read: dict[str, list[str]] = {}
+    for name in needs:
+        read[name] = list(dict.fromkeys([*needs[name], *(each for need in needs[name] for each in read[need])]))
     made = Short(folder / "a repository", folder / "notes")
     for each in (made.folder, made.notes):
         each.mkdir()
     (made.notes / "seconds").write_text(str(seconds))
     stages = {
         name: {
-            "cmd": f"python step.py {name} {made.notes} {' '.join(f'out/{need}' for need in needs[name])}",
+            "cmd": f"python step.py {name} {made.notes} {' '.join(f'out/{each}' for each in read[name])}",
             "deps": ["step.py", "rate.txt", *(f"out/{need}" for need in needs[name])],
             "outs": [f"out/{name}"],
             "metrics": [{f"reports/{name}.json": {"cache": False}}],

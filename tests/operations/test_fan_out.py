@@ -20,7 +20,7 @@ from clones import Clone, executed, restored, working_copy
 from servers import free_port, serving
 from short_stages import Short, make
 
-from pipeline.operations.fan_out import HERE, FanOutError, Item, record, split
+from pipeline.operations.fan_out import HERE, FanOutError, Item, read_plan, record, split
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
 
@@ -209,6 +209,19 @@ def test_what_cannot_be_sent_is_said(tmp_path: Path) -> None:
     (made.folder / ".dvc" / "config").write_text("[core]\n    no_scm = true\n")
     assert "changes since" in made.fan_out(code=1)
     assert made.runs() == {}
+
+
+@pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie
+def test_an_item_needs_all_items_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
+    made = make(tmp_path, GRAPH)
+    plan = read_plan(made.folder, ["last"])
+    assert plan["last"] == Item(
+        frozenset({"download", "a", "b", "slow"}), plan["last"].needs, True, ("reports/last.json",)
+    )
+    names = list(plan)
+    assert sorted(names) == ["a", "b", "download", "last", "slow"]
+    assert all(names.index(need) < names.index(name) for name, item in plan.items() for need in item.needs)
 
 
 def test_only_what_needs_nothing_from_workers_runs_first() -> None:
