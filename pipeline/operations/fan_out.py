@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +130,7 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, Item]:
 
     plan: dict[str, Item] = {}
     try:
-        with Repo(str(root)) as repo:
+        with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
             graph = repo.index.graph
             chosen = {each for target in targets for each in repo.stage.collect(target, with_deps=True)} or set(graph)
             changed = repo.status(list(targets) or None, with_deps=bool(targets))
