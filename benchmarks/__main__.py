@@ -13,7 +13,7 @@ from pipeline.errors import UserError, show_error
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 ROOT = Path(__file__).parents[1]
-GROUPS = ("generative", "scae", "capsnet", "matrix-capsules", "free-form", "regression", "pipeline", "fan-out")
+GROUPS = ("generative", "scae", "capsnet", "matrix-capsules", "free-form", "regression", "pipeline")
 
 
 @app.command()
@@ -33,7 +33,7 @@ def main(
     if unknown := [group for group in chosen if group not in GROUPS]:
         raise typer.BadParameter(f"{', '.join(unknown)}: not among {', '.join(GROUPS)}")
 
-    from benchmarks import capsnet, fan_out, free_form, generative, machine, matrix_capsules, overhead, regression, scae
+    from benchmarks import capsnet, free_form, generative, machine, matrix_capsules, overhead, regression, scae
     from benchmarks.rows import Row, merge, table
     from pipeline.commits import git_state
     from pipeline.compute import choose_device, describe, prepare
@@ -65,10 +65,6 @@ def main(
             rows += overhead.tracking(where, share, budget, quick)
             found, notes = overhead.commands(budget, quick)
             rows += found
-        if "fan-out" in chosen:
-            found, more = fan_out.measure(budget, quick)
-            rows += found
-            notes += more
     print(described, end="\n\n")
     print(table(rows))
     for note in notes:

@@ -24,8 +24,6 @@ profile_app = typer.Typer(
     invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
 )
 app.add_typer(profile_app, name="profile")
-server_app = typer.Typer(no_args_is_help=True, help="A tracking server for a team: MLflow on PostgreSQL.")
-app.add_typer(server_app, name="server")
 
 
 @profile_app.callback()
@@ -63,52 +61,6 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
     """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
     switched = _profiles().switch(name)
     print(f"switched to profile {name}; run it with `make repro`" if switched else f"{name} is the current profile")
-
-
-_Folder = Annotated[Path, typer.Argument(help="where the server keeps everything")]
-
-
-@server_app.command("start")
-def server_start(
-    folder: _Folder,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="MLflow's port, on loopback")] = 5000,
-    artifacts: Annotated[str | None, typer.Option(help="a folder or s3://...; by default in FOLDER")] = None,
-    host: Annotated[list[str] | None, typer.Option(help="a name under which the server may be addressed")] = None,
-) -> None:
-    """Start PostgreSQL and MLflow; the first call creates them."""
-    from pipeline.server import team
-
-    team.start(folder, port, artifacts, host or ())
-    print(f"MLflow answers at http://127.0.0.1:{port}; its log is {folder / 'mlflow.log'}")
-    if (folder / "admin_password").exists():
-        print(f"the first user is {team.ADMIN}; the password is in {folder / 'admin_password'}")
-
-
-@server_app.command("stop")
-def server_stop(folder: _Folder) -> None:
-    """Stop MLflow and PostgreSQL."""
-    from pipeline.server import team
-
-    print("stopped" if team.stop(folder) else "the server was not running")
-
-
-@server_app.command("status")
-def server_status(folder: _Folder) -> None:
-    """Show what is running; exit code 1 unless both are."""
-    from pipeline.server import team
-
-    found = team.status(folder)
-    for name, port in (("MLflow", found.mlflow), ("PostgreSQL", found.database)):
-        print(f"{name:<12}{'not running' if port is None else f'127.0.0.1:{port}'}")
-    raise typer.Exit(0 if found.is_up else 1)
-
-
-@server_app.command("add-user")
-def server_add_user(folder: _Folder, name: Annotated[str, typer.Argument(help="the new user")]) -> None:
-    """Create a user and print the password, which is not stored."""
-    from pipeline.server import team
-
-    print(team.add_user(folder, name))
 
 
 @app.command()
@@ -281,46 +233,6 @@ def _check_run(name: str) -> None:
 
 
 @app.command()
-def bundle(
-    stages: Annotated[list[str], typer.Argument(metavar="STAGE...", help="as train@vae-digits; several run in turn")],
-    output: Annotated[Path | None, typer.Option(help="the file; by default named after the first stage")] = None,
-    wheels: Annotated[bool, typer.Option("--wheels", help="carry wheels of all packages but torch")] = False,
-    python: Annotated[str, typer.Option(help="wheels: Python of the other machine")] = "3.12",
-    platform: Annotated[str, typer.Option(help="wheels: its platform")] = "manylinux_2_28_x86_64",
-    without: Annotated[
-        list[str] | None, typer.Option(help="wheels: a package that it has already; may be repeated")
-    ] = None,
-) -> None:
-    """Pack stages with code, inputs and parameters into one file, for a machine with Python and torch only."""
-    from pipeline.bundles.collecting import stale_inputs
-    from pipeline.bundles.packages import Platform
-    from pipeline.bundles.packing import pack
-    from pipeline.layout import find_root
-    from pipeline.memory import readable
-
-    root = find_root()
-    if stale := stale_inputs(root, stages):
-        raise UserError(f"what {', '.join(stages)} reads is not up to date: run `dvc repro {' '.join(stale)}` first")
-    path = output or Path(f"{stages[0].replace('@', '-')}.bundle.tar")
-    contents = pack(root, stages, path, Platform(python, platform, tuple(without or ())) if wheels else None)
-    if contents.dirty:
-        print("note: there are uncommitted changes; results will say so")
-    print(f"{path}: {readable(path.stat().st_size)}")
-    print(f"on the other machine, in a new folder: tar xf {path.name} && python run.py")
-
-
-@app.command()
-def collect(path: Annotated[Path, typer.Argument(metavar="FILE", help="results.tar of a bundle that was run")]) -> None:
-    """Check the results of a bundle, put them in place and record them with DVC."""
-    from pipeline.bundles.collecting import collect as take_back
-    from pipeline.layout import find_root
-
-    results = take_back(find_root(), path)
-    print(f"{results.contents.stage}: ran on {results.host} in {results.seconds:.0f} s; recorded in dvc.lock")
-    print("to send the run to MLflow: python -m pipeline sync-mlflow")
-
-
-@app.command()
 def check() -> None:
     """Check params.yaml, dvc.lock and the folders of own images before DVC removes outputs of stages.
 
@@ -375,74 +287,42 @@ def _check_models(params: Params) -> None:
 @app.command()
 def fan_out(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
+        list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="processes on this machine; default: one per GPU, else per two cores")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="processes on this machine; default: one per core")] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
     ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared/--no-shared", help="whether workers may use this folder if they see it")
-    ] = True,
-    attempts: Annotated[int, typer.Option(min=1, help="workers that a stage may lose until it counts as failed")] = 3,
-) -> None:
-    """Run what is out of date on several workers at once, each stage as soon as what it needs is recorded."""
-    from pipeline.cluster.command import fan_out as run
-    from pipeline.layout import find_root
-
-    if workers is not None and scheduler is not None:
-        raise UserError("fan-out takes either --workers or --scheduler")
-    raise typer.Exit(
-        run(find_root(), targets or (), workers=workers, scheduler=scheduler, shared=shared, attempts=attempts)
-    )
-
-
-@app.command()
-def slurm_workers(
-    jobs: Annotated[int, typer.Option(min=1, help="jobs, with one worker each")] = 1,
-    partition: Annotated[str | None, typer.Option(help="partition of the cluster; default: SLURM's own")] = None,
-    account: Annotated[str | None, typer.Option(help="account that the jobs count for")] = None,
-    cores: Annotated[int, typer.Option(min=1, help="cores of a job")] = 4,
-    memory: Annotated[str, typer.Option(help="memory of a job")] = "16GB",
-    gpus: Annotated[int, typer.Option(min=0, max=1, help="GPUs of a job")] = 0,
-    time: Annotated[str, typer.Option(help="time limit of a job")] = "04:00:00",
-    directive: Annotated[list[str] | None, typer.Option(help="another line for #SBATCH, such as --nice=100")] = None,
-    interface: Annotated[str | None, typer.Option(help="network interface that the nodes reach, such as ib0")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="the scheduler's port; 0: any free one")] = 0,
-) -> None:
-    """Keep workers for a fan-out as SLURM jobs, until Ctrl-C; run it on a login node, in a clone that nodes see."""
-    from pipeline.cluster.slurm import keep_workers
-    from pipeline.layout import find_root
-
-    keep_workers(
-        find_root(),
-        jobs,
-        partition=partition,
-        account=account,
-        cores=cores,
-        memory=memory,
-        gpus=gpus,
-        time=time,
-        directives=directive or (),
-        interface=interface,
-        port=port,
-    )
-
-
-@app.command()
-def forecast(
-    targets: Annotated[
-        list[str] | None, typer.Argument(help="stages or outputs, as for `dvc repro`; default: all of dvc.yaml")
+    slurm: Annotated[int | None, typer.Option(min=1, help="SLURM jobs, instead (settings: docs/scaling.md)")] = None,
+    remote: Annotated[
+        str | None, typer.Option("--remote", "-r", help="DVC remote, for workers that do not see DVC's cache here")
     ] = None,
-    workers: Annotated[list[int] | None, typer.Option(min=1, help="numbers of workers; default: 1 to 256")] = None,
+    repository: Annotated[
+        str | None, typer.Option(help="Git address, for workers that do not see this repository")
+    ] = None,
+    gpu_items: Annotated[
+        str | None, typer.Option(help="items for workers with the resource GPU, such as 'train@*'")
+    ] = None,
 ) -> None:
-    """Say how long a fan-out of all stages would take on several numbers of workers, from recorded durations."""
-    from pipeline.cluster.command import forecast as lines
+    """Run what is out of date on several workers at once, by Dask; `dvc repro` then has nothing to do."""
     from pipeline.layout import find_root
+    from pipeline.operations.fan_out import fan_out as run
 
-    print("\n".join(lines(find_root(), targets or (), workers or [1, 2, 4, 8, 16, 64, 256])))
+    if sum(each is not None for each in (workers, scheduler, slurm)) > 1:
+        raise UserError("fan-out takes one of --workers, --scheduler and --slurm")
+    if gpu_items and not (scheduler or slurm):
+        raise UserError("--gpu-items needs --scheduler or --slurm: workers here have no resource GPU")
+    code = run(
+        find_root(),
+        targets or (),
+        workers=workers,
+        scheduler=scheduler,
+        slurm=slurm,
+        remote=remote,
+        repository=repository,
+        gpu_items=gpu_items,
+    )
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 COMMIT = "CAPSULES_COMMIT"
 """Environment variable with the commit of code that is not in a Git repository, followed by `-dirty` if there were
-uncommitted changes, as `git describe --always --dirty` writes it. Running a bundle sets it for its stages.
+uncommitted changes, as `git describe --always --dirty` writes it.
 """
 _DIRTY = "-dirty"
 
@@ -27,11 +27,6 @@ def git_state(root: Path) -> tuple[str, bool]:
         return commit, bool(_git(root, "status", "--porcelain", "--", ".", *ignored).strip())
     except (OSError, subprocess.SubprocessError):
         return "unknown", True
-
-
-def named(commit: str, dirty: bool) -> str:
-    """The value of `CAPSULES_COMMIT` for a commit."""
-    return commit + (_DIRTY if dirty else "")
 
 
 def _git(root: Path, *arguments: str) -> str:

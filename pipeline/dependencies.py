@@ -38,7 +38,6 @@ class Item:
 
     stage: str
     name: str | None
-    command: str
     deps: tuple[str, ...]
     outs: tuple[str, ...]
     params: tuple[str, ...]
@@ -171,8 +170,7 @@ class Graph:
             named = [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
             return tuple(self._fill(each, scope) for each in named)
 
-        command = self._fill(definition["cmd"], scope)
-        return Item(stage, name, command, paths("deps"), paths("outs", "metrics", "plots"), paths("params"))
+        return Item(stage, name, paths("deps"), paths("outs", "metrics", "plots"), paths("params"))
 
     def _fill(self, template: str, scope: Mapping[str, Any]) -> str:
         return re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), template)

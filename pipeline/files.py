@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import yaml
+
 from pipeline.errors import UserError
 
-# PyYAML is imported where it is used: a bundle checks its files before its packages are installed.
 if TYPE_CHECKING:
-    import yaml
     from numpy.typing import NDArray
 
 
@@ -215,8 +215,6 @@ def parse_yaml(text: str, name: str) -> Any:
         FileReadError: it is not YAML, nested more than `DEEPEST` levels deep, or has a key twice in one section (PyYAML
             would silently take the last one).
     """
-    import yaml
-
     try:
         _check_structure(text, name)
         return yaml.load(text, Loader=_loader())
@@ -226,8 +224,6 @@ def parse_yaml(text: str, name: str) -> Any:
 
 def _loader() -> Any:
     """libyaml's loader if PyYAML was built with it; it is five to ten times as fast."""
-    import yaml
-
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -242,8 +238,6 @@ class _Level:
 
 def _check_structure(text: str, name: str) -> None:
     """Raise an error for duplicate keys and too many levels, before anything is built from `text`."""
-    import yaml
-
     levels: list[_Level] = []
     for event in yaml.parse(text, Loader=_loader()):
         section = levels[-1] if levels and levels[-1].lines is not None else None

@@ -84,10 +84,6 @@ def compiler() -> str | None:
     return next((found for name in candidates if (found := shutil.which(name))), None)
 
 
-OTHERS = "CAPSULES_KERNELS"
-"""Environment variable with a folder of kernels that were compiled elsewhere; running a bundle sets it."""
-
-
 def folder() -> Path:
     """Where compiled kernels are kept: in the Python environment."""
     return Path(sysconfig.get_path("platlib")) / "capsules_kernels"
@@ -114,12 +110,6 @@ def build() -> list[Path]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda each: _compile(program, *each), missing))
     return [path for _, path, _ in wanted]
-
-
-def built() -> list[Path]:
-    """The compiled kernels of the sources as they are, in all forms."""
-    paths = [_path(source, form) for source in sources() for form in forms()]
-    return [path for path in paths if path.exists()]
 
 
 def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> None:
@@ -149,11 +139,9 @@ def find(source: Path, form: str | None = None) -> Kernel | None:
     if form not in forms():
         return None
     path = _path(source, form)
-    others = [Path(named) / path.name] if (named := os.environ.get(OTHERS)) else []
-    for each in (path, *others):
-        if each.exists():
-            with suppress(OSError):  # damaged, or of another system
-                return Kernel(ctypes.CDLL(str(each)), form, LANES.get(form, 8))
+    if path.exists():
+        with suppress(OSError):  # damaged, or of another system
+            return Kernel(ctypes.CDLL(str(path)), form, LANES.get(form, 8))
     return None
 
 

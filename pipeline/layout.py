@@ -35,7 +35,7 @@ def find_root(start: Path | None = None) -> Path:
             return folder
     if named := os.environ.get("DVC_ROOT"):
         return Path(named).resolve()
-    from pipeline.params import ParamsError  # bundles run where its packages may be missing
+    from pipeline.params import ParamsError
 
     raise ParamsError(f"no params.yaml in {begin} or above: run this inside the repository")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from typing import Any
 
 import yaml
 
+from pipeline.profiles import Profiles
+
+ROOT = Path(__file__).parents[1]
 SOMEONE = {f"GIT_{who}_{what}": "nobody@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
@@ -23,8 +27,8 @@ class Clone:
     folder: Path
 
     def attempt(self, *words: str, **environment: str) -> tuple[int, str]:
-        """Exit code and output of a command (DVC's is `dvc`, Git's `git`)."""
-        command = [sys.executable, "-m", *words] if words[0] == "dvc" else list(words)
+        """Exit code and output of a command (DVC's is `dvc`, Git's `git`, this project's `pipeline`)."""
+        command = [sys.executable, "-m", *words] if words[0] in ("dvc", "pipeline") else list(words)
         # DVC starts stages with the `python` it finds first.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         foreign = ("DVC_", "MLFLOW_", "GIT_", "AWS_")
@@ -67,6 +71,24 @@ class Clone:
         values = yaml.safe_load(path.read_text())
         change(values)
         path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def working_copy(folder: Path) -> Clone:
+    """The repository as it stands, in a new folder, without results, with little data and few epochs; not committed."""
+    clone = Clone(folder)
+    folder.mkdir()
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True
+    ).stdout.decode()
+    for name in listed.split("\0"):
+        made = (name.startswith("reports/") and name != "reports/faults.json") or name.endswith("dvc.lock")
+        if name and not made and (ROOT / name).is_file():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+    shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
+    clone.run(sys.executable, "scripts/shorten.py", "params.yaml")
+    return clone
 
 
 def executed(output: str) -> list[str]:

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 BUCKET = "team"
@@ -44,13 +45,16 @@ def accepts(port: int) -> bool:
 
 @contextmanager
 def serving(command: list[str], port: int, log: Path, **settings: Any) -> Iterator[None]:
-    """A server's process, which accepts connections when the block begins and is gone after it."""
+    """A server's process, which accepts connections when the block begins and is gone, with its own, after it."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, **settings)
     try:
         wait_until(lambda: accepts(port), process, log)
         yield
     finally:
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
         process.kill()
         process.wait()
 

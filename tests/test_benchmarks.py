@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import chdir, closing
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,12 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import fan_out, matrix_capsules
+from benchmarks import matrix_capsules
 from benchmarks.free_form import race, subject
 from benchmarks.generative import densities, fully_coupled, operations, paper_run
 from benchmarks.renderer import by_operator, largest_made, render_plainly
 from benchmarks.rows import Mark, Row, allowance, duration, merge, rate, table
 from pipeline import kernels
-from pipeline.cluster.repository import Repository
 from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.errors import UserError
 from pipeline.layers import compiled_rendering, poses
@@ -223,16 +221,6 @@ def test_operations_of_routing_by_hand() -> None:
     assert matrix_capsules.operations(1, 1, 4) == 2 * (5 + 6 + 6 + 5 + 2 + 8)
     # Another iteration: moments, log densities, the gradients of both, and two more numbers of each.
     assert matrix_capsules.operations(10, 3, 4) - matrix_capsules.operations(10, 2, 4) == 10 * 2 * (4 * 6 + 4)
-
-
-@pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie
-def test_pauses_stand_in_the_graph_of_the_stages_themselves(tmp_path: Path) -> None:
-    needs, pauses = fan_out.paused_graph(10.0, ["evaluate@vae-digits"])
-    assert needs["train--vae-digits"] == {"preprocess--digits"}
-    assert sum(pauses.values()) == pytest.approx(10.0, abs=0.01)
-    fan_out.make_repository(tmp_path, needs, pauses)
-    with chdir(tmp_path), closing(Repository(tmp_path)) as repository:
-        assert repository.plan() == needs
 
 
 @pytest.mark.slow

@@ -386,16 +386,20 @@ def test_status_names_results_that_are_not_as_the_lock_has_them(
     assert "dvc.lock is not what DVC writes" in capsys.readouterr().err
 
 
-def test_help_answers_in_under_a_second() -> None:
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [((), ("profile", "status", "sync-mlflow", "doctor")), (("fan-out",), ("--workers", "--scheduler", "--remote"))],
+)
+def test_help_answers_in_under_a_second(command: tuple[str, ...], shown: tuple[str, ...]) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipeline", "--help"]
+    words = [sys.executable, "-m", "pipeline", *command, "--help"]
     outputs = []
 
     def ask_for_help() -> None:
-        outputs.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        outputs.append(subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout)
 
     assert min(processor_seconds(ask_for_help) for _ in range(3)) < 1.0
-    assert all(command in outputs[0] for command in ("profile", "status", "sync-mlflow", "doctor"))
+    assert all(word in outputs[0] for word in shown)
 
 
 def test_nothing_heavy_is_imported_for_help() -> None:
@@ -449,12 +453,6 @@ def test_load_says_where_a_run_is(
     (root / "profiles" / "paper" / "params.yaml").write_text(PAPER + "runs: {matrix-mnist: {}}\n")
     assert pipeline(monkeypatch, "load", run) == 1
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("port", ["0", "99999"])
-def test_a_port_that_does_not_exist_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
-    assert pipeline(monkeypatch, "server", "start", str(root / "server"), "--port", port) == 2
-    assert not (root / "server").exists()
 
 
 @pytest.mark.parametrize(

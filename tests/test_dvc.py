@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from contextlib import chdir
 from dataclasses import dataclass
@@ -16,11 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clones import Clone, executed, restored
+from clones import Clone, executed, restored, working_copy
 from dvc.repo import Repo
 from PIL import Image
-
-from pipeline.profiles import Profiles
 
 pytestmark = pytest.mark.slow
 
@@ -121,19 +118,7 @@ CHANGED = {f"train@{CNN}", f"evaluate@{CNN}", f"equivariance@{CNN}", *CLASSIFIER
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """The repository in a folder with a space in its name, reproduced once and committed."""
-    clone = Clone(tmp_path_factory.mktemp("dvc") / "a clone")
-    clone.folder.mkdir()
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True
-    ).stdout.decode()
-    for name in listed.split("\0"):
-        made = (name.startswith("reports/") and name != "reports/faults.json") or name.endswith("dvc.lock")
-        if name and not made and (ROOT / name).is_file():
-            target = clone.folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target)
-    shutil.copy(Profiles(ROOT).params_path("quick"), clone.folder / "params.yaml")
-    clone.run(sys.executable, "scripts/shorten.py", "params.yaml")
+    clone = working_copy(tmp_path_factory.mktemp("dvc") / "a clone")
     clone.edit(cut)
     clone.run("git", "init", "-q")
     clone.run("git", "add", "-A")

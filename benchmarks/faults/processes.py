@@ -20,7 +20,7 @@ Command = tuple[tuple[str, ...], float]
 """The words of a command before its targets, and the seconds before its first stage begins, about."""
 
 REPRODUCTION: Command = (("dvc", "repro"), 0.0)
-FAN_OUT: Command = (("pipeline", "fan-out", "--workers", "2"), 5.0)
+FAN_OUT: Command = (("pipeline", "fan-out", "--workers", "2"), 10.0)
 
 
 def kill_any(repository: Repository, chance: random.Random) -> str:

@@ -44,7 +44,7 @@ class Repository:
                 "cmd": "t",
                 "deps": [
                     {"path": "data/digits.npz", "md5": machine},
-                    {"path": "pipeline.learning.train.py", "md5": code},
+                    {"path": "pipeline/learning/train.py", "md5": code},
                 ],
                 "outs": [{"path": "models/vae", "md5": machine}],
             },

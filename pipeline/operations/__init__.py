@@ -1,0 +1,1 @@
+"""What is done around the pipeline: running it on several machines."""

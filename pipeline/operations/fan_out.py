@@ -1,0 +1,350 @@
+"""Runs the items that are out of date on several workers at once, with Dask distributed.
+
+The process that is started (the *head*) asks DVC which items are out of date, and gives Dask a graph with one task for
+each. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Data, weights and
+arrays travel through the DVC cache that head and workers share, or through a DVC remote. Everything else that an item
+makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. This *packet* is the result of
+the task. Dask passes it on to the tasks of the items that need it; the head writes it into its own repository and
+checks out the rest. Afterwards `dvc repro` has nothing to run.
+
+Functions whose docstrings begin with "On a worker" are sent there by value, and so use the environment's packages only.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, chdir, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.commits import git_state
+from pipeline.errors import UserError
+from pipeline.files import atomic_path, read_yaml
+from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
+from pipeline.locks import lock_path, single_instance
+from pipeline.tracking.drainer import DrainerStarter
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+HERE = frozenset({"download", "own_images", "figures", "tables"})
+"""Stages that run in the head's repository: they need a network or files outside of Git, or write uncached folders."""
+
+Packet = dict[str, Any]
+"""What an item made: its `name`, `entry` in dvc.lock and `files` (uncached outputs by path); from workers, a `note`."""
+
+
+class FanOutError(UserError):
+    """The items cannot be sent to workers."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of dvc.yaml.
+
+    Attributes:
+        needs: all items that it needs, directly or indirectly: a study of a run also reads the run's data set.
+        behind: those of them that are out of date.
+        stale: whether it is out of date, or an item behind it.
+        uncached: its outputs that DVC does not cache: paths relative to the repository.
+    """
+
+    needs: frozenset[str]
+    behind: frozenset[str]
+    stale: bool
+    uncached: tuple[str, ...]
+
+
+def fan_out(
+    root: Path,
+    targets: Sequence[str] = (),
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    slurm: int | None = None,
+    remote: str | None = None,
+    repository: str | None = None,
+    gpu_items: str | None = None,
+) -> int:
+    """Run the items behind the targets that are out of date, and record them. The exit code: 1 if one failed, else 0.
+
+    Args:
+        targets: names of stages or items, as for `dvc repro`; by default all.
+        workers: number of processes on this machine; by default one for each core.
+        scheduler: address of a running Dask scheduler, instead.
+        slurm: number of SLURM jobs, instead; their settings are in dask-jobqueue's configuration.
+        remote: a DVC remote for data, weights and arrays; by default workers use the head's cache under its own path.
+        repository: address from which workers clone; by default `root`.
+        gpu_items: a pattern such as `train@*`: these items get workers with the Dask resource `GPU`.
+
+    Raises:
+        FanOutError: there are uncommitted changes, DVC cannot read the repository, or workers cannot be reached.
+    """
+    commit, dirty = git_state(root)
+    if dirty:
+        raise FanOutError("workers run the last commit, but there are changes since: see `git status`, and commit them")
+    with single_instance(lock_path(root, "fan-out"), "fan-out"):
+        plan = read_plan(root, targets)
+        if before := split(plan)[0]:
+            _dvc(root, "repro", "--keep-going", "--single-item", *before)
+            plan = read_plan(root, targets)
+        before, sent, after = split(plan)
+        done, failed = list[str](), set(before)
+        print(f"{len(sent)} items for workers, {len(after)} to run here, {len(plan)} in all", flush=True)
+        if sent:
+            if remote and (needs := {need for name in sent for need in plan[name].needs if not plan[need].stale}):
+                _dvc(root, "push", "--remote", remote, *needs)
+            count, job = workers or min(len(sent), os.cpu_count() or 1), _job(root, commit, remote, repository)
+            try:
+                with _client(root, count, scheduler, slurm) as client:
+                    _collect(root, plan, _submit(client, root, plan, sent, job, gpu_items), done, failed)
+            finally:  # after Ctrl-C, too
+                if done and _dvc(root, *job["fetch"], *done):
+                    failed.add(" ".join(["dvc", *job["fetch"]]))
+        for name in after:
+            if failed.isdisjoint(plan[name].behind) and _dvc(root, "repro", "--single-item", name):
+                failed.add(name)
+    for name in sorted(failed):
+        skipped = [each for each, item in plan.items() if name in item.behind]
+        print(f"{name} failed{'; not run because of it: ' if skipped else ''}{', '.join(skipped)}")
+    return 1 if failed else 0
+
+
+def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, Item]:
+    """All items behind the targets, by name, each after those that it needs. Raises `FanOutError` for DVC's errors."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+    from networkx import topological_sort
+
+    plan: dict[str, Item] = {}
+    try:
+        with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
+            graph = repo.index.graph
+            chosen = {each for target in targets for each in repo.stage.collect(target, with_deps=True)} or set(graph)
+            changed = repo.status(list(targets) or None, with_deps=bool(targets))
+            for stage in reversed(list(topological_sort(graph))):  # an edge leads from an item to one that it needs
+                if stage in chosen:
+                    name, direct = stage.addressing, [need.addressing for need in graph.successors(stage)]
+                    needs = frozenset(direct).union(*(plan[need].needs for need in direct))
+                    behind = frozenset(need for need in needs if plan[need].stale)
+                    uncached = tuple(os.path.relpath(out.fs_path, root) for out in stage.outs if not out.use_cache)
+                    plan[name] = Item(needs, behind, name in changed or bool(behind), uncached)
+    except DvcException as error:
+        raise FanOutError(f"DVC: {error}") from error
+    return plan
+
+
+def split(plan: Mapping[str, Item]) -> tuple[list[str], list[str], list[str]]:
+    """The stale items: those that run here first, those for workers, and the rest, which run here at the end."""
+    stale = [name for name, item in plan.items() if item.stale]
+    here = {name for name in stale if name.partition("@")[0] in HERE}
+    before = [name for name in stale if here.issuperset({name, *plan[name].behind})]
+    sent = [name for name in stale if here.isdisjoint({name, *plan[name].behind})]
+    return before, sent, [name for name in stale if name not in (*before, *sent)]
+
+
+def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
+    """What a worker must know to make its clone. Without a remote, it shares folders with the head."""
+    from dvc.repo import Repo
+
+    with Repo(str(root)) as repo:
+        cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
+    folders = {} if remote else {name: str(root / name) for name in (CHECKPOINTS, JOURNALS)}
+    for folder in (cache, *folders.values()):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    local = root / ".dvc" / "config.local"
+    config = local.read_text(encoding="utf-8") if local.exists() else ""
+    fetch = ["pull", "--force", "--remote", remote] if remote else ["checkout", "--force"]
+    shared = {"cache": None if remote else cache, "remote": remote, "folders": folders, "fetch": fetch}
+    return {"repository": repository or str(root), "commit": commit, "config": config, **shared}
+
+
+@contextmanager
+def _client(root: Path, workers: int, scheduler: str | None, slurm: int | None) -> Iterator[Client]:
+    """A client of Dask's workers. Raises `FanOutError` if packages, the scheduler or SLURM's settings are missing."""
+    with ExitStack() as stack:
+        try:
+            from distributed import Client, LocalCluster
+
+            address: Any = scheduler
+            if slurm:
+                from dask_jobqueue import SLURMCluster
+
+                address = stack.enter_context(SLURMCluster(cores=1, processes=1))  # one item at a time
+                address.adapt(minimum_jobs=slurm, maximum_jobs=slurm)  # a job that ends is replaced
+            elif not scheduler:
+                size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
+                place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
+                quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+                before = signal.signal(
+                    signal.SIGINT, signal.SIG_IGN
+                )  # of workers: Ctrl-C ends the head, which ends them
+                address = stack.enter_context(LocalCluster(**size, **place, **quiet))
+                signal.signal(signal.SIGINT, before)
+            client = stack.enter_context(Client(address, timeout="10s"))
+            if scheduler:
+                client.get_versions(check=True, packages=["dvc", "numpy", "torch"])
+        except (ModuleNotFoundError, OSError, ValueError) as error:
+            raise FanOutError(f"there are no workers: {error} (see docs/scaling.md)") from None
+        yield client
+
+
+def _submit(
+    client: Client, root: Path, plan: Mapping[str, Item], sent: Sequence[str], job: dict[str, Any], gpu: str | None
+) -> dict[str, Future]:
+    """Give Dask the graph: one task an item, which gets the packets of the items that it needs."""
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+    def task(name: str, uncached: tuple[str, ...], *packets: Packet) -> Packet:  # a local function is sent by value
+        return run_item(job, name, uncached, packets)
+
+    entries = _lock_entries(root)
+    futures: dict[str, Future] = {}
+    for name in sent:
+        known = [each for each in (name, *plan[name].needs) if each not in futures]
+        futures[name] = client.submit(
+            task,
+            name,
+            plan[name].uncached,
+            *(_packet(root, each, entries.get(each), plan[each].uncached) for each in known),
+            *(futures[need] for need in plan[name].needs if need in futures),
+            key=f"{name}-{uuid.uuid4().hex[:8]}",
+            resources={"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None,
+        )
+    return futures
+
+
+def _collect(
+    root: Path, plan: Mapping[str, Item], futures: Mapping[str, Future], done: list[str], failed: set[str]
+) -> None:
+    """Record every item as soon as it is done, and add it to `done`; add those that fail themselves to `failed`."""
+    from distributed import as_completed
+
+    for batch in as_completed(futures.values()).batches():
+        ended = [(name, future) for name, future in futures.items() if future in batch]
+        packets = [future.result() for _, future in ended if future.status == "finished"]
+        if packets:
+            record(root, packets, plan)
+        for packet in packets:
+            done.append(packet["name"])
+            print(f"[{len(done)}/{len(futures)}] {packet['name']}: {packet['note']}", flush=True)
+        for name, future in ended:
+            if future.status == "error" and failed.isdisjoint(plan[name].behind):
+                failed.add(name)
+                print(f"{name} failed: {future.exception()}", flush=True)
+            elif future.status not in ("finished", "error"):
+                raise FanOutError("the scheduler was lost; what is recorded stays recorded")
+        if store := tracking_store(root):
+            DrainerStarter(root / JOURNALS, store).ensure()
+
+
+def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, Item]) -> None:
+    """Write packets from workers into a repository. Raises `FanOutError` for a file that is no output of its item."""
+    from dvc.repo import Repo
+    from dvc.utils.serialize import dump_yaml
+
+    with Repo(str(root)) as repo, repo.lock:
+        for packet in packets:
+            if foreign := packet["files"].keys() - plan[packet["name"]].uncached:
+                raise FanOutError(f"{packet['name']} sent {', '.join(foreign)}, none of its outputs")
+            _write_files(root, packet)
+        entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
+        with atomic_path(root / "dvc.lock") as path:
+            dump_yaml(str(path), {"schema": "2.0", "stages": entries})
+
+
+def _lock_entries(root: Path) -> dict[str, Any]:
+    """The entries of dvc.lock by item."""
+    return dict(read_yaml(root / "dvc.lock")["stages"]) if (root / "dvc.lock").exists() else {}
+
+
+def _dvc(root: Path, *words: str) -> int:
+    """The exit code of DVC in a repository."""
+    return subprocess.run([sys.executable, "-m", "dvc", *words], cwd=root, check=False).returncode
+
+
+def _packet(root: Path, name: str, entry: dict[str, Any] | None, uncached: Iterable[str]) -> Packet:
+    """On a worker or in the head: what an item made."""
+    files = {path: (root / path).read_bytes() for path in uncached if (root / path).is_file()}
+    return {"name": name, "entry": entry, "files": files}
+
+
+def _write_files(root: Path, packet: Packet) -> None:
+    """On a worker or in the head: put uncached outputs in place."""
+    for path, content in packet["files"].items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+
+
+def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
+    """On a worker: bring an item up to date, given the packets of the item itself and of those that it needs."""
+    import yaml
+
+    begun = time.monotonic()
+    clone = _clone(job)
+    entries = {packet["name"]: packet["entry"] for packet in packets if packet["entry"]}
+    lock = clone / "dvc.lock"
+    lock.write_text(yaml.safe_dump({"schema": "2.0", "stages": entries}, sort_keys=False))
+    for packet in packets:
+        _write_files(clone, packet)
+    if entries:
+        _call(clone, "dvc", *job["fetch"], "--allow-missing", *entries)
+    output = _call(clone, "dvc", "repro", "--single-item", name)
+    if job["remote"]:
+        _call(clone, "dvc", "push", "--remote", job["remote"], name)
+    what = "ran" if f"Running stage '{name}'" in output else "restored or unchanged"
+    note = f"{what}, {time.monotonic() - begun:.0f} s on {socket.gethostname()}"
+    return _packet(clone, name, yaml.safe_load(lock.read_text())["stages"][name], uncached) | {"note": note}
+
+
+def _clone(job: dict[str, Any]) -> Path:
+    """On a worker: this thread's clone of the head's repository at the head's commit."""
+    from distributed import get_worker
+
+    clone = Path(get_worker().local_directory) / f"clone-{threading.get_ident()}"
+    made_for = clone / ".git" / "made-for"
+    if made_for.exists() and made_for.read_text() == repr(job):
+        return clone
+    shutil.rmtree(clone, ignore_errors=True)
+    _call(clone.parent, "git", "clone", "--quiet", "--no-checkout", job["repository"], str(clone))
+    _call(clone, "git", "checkout", "--quiet", "--detach", job["commit"])
+    (clone / ".dvc" / "config.local").write_text(job["config"])
+    if cache := job["cache"]:
+        if not Path(cache).is_dir():
+            raise RuntimeError(f"{socket.gethostname()} does not see {cache}: share this folder, or name a --remote")
+        _call(clone, "dvc", "cache", "dir", "--local", cache)
+    for name, folder in job["folders"].items():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).symlink_to(folder)
+    (clone / ".git" / "info" / "exclude").write_text("".join(f"/{name}\n" for name in job["folders"]))
+    made_for.write_text(repr(job))
+    return clone
+
+
+def _call(folder: Path, *command: str) -> str:
+    """On a worker: the output of a command, which is killed if the worker is. Raises `RuntimeError` if it fails."""
+    words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
+    guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC takes the first `python`
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # then the head delivers the journals
+        env["CAPSULES_MLFLOW"] = "off"
+    told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    if told.returncode:
+        end = "\n    ".join((told.stdout + told.stderr).splitlines()[-20:])
+        raise RuntimeError(f"`{' '.join(command)}` on {socket.gethostname()}\n    {end}")
+    return told.stdout

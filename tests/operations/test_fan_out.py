@@ -1,0 +1,266 @@
+"""Fan-out on real workers: the same as `dvc repro`, whatever happens to workers and items."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from clones import Clone, executed, restored, working_copy
+from servers import free_port, serving
+from short_stages import Short, make
+
+from pipeline.operations.fan_out import HERE, FanOutError, Item, read_plan, record, split
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
+
+GRAPH = {
+    "download": [],
+    "a": ["download"],
+    "slow": [],
+    "b": ["a"],
+    "last": ["slow", "b"],
+    "tables": ["last"],
+}
+
+
+def results(clone: Clone) -> dict[str, bytes]:
+    """What items wrote, by path."""
+    files = [path for name in ("out", "reports") for path in (clone.folder / name).rglob("*") if path.is_file()]
+    return {str(path.relative_to(clone.folder)): path.read_bytes() for path in files}
+
+
+def entries(clone: Clone) -> dict[str, object]:
+    """The entries of dvc.lock by item."""
+    return dict(yaml.safe_load((clone.folder / "dvc.lock").read_text())["stages"])
+
+
+def runs_nothing(clone: Clone) -> bool:
+    """Whether `dvc repro` finds everything up to date."""
+    output = clone.run("dvc", "repro")
+    return executed(output) == restored(output) == [] and "Data and pipelines are up to date." in output
+
+
+def reproduced_alone(made: Short, folder: Path) -> Short:
+    """A copy of the repository after `dvc repro`."""
+    alone = Short(folder / "alone", folder / "other notes")
+    shutil.copytree(made.folder, alone.folder)
+    shutil.copytree(made.notes, alone.notes)
+    alone.run("dvc", "repro")
+    return alone
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_two_workers_leave_what_dvc_leaves_alone(tmp_path: Path) -> None:
+    made = make(tmp_path, GRAPH, seconds=1.0)
+    alone = reproduced_alone(made, tmp_path)
+    made.forget()
+    output = made.fan_out("--workers", "2")
+    assert "4 items for workers, 1 to run here, 6 in all" in output
+    assert made.runs() == dict.fromkeys(sorted(GRAPH), 1)
+    assert entries(made) == entries(alone)
+    assert results(made) == results(alone)
+    assert runs_nothing(made)
+    for name in GRAPH:
+        here = made.begun(name)[0][2] == str(made.folder)
+        assert here == (name in HERE), "in a clone, but for what needs the network or redraws"
+        assert (made.folder / ".tracking" / name).exists(), "journals come back"
+    assert len({Path(made.begun(name)[0][2]).parent for name in ("a", "slow")}) == 2, "two workers, each its own clone"
+    assert "0 items for workers" in made.fan_out()
+    assert made.runs() == dict.fromkeys(sorted(GRAPH), 1)
+
+
+@pytest.mark.slow
+def test_an_item_of_a_killed_worker_runs_again_from_its_checkpoint(tmp_path: Path) -> None:
+    made = make(tmp_path, {"slow": [], "after": ["slow"], "other": []}, seconds=3.0)
+    with ThreadPoolExecutor() as pool:
+        output = pool.submit(made.fan_out, "--workers", "2")
+        wait_for(lambda: made.begun("slow"))
+        above = psutil.Process(int(made.begun("slow")[0][0])).parents()
+        dvc = next(process for process in above if "dvc" in process.cmdline())
+        worker = next(process for process in above if "multiprocessing" in " ".join(process.cmdline()))
+        worker.kill()
+        assert shutil.which("setpriv") is None or not psutil.wait_procs([dvc], timeout=10)[1]
+        assert "[3/3]" in output.result()
+    (first, second) = made.begun("slow")
+    assert first[1:] != second[1:]
+    assert (first[1], second[1]) == ("anew", "again")
+    assert made.runs() == {"after": 1, "other": 1, "slow": 2}
+    assert runs_nothing(made)
+
+
+@pytest.mark.slow
+def test_a_remote_carries_what_workers_do_not_share(tmp_path: Path) -> None:
+    made = make(tmp_path, {"done": [], "a": ["done"], "slow": [], "last": ["slow", "a"]})
+    alone = reproduced_alone(made, tmp_path)
+    made.forget()
+    made.run("dvc", "remote", "add", "--local", "team", str(tmp_path / "remote"))
+    made.run("dvc", "repro", "done")
+    shutil.move(made.folder / ".dvc/cache", tmp_path / "cache")  # under a path that no worker is told
+    made.run("dvc", "cache", "dir", "--local", "../cache")
+    made.fan_out("--workers", "2", "--remote", "team")
+    assert entries(made) == entries(alone)
+    assert results(made) == results(alone)
+    assert runs_nothing(made)
+    assert made.runs() == {"a": 1, "done": 1, "last": 1, "slow": 1}
+    assert len(list((tmp_path / "remote").rglob("*"))) > 4
+
+
+def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path) -> None:
+    made = make(tmp_path, {"bad": [], "after": ["bad"], "good": [], "tables": ["after", "good"]})
+    made.fail("bad")
+    output = made.fan_out("--workers", "1", code=1)
+    assert "bad failed: `dvc repro --single-item bad` on " in output
+    assert "    bad cannot work\n" in output
+    assert "bad failed; not run because of it: after, tables" in output
+    assert made.runs() == {"bad": 1, "good": 1}
+    assert executed(made.run("dvc", "repro", "good")) == []
+    made.fail("bad", fails=False)
+    made.fan_out("--workers", "1", "after")
+    assert made.runs() == {"after": 1, "bad": 2, "good": 1}
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[str]:
+    """The address of a scheduler with two workers, one with the resource GPU, started as the documentation says."""
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    dask = [sys.executable, "-m", "dask"]
+    options = {"plain": [], "gpu": ["--resources", "GPU=1"]}
+    with ExitStack() as stack:
+        command = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+        stack.enter_context(serving(command, port, tmp_path / "scheduler.log"))
+        for name, extra in options.items():
+            (tmp_path / name).mkdir()
+            own = free_port()
+            place = ["--local-directory", str(tmp_path / name), "--host", "127.0.0.1", "--worker-port", str(own)]
+            command = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", *place, *extra]
+            stack.enter_context(serving(command, own, tmp_path / f"{name}.log", cwd=tmp_path))
+        yield address
+
+
+@pytest.mark.slow
+def test_workers_follow_the_commit_and_the_resource(tmp_path: Path, scheduler: str) -> None:
+    made = make(tmp_path, {"a": [], "b": ["a"], "train": []})
+    places = ("--scheduler", scheduler, "--gpu-items", "tr*")
+    made.fan_out(*places)
+    assert str(tmp_path / "gpu") in made.begun("train")[0][2]
+    (made.folder / "rate.txt").write_text("2")
+    output = made.fan_out(*places, code=1)
+    assert "changes since: see `git status`, and commit them" in output
+    made.commit()
+    made.fan_out(*places)
+    assert (made.folder / "out" / "b").read_text() == "b2a2"
+    assert made.runs() == {"a": 2, "b": 2, "train": 2}
+    assert runs_nothing(made)
+
+
+SBATCH = """#!/bin/sh
+# A stand-in: the job begins at once.
+cp "$1" {folder}/job.sh
+setsid sh {folder}/job.sh > {folder}/job.log 2>&1 &
+echo "Submitted batch job $!"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("dask_jobqueue") is None, reason="pip install .[cluster]")
+def test_jobs_of_slurm_are_workers(tmp_path: Path) -> None:
+    made = make(tmp_path, {"a": [], "b": ["a"]})
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"sbatch": SBATCH.format(folder=tmp_path), "scancel": "#!/bin/sh\nkill -- -$1\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    settings = {"DASK_JOBQUEUE__SLURM__JOB_CPU": "2", "DASK_JOBQUEUE__SLURM__MEMORY": "1GB"}
+    python = str(Path(sys.executable).parent)
+    made.fan_out("--slurm", "1", **settings, PATH=os.pathsep.join((str(programs), python, os.environ["PATH"])))
+    assert "#SBATCH --cpus-per-task=2" in (tmp_path / "job.sh").read_text()
+    assert made.runs() == {"a": 1, "b": 1}
+    assert runs_nothing(made)
+
+
+def test_what_cannot_be_sent_is_said(tmp_path: Path) -> None:
+    made = make(tmp_path, {"a": []})
+    assert "DVC: Stage 'b' not found inside 'dvc.yaml' file" in made.fan_out("b", code=1)
+    assert "there are no workers: Timed out" in made.fan_out("--scheduler", "tcp://127.0.0.1:9", code=1)
+    assert "one of --workers, --scheduler and --slurm" in made.fan_out("--workers", "2", "--slurm", "2", code=1)
+    assert "--gpu-items needs --scheduler or --slurm" in made.fan_out("--gpu-items", "a", code=1)
+    if importlib.util.find_spec("dask_jobqueue") is None:
+        assert "there are no workers: No module named 'dask_jobqueue'" in made.fan_out("--slurm", "2", code=1)
+    shutil.rmtree(made.folder / ".git")
+    (made.folder / ".dvc" / "config").write_text("[core]\n    no_scm = true\n")
+    assert "changes since" in made.fan_out(code=1)
+    assert made.runs() == {}
+
+
+@pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie
+def test_an_item_needs_all_items_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
+    made = make(tmp_path, GRAPH)
+    plan = read_plan(made.folder, ["last"])
+    assert plan["last"] == Item(
+        frozenset({"download", "a", "b", "slow"}), plan["last"].needs, True, ("reports/last.json",)
+    )
+    names = list(plan)
+    assert sorted(names) == ["a", "b", "download", "last", "slow"]
+    assert all(names.index(need) < names.index(name) for name, item in plan.items() for need in item.needs)
+
+
+def test_only_what_needs_nothing_from_workers_runs_first() -> None:
+    stale = {name: Item(frozenset(), frozenset(behind), True, ()) for name, behind in {
+        "download@mnist": [],
+        "preprocess@mnist": ["download@mnist"],
+        "train@vae": [],
+        "figures": ["train@vae"],
+        "tables": ["train@vae", "figures"],
+        "paper": ["train@vae", "figures", "tables"],
+    }.items()}  # fmt: skip
+    current = {"train@cnn": Item(frozenset(), frozenset(), False, ())}
+    before, sent, after = split(stale | current)
+    assert (before, sent) == (["download@mnist"], ["train@vae"])
+    assert after == ["preprocess@mnist", "figures", "tables", "paper"], "what needs a download waits for the next plan"
+
+
+@pytest.mark.parametrize("path", ["../outside", "params.yaml", "reports/a.json/../../params.yaml"])
+def test_a_worker_writes_nothing_but_outputs(tmp_path: Path, path: str) -> None:
+    made = make(tmp_path, {"a": []})
+    packet = {"name": "a", "entry": {}, "files": {path: b"owned"}}
+    with pytest.raises(FanOutError, match="none of its outputs"):
+        record(made.folder, [packet], {"a": Item(frozenset(), frozenset(), True, ("reports/a.json",))})
+    assert (made.folder / "params.yaml").read_text() == "{}\n"
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.slow
+def test_a_training_of_the_pipeline_itself(tmp_path: Path) -> None:
+    clone = working_copy(tmp_path / "a clone")
+    clone.run("git", "init", "-q")
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-qm", "code")
+    target = "train@vae-digits"
+    clone.run("pipeline", "fan-out", "--workers", "2", target, OMP_NUM_THREADS="1")
+    assert executed(clone.run("dvc", "repro", target)) == []
+    written = json.loads((clone.folder / "reports/quick/results/train/vae-digits.json").read_text())
+    (made_by,) = written["record"][0]["provenance"]
+    assert made_by["commit"] == clone.run("git", "rev-parse", "HEAD").strip()
+    assert made_by["dirty"] is False
+    assert made_by["tracking_run"] in clone.tracked()
+    assert not list((clone.folder / ".cache" / "fan-out" / "dask-scratch-space").glob("worker*"))
