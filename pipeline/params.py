@@ -7,7 +7,7 @@ defaults here: all values are in `params.yaml`, so that `dvc params diff` shows 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -216,6 +216,21 @@ class Shared(Section):
         if name not in fitting:
             raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
         return fitting[name]
+
+    def check_changes_of_model(
+        self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        """Check the conditions of a study, which change the model of a run.
+
+        Raises:
+            ValueError: there is no such run, or a condition does not give a valid model.
+        """
+        run: Any = self.run_of(f"{where}.run", name, variant)
+        for condition, changes in conditions.items():
+            place = f"{where}.conditions.{condition}"
+            with self.named(place, ("runs", name, variant, "model")):
+                model = run.model.changed(changes)
+            self.check_fits(place, run.model_copy(update={"model": model}), run.dataset)
 
     @staticmethod
     @contextmanager

@@ -28,7 +28,7 @@ COUNTS_OF_PAPERS, VALUES = "claims_at_papers_settings", "claim_values"
 @cache
 def purpose(name: str) -> str:
     """The first line of the docstring of a stage or a study: what it does."""
-    file = file_of(name.removesuffix("_sets")) or Path(__file__).with_name(f"{name}.py")
+    file = file_of(name) or Path(__file__).with_name(f"{name}.py")
     source = file.read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
 

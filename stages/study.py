@@ -14,14 +14,14 @@ def main(kind: str, item: str) -> None:
     """
     with stage(kind, item) as workspace:
         from pipeline.results.outcome import combined
-        from pipeline.studies import study_of
+        from pipeline.studies import SETS, study_of
 
         context = workspace.context
-        if not kind.endswith("_sets"):
+        if not kind.endswith(SETS):
             workspace.write(study_of(kind).measure(context))
             return
         parts = {name: context.part(name, settings) for name, settings in context.settings.studies.items()}
-        outcomes = {name: study_of(kind.removesuffix("_sets")).measure(part) for name, part in parts.items()}
+        outcomes = {name: study_of(kind).measure(part) for name, part in parts.items()}
         labels = {name: part.data for name, part in parts.items()}
         workspace.write(combined(outcomes, labels))
 

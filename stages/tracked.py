@@ -62,7 +62,7 @@ def open_run(
         "profile": profile,
         "commit": commit,
         "mlflow.source.git.commit": commit,
-        "mlflow.source.name": f"stages.study {name}" if file_of(name.removesuffix("_sets")) else f"stages.{name}",
+        "mlflow.source.name": f"stages.study {name}" if file_of(name) else f"stages.{name}",
         "mlflow.source.type": "LOCAL",
         notes.NOTE: notes.run_note(name, label, {}, settings, {}, commit, dirty),
         "dirty": dirty,

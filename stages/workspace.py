@@ -36,9 +36,6 @@ from stages.tracked import item_label, params_hash
 if TYPE_CHECKING:
     from pipeline.results.outcome import Outcome, Places
 
-CODE_ROOT = Path(__file__).resolve().parents[1]
-"""The folder of the library's own code."""
-
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -175,7 +172,19 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             dvc = chain[-1] if chain else None
             run = tracked.open_run(params.profile, settings, name, item, home, commit, dirty, dvc)
-            context = _context(name, item, label, params, graph, settings, root, home, run)
+            section = getattr(params, name, None)  # a mapping where every item has an entry
+            context = Context(
+                item=item or "",
+                label=label,
+                settings=section[item] if isinstance(section, dict) else section,
+                axes=settings.get("item", {}),
+                params=params,
+                root=root,
+                home=home,
+                run=run,
+                graph=graph,
+                code=graph.item(name, item).code,
+            )
             workspace = Workspace(
                 root=root,
                 profile=params.profile,
@@ -216,46 +225,6 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         if not full:
             raise
         _exit(f"{full} is full: lower batch_size, or use smaller images. {_earlier_results()}", 1)
-
-
-def _context(
-    name: str,
-    item: str | None,
-    label: str,
-    params: Params,
-    graph: Graph,
-    settings: dict[str, Any],
-    root: Path,
-    home: Path,
-    run: TrackedRun,
-) -> Context:
-    """What a study or a training is given. A whole section is its settings where it has no entry for every item."""
-    section = getattr(params, name, None)
-    code = graph.item(name, item).code
-
-    def training_code(variant: str) -> str:
-        from pipeline.learning.checkpoints import code_fingerprint
-
-        return code_fingerprint(CODE_ROOT, graph.training_code(variant))
-
-    def own_code(studies: str, *files: str) -> str:
-        from pipeline.learning.checkpoints import code_fingerprint
-
-        others = (place for place in code if place != studies and not place.startswith(f"{studies}/"))
-        return code_fingerprint(CODE_ROOT, [*others, *(f"{studies}/{file}" for file in files)])
-
-    return Context(
-        item=item or "",
-        label=label,
-        settings=section[item] if isinstance(section, dict) else section,
-        axes=settings.get("item", {}),
-        params=params,
-        root=root,
-        home=home,
-        run=run,
-        training_code=training_code,
-        own_code=own_code,
-    )
 
 
 def _full_memory(error: BaseException) -> str:

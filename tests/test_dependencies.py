@@ -139,7 +139,7 @@ def system_files(stage: str, variant: str) -> list[str]:
 
 def imported(item: Item, values: dict[str, Any]) -> set[str]:
     """Files that an item's command runs through."""
-    study = file_of(item.stage.removesuffix("_sets"))
+    study = file_of(item.stage)
     start = [study.relative_to(ROOT).as_posix() if study else f"stages/{item.stage}.py"]
     section = values.get(item.stage, {})
     entry = section.get(item.name) if isinstance(section, dict) else None

@@ -119,9 +119,19 @@ def train(
     measured_sets = {name: _to_device(part, device) for name, part in measured.items()}
     trained = []
     for replica, seed in enumerate(seeds):
-        loop = _Loop(task, seed, device, start[replica] if start else {}, frozen, train_set, measured_sets)
-        loop.replica, loop.title = replica, f"{title}, seed {seed}"
-        loop.checkpoint, loop.on_epoch = checkpoints[replica] if checkpoints else None, on_epoch
+        loop = _Loop(
+            task,
+            replica,
+            seed,
+            device,
+            train_set,
+            measured_sets,
+            start[replica] if start else {},
+            frozen,
+            checkpoints[replica] if checkpoints else None,
+            on_epoch,
+            f"{title}, seed {seed}",
+        )
         loop.run()
         trained.append(loop)
     return Trained(
@@ -143,22 +153,22 @@ class _Loop:
     A seed's initial values, batches and noise depend on nothing but itself.
     """
 
-    replica = 0
-    title = ""
-    checkpoint: Checkpoint | None = None
-    on_epoch: Callable[[Row], None] | None = None
-
     def __init__(
         self,
         task: Task,
+        replica: int,
         seed: int,
         device: torch.device,
-        start: Mapping[str, Tensor],
-        frozen: Collection[str],
         train_set: tuple[Tensor, Tensor],
         measured_sets: dict[str, tuple[Tensor, Tensor]],
+        start: Mapping[str, Tensor],
+        frozen: Collection[str],
+        checkpoint: Checkpoint | None,
+        on_epoch: Callable[[Row], None] | None,
+        title: str,
     ) -> None:
-        self.task, self.training, self.seed, self.device = task, task.training, seed, device
+        self.task, self.training, self.replica, self.seed, self.device = task, task.training, replica, seed, device
+        self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
         self.images, self.labels = train_set
         self.measured_sets = measured_sets
         with torch.random.fork_rng(devices=[]):

@@ -188,9 +188,8 @@ def _client(root: Path, workers: int, scheduler: str | None, slurm: int | None) 
                 size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
                 place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
                 quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-                before = signal.signal(
-                    signal.SIGINT, signal.SIG_IGN
-                )  # of workers: Ctrl-C ends the head, which ends them
+                # Workers ignore Ctrl-C: it ends the head, which ends them.
+                before = signal.signal(signal.SIGINT, signal.SIG_IGN)
                 address = stack.enter_context(LocalCluster(**size, **place, **quiet))
                 signal.signal(signal.SIGINT, before)
             client = stack.enter_context(Client(address, timeout="10s"))

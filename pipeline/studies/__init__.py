@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 
 ROOM = Path(__file__).parent
+SETS = "_sets"
+"""How the section of sets of short studies ends, after their kind."""
 
 
 @cache
@@ -29,17 +31,17 @@ def _files() -> dict[str, Path]:
 
 
 def file_of(kind: str) -> Path | None:
-    """The module of a kind of study; None if there is none."""
-    return _files().get(kind)
+    """The module of a kind of study, or of that of a set of them (`<kind>_sets`); None if there is none."""
+    return _files().get(kind.removesuffix(SETS))
 
 
 def study_of(kind: str) -> ModuleType:
-    """A kind of study.
+    """A kind of study, or that of a set of them.
 
     Raises:
         KeyError: there is none of that name.
     """
-    module = _files()[kind].relative_to(ROOM.parents[1]).with_suffix("")
+    module = _files()[kind.removesuffix(SETS)].relative_to(ROOM.parents[1]).with_suffix("")
     return import_module(".".join(module.parts))
 
 

@@ -5,12 +5,13 @@ What a study uses is remembered, because its result says what it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pipeline.dependencies import Graph
 from pipeline.layout import CHECKPOINTS, dataset_path, model_folder, raw_folder
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from pipeline.learning.train import Labelled, Parameters, Trained
     from pipeline.params import Params
     from pipeline.tracking import TrackedRun
+
+
+CODE_ROOT = Path(__file__).resolve().parents[2]
+"""The folder of the library's own code."""
+
+Made = TypeVar("Made")
 
 
 class Opened(NamedTuple):
@@ -57,8 +64,8 @@ class Context:
         root: the repository.
         home: the repository with the files that outlive a stage. It is `root`, except in an experiment that DVC runs in
             a temporary copy.
-        training_code: returns a hash of the code that trains a variant.
-        own_code: returns a hash of the item's code, with only some files of a folder of studies.
+        graph: the dependencies of every item.
+        code: the library's files and folders that the item depends on.
         opened: data sets by name.
         settings_trained: settings of the runs trained, by name.
         seeds: of the models trained or used.
@@ -75,21 +82,41 @@ class Context:
     root: Path
     home: Path
     run: TrackedRun
-    training_code: Callable[[str], str]
-    own_code: Callable[..., str]
+    graph: Graph
+    code: tuple[str, ...]
     opened: dict[str, Opened] = field(default_factory=dict)
     settings_trained: dict[str, Any] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
     last_epoch: int = 0
     parts: list[Context] = field(default_factory=list)
-    _datasets: dict[str, tuple[Dataset, Opened]] = field(default_factory=dict)
+    _made: dict[Hashable, Any] = field(default_factory=dict)
 
     def part(self, name: str, settings: Any) -> Context:
         """One study of a set, which is this item."""
         part = replace(self, item=name, label=f"{self.label}, {name}", settings=settings, opened={}, parts=[])
         self.parts.append(part)
         return part
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` returns, made by the first study of a set that asks for this key."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: Made = self._made[key]
+        return made
+
+    def training_code(self, variant: str) -> str:
+        """A hash of the code that trains a variant."""
+        from pipeline.learning.checkpoints import code_fingerprint
+
+        return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
+
+    def own_code(self, folder: str, *files: str) -> str:
+        """A hash of the code that the item depends on, with only these files of a folder."""
+        from pipeline.learning.checkpoints import code_fingerprint
+
+        others = (place for place in self.code if place != folder and not place.startswith(f"{folder}/"))
+        return code_fingerprint(CODE_ROOT, [*others, *(f"{folder}/{file}" for file in files)])
 
     @cached_property
     def device(self) -> torch.device:
@@ -122,14 +149,14 @@ class Context:
         from pipeline.files import sha256
         from pipeline.memory import COPIES, check_fits
 
-        if name not in self._datasets:
+        def read() -> tuple[Dataset, Opened]:
             path = dataset_path(self.root, name)
-            check_fits(
-                COPIES * pixel_bytes(path), f"{self.label}: the images of {name}", "Use fewer or smaller images."
-            )
+            needed, what = COPIES * pixel_bytes(path), f"{self.label}: the images of {name}"
+            check_fits(needed, what, "Use fewer or smaller images.")
             dataset = load_dataset(path)
-            self._datasets[name] = dataset, Opened(dataset.label, sha256(path), dataset.images.shape[1:])
-        dataset, self.opened[name] = self._datasets[name]
+            return dataset, Opened(dataset.label, sha256(path), dataset.images.shape[1:])
+
+        dataset, self.opened[name] = self.once(("dataset", name), read)
         return dataset
 
     def evaluated(self, name: str) -> Dataset:
@@ -217,14 +244,18 @@ class Context:
         return Training(trained, trained_models(self.setup, run, own.images.shape[-1], trained))
 
     @property
+    def all_opened(self) -> list[Opened]:
+        """The data sets opened so far, by the studies of a set, too."""
+        return [each for context in (self, *self.parts) for each in context.opened.values()]
+
+    @property
     def data(self) -> str | None:
         """The data sets opened so far, or what was generated, as people call them; None if there are none."""
-        labels = [each.label for context in (self, *self.parts) for each in context.opened.values()]
-        return ", ".join(dict.fromkeys(labels)) or None
+        return ", ".join(dict.fromkeys(each.label for each in self.all_opened)) or None
 
     def provenance(self) -> dict[str, Any]:
         """What the result was made from: data, seeds, passes over the data, and the settings of the runs trained."""
-        opened = [each for context in (self, *self.parts) for each in context.opened.values()]
+        opened = self.all_opened
         return {
             "dataset": self.data,
             "data_sha256": opened[0].sha256 if opened else None,

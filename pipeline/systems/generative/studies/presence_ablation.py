@@ -46,13 +46,7 @@ SETTINGS = PresenceAblationParams
 
 def check(params: Params, where: str, study: PresenceAblationParams) -> None:
     """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
-    run = params.run_of(f"{where}.run", study.run, "generative")
-    assert isinstance(run, GenerativeRun)
-    for condition, changes in study.conditions.items():
-        place = f"{where}.conditions.{condition}"
-        with params.named(place, ("runs", study.run, run.variant, "model")):
-            model = run.model.changed(changes)
-        params.check_fits(place, run.model_copy(update={"model": model}), run.dataset)
+    params.check_changes_of_model(where, study.run, "generative", study.conditions)
 
 
 def measure(context: Context) -> Outcome:

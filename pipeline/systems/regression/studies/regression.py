@@ -52,9 +52,12 @@ def measure(context: Context) -> Outcome:
     # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
     code = context.own_code(EXPERIMENTS, "__init__.py", f"{study.study}.py")
     common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type}
+    inputs = context.once(
+        ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
+    )
     images = {part: dataset.part(part)[0] for part in PARTS}
     extras = Extras(images, checkpoints_in(context.checkpoints, code, **common), context.label)
     try:
-        return run_study(build_inputs(dataset, study.features, device), study, extras)
+        return run_study(inputs, study, extras)
     except ValueError as error:
         raise UserError(f"{context.item}: {error}") from None
