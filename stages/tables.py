@@ -11,6 +11,7 @@ from stages.workspace import stage
 def main() -> None:
     """Write the results of the executed stages of the current profile, next to the papers' numbers."""
     with stage("tables") as workspace:
+        from pipeline import report
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
@@ -21,7 +22,7 @@ def main() -> None:
         from pipeline.page.origin import repository_url
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
-        from pipeline.page.tables import build_tables, write_tables
+        from pipeline.page.tables import write_tables
         from pipeline.results.claims import load_claims
         from pipeline.results.freshness import compare, current_settings, summary
         from pipeline.results.reading import Results
@@ -30,7 +31,7 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()
-        tables = [*build_tables(results), *faults.build(faults_path(workspace.root))]
+        tables = [*report.build(results), *faults.build(faults_path(workspace.root))]
         publish, profile = workspace.params.publish, workspace.profile
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))

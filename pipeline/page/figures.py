@@ -1,4 +1,4 @@
-"""The figures of a profile with their titles and captions: those of every system, then those of all systems.
+"""The figures of a profile on disk, with their titles and captions.
 
 Titles and captions are in `figures.json`, next to the folder of figures; the numbers of figures that a page can draw
 from them are in the folder `charts` (`pipeline/drawing/charts.py`). A picture whose arrays are missing cannot be
@@ -9,7 +9,7 @@ are the same; one that is not drawn although nothing is missing is removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,35 +18,14 @@ from pipeline.drawing import style
 from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
-from pipeline.page import data_efficiency, equivariance, equivariance_summary, model_sizes, routing, runs
+from pipeline.report import draw
 from pipeline.results.reading import Record, ResultError, Results, unique
-from pipeline.systems import REPORTS
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document")
 """The texts kept with a picture."""
 _AGAIN = "Get it back with `git checkout`, or delete it and run `dvc repro -f -s figures`."
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
-
-
-def draw_all(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure that the results of a profile give, one at a time.
-
-    Args:
-        written: collects the names of items whose arrays or tables are missing.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
-    """
-    for system in REPORTS.values():
-        for drawing in system.part("report.figures").draw(results, written):
-            yield replace(drawing, document=system.document)
-    yield from routing.draw(results, written)
-    for comparison in (equivariance_summary, equivariance, data_efficiency):
-        for drawing in comparison.draw(results):
-            yield replace(drawing, document=comparison.DOCUMENT)
-    yield from model_sizes.draw(results)
-    yield from runs.draw(results, written)
 
 
 def write_figures(folder: Path, results: Results) -> Written:
@@ -58,7 +37,7 @@ def write_figures(folder: Path, results: Results) -> Written:
     """
     before = on_disk(folder, results)
     written, drawn = Written(), []
-    for drawing in draw_all(results, written):
+    for drawing in draw(results, written):
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.files.append(path)

@@ -19,13 +19,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.charts import DASHES, MARKERS, Chart, colour_on_page, lines_of_table, specification
 from pipeline.drawing.table import Table
-from pipeline.page import model_table
 from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
 from pipeline.page.origin import commits, origin_of
 from pipeline.page.policy import policy
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.page.vendor import licences, vendored
+from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import CHANGED, DRAFT, GONE
 from pipeline.results.reading import Record, merged_provenance, unique

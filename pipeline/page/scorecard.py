@@ -35,11 +35,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NotRequired, TypedDict
 
-from pipeline.page import data_efficiency, equivariance
+from pipeline import report
 from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Results, item_name, merged_provenance, unique
-from pipeline.systems import REPORTS
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", "not run")
@@ -80,21 +79,6 @@ class Row(TypedDict):
     profile: str | None
     provenance: dict[str, Any]
     other_settings: list[str]
-
-
-def all_measures() -> dict[str, Measure]:
-    """The measure of each claim, by its id, from the reports of all systems, and of those that compare them.
-
-    Raises:
-        ValueError: two systems have a measure for the same claim.
-    """
-    measures: dict[str, Measure] = {**equivariance.MEASURES, **data_efficiency.MEASURES}
-    for name, system in REPORTS.items():
-        added: Mapping[str, Measure] = system.part("report.claims").MEASURES
-        if twice := sorted(measures.keys() & added.keys()):
-            raise ValueError(f"{name} has a measure for {', '.join(twice)}, and so has another system")
-        measures |= added
-    return measures
 
 
 def tolerance(claim: Claim) -> float:
@@ -185,7 +169,7 @@ def build_scorecard(
     """One row per claim, in the claims' order.
 
     Args:
-        measures: the measure of each claim; `all_measures()` by default.
+        measures: the measure of each claim; `report.measures()` by default.
         profile: the profile that the rows name; by default the one that made the results (None in a row without any).
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
         drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no others has a note
@@ -194,7 +178,7 @@ def build_scorecard(
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
-    measures = all_measures() if measures is None else measures
+    measures = report.measures() if measures is None else measures
     answering = results if drafts else results.without_drafts()
     rows = []
     for claim in claims:

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from pipeline.page.model_sizes import error_over_parameters, parameters_chart
+from pipeline.report.model_sizes import error_over_parameters, parameters_chart
 
 
 def test_errors_above_zero_have_a_logarithmic_axis() -> None:

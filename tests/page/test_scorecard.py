@@ -12,11 +12,10 @@ import pytest
 from made_up_page import CLAIMS, MEASURES, SWEPT, record
 from records import dump_record
 
-from pipeline.page import data_efficiency, equivariance, scorecard
+from pipeline import report
 from pipeline.page.scorecard import (
     Row,
     Verdict,
-    all_measures,
     build_scorecard,
     count_verdicts,
     dataset_and_remarks,
@@ -227,32 +226,28 @@ def test_the_tier_follows_from_the_rows_remarks(
     assert tier(row) == expected
 
 
-def install(monkeypatch: pytest.MonkeyPatch, **systems: dict[str, Any]) -> None:
-    """Let the reports be those of stand-in systems."""
-    reports = {name: SimpleNamespace(MEASURES=measures) for name, measures in systems.items()}
-    stand_ins = {name: SimpleNamespace(part=lambda _, name=name: reports[name]) for name in systems}
-    monkeypatch.setattr(scorecard, "REPORTS", stand_ins)
+def install(monkeypatch: pytest.MonkeyPatch, **modules: dict[str, Any]) -> None:
+    """Let these stand in for the modules of reports."""
+    made_up = [(SimpleNamespace(MEASURES=measures, __name__=name), "000") for name, measures in modules.items()]
+    monkeypatch.setattr(report, "modules", lambda: made_up)
 
 
-def test_the_measures_are_those_of_all_systems_and_of_their_comparison(
-    monkeypatch: pytest.MonkeyPatch, results: Results
-) -> None:
-    answer = MEASURES["000.b"]
-    install(monkeypatch, one={"000.a": MEASURES["000.a"]}, other={"000.b": answer})
-    assert all_measures() == MEASURES | equivariance.MEASURES | data_efficiency.MEASURES
+def test_the_measures_are_those_of_all_reports(monkeypatch: pytest.MonkeyPatch, results: Results) -> None:
+    install(monkeypatch, one={"000.a": MEASURES["000.a"]}, other={"000.b": MEASURES["000.b"]})
+    assert report.measures() == MEASURES
     rows = build_scorecard(CLAIMS, results)
     assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
     assert rows[1]["provenance"]["tracking_runs"] == [SWEPT["tracking_run"]]
 
 
-def test_two_systems_may_not_answer_the_same_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_reports_may_not_answer_the_same_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, one=dict(MEASURES), other={"000.b": MEASURES["000.b"]})
     with pytest.raises(ValueError, match=r"other has a measure for 000\.b"):
-        all_measures()
+        report.measures()
 
 
 def test_every_answer_belongs_to_a_claim() -> None:
-    assert all_measures().keys() <= {claim.id for claim in load_claims()}
+    assert report.measures().keys() <= {claim.id for claim in load_claims()}
 
 
 def test_nothing_is_run_without_results(results: Results) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 from made_up import Writer, with_evidence
 from recorded import STAGES, recorded
 
+from pipeline import report
 from pipeline.dependencies import Graph
 from pipeline.page.figures import on_disk, write_figures
 from pipeline.page.images import load_figures
 from pipeline.page.page import build_page
 from pipeline.page.scorecard import build_scorecard
-from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.freshness import Expected, compare, expected_settings
@@ -50,7 +50,7 @@ def write_page(writer: Writer, params: Params, claims: list[Claim] | None = None
     results = recorded(writer.results, params)
     missing, others = compare(results, expected(now or params))
     written = write_figures(folder, results)
-    tables = build_tables(results)
+    tables = list(report.build(results))
     rows = build_scorecard(claims, results, profile="quick", others=others)
     figures = load_figures(folder, on_disk(folder, results))
     return build_page(rows, claims, "quick", figures, tables, missing, others, incomplete=written.missing)

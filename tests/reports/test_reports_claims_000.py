@@ -10,7 +10,7 @@ from recorded import recorded
 from records import dump_record
 
 from pipeline.params import parse_params
-from pipeline.systems.generative.report.claims import MEASURES
+from pipeline.report import measures
 
 
 def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, Any]) -> None:
@@ -21,7 +21,7 @@ def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, 
     values["runs"]["capsules-digits"]["model"]["objects"] = 16
     results = recorded(full.results, parse_params(values))
     dump_record(evaluated.path, evaluated.values)
-    found = {name: MEASURES[name](results) for name in ("000.t1.t0.0", "000.params", "000.t1.vae.0")}
+    found = {name: measures()[name](results) for name in ("000.t1.t0.0", "000.params", "000.t1.vae.0")}
     accuracy, size, vae = found.values()
     assert accuracy is not None
     assert size is not None
@@ -75,7 +75,7 @@ def departures_in(writer: Writer, values: dict[str, Any]) -> dict[str, list[str]
     """Remarks of rows of the capsule model."""
     results = recorded(writer.results, parse_params(values))
     found = {
-        name: MEASURES[name](results) for name in ("000.t1.t0.45", "000.params", "000.fig5", "000.fig6", "000.appD")
+        name: measures()[name](results) for name in ("000.t1.t0.45", "000.params", "000.fig5", "000.fig6", "000.appD")
     }
     return {name: finding.remarks for name, finding in found.items() if finding}
 
@@ -90,10 +90,10 @@ def test_how_many_images_are_behind_a_verdict(full: Writer, values: dict[str, An
     results = recorded(full.results, parse_params(values))
     images = {"000.fig3": 64, "000.fig5": 200, "000.fig6": 200}
     for claim, count in images.items():
-        finding = MEASURES[claim](results)
+        finding = measures()[claim](results)
         assert finding is not None
         assert f"on {count} test images" in " ".join(finding.notes)
-    accuracy = MEASURES["000.t1.t0.45"](results)
+    accuracy = measures()["000.t1.t0.45"](results)
     assert accuracy is not None
     assert "tested on 360 images (paper: 10,000)" in accuracy.remarks
 
@@ -109,6 +109,6 @@ def test_a_patience_that_never_ends_a_training_does_not_matter(
     run["training"] = run["training"] | {"patience": 40}
     results = recorded(full.results, parse_params(values))
     dump_record(evaluated.path, evaluated.values)
-    finding = MEASURES["000.t1.t0.0"](results)
+    finding = measures()["000.t1.t0.0"](results)
     assert finding is not None
     assert [each["stage"] for each in finding.records] == stages

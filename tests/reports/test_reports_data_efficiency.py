@@ -10,9 +10,10 @@ from recorded import recorded
 from small import run_on
 from test_reports_figures import words
 
-from pipeline.page import data_efficiency
+from pipeline.drawing.drawings import Written
 from pipeline.page.scorecard import build_scorecard
 from pipeline.params import parse_params
+from pipeline.report import data_efficiency
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Results
 
@@ -99,7 +100,7 @@ def test_a_perfect_network_is_not_beaten(writer: Writer, values: dict[str, Any])
 
 def test_figure_and_table_show_every_run(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values)
-    (drawing,) = data_efficiency.draw(found)
+    (drawing,) = data_efficiency.draw(found, Written())
     assert "only as many steps as 4 epochs of all of them" in drawing.caption
     assert drawing.caption.count(". ") <= 2
     figure = drawing.figure()
@@ -119,6 +120,6 @@ def test_figure_and_table_show_every_run(writer: Writer, values: dict[str, Any])
 
 
 def test_nothing_is_drawn_without_results(writer: Writer) -> None:
-    assert list(data_efficiency.draw(writer.results)) == []
+    assert list(data_efficiency.draw(writer.results, Written())) == []
     assert data_efficiency.build(writer.results) == []
     assert data_efficiency.capsules_need_less(writer.results) is None

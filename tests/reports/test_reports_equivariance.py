@@ -13,11 +13,13 @@ from recorded import recorded
 from small import EQUIVARIANCE, run_on
 from test_reports_figures import words
 
+from pipeline import report
 from pipeline.drawing import style
-from pipeline.page import equivariance, equivariance_summary
+from pipeline.drawing.drawings import Written
 from pipeline.page.images import front_picture, load_figures
-from pipeline.page.scorecard import all_measures, build_scorecard
+from pipeline.page.scorecard import build_scorecard
 from pipeline.params import parse_params
+from pipeline.report import equivariance, equivariance_layers, equivariance_summary
 from pipeline.results.claims import load_claims
 from pipeline.results.reading import Results
 
@@ -127,7 +129,7 @@ def verdict(found: Results) -> tuple[str, Any]:
 def test_the_claim_holds_where_all_poses_follow_better_than_the_networks_features(
     writer: Writer, values: dict[str, Any]
 ) -> None:
-    assert "003.equivariance" in all_measures()
+    assert "003.equivariance" in report.measures()
     told, row = verdict(results(writer, values, COMPARED))
     assert told == "holds"
     assert row["ours"]["value"] == pytest.approx(0.4 / 0.7), "the worst poses against the best features"
@@ -195,7 +197,7 @@ def test_without_a_convolutional_network_there_is_nothing_to_compare_with(
     alone = {name: variant for name, variant in RUNS.items() if variant != "cnn"}
     found = results(writer, values, alone)
     assert verdict(found)[0] == "not run"
-    assert equivariance.build(found), "the table is there all the same"
+    assert equivariance_layers.build(found), "the table is there all the same"
 
 
 def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dict[str, Any]) -> None:
@@ -213,7 +215,7 @@ def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dic
 def test_the_table_has_controls_once_for_each_data_set_and_says_what_is_constant(
     writer: Writer, values: dict[str, Any]
 ) -> None:
-    (table,) = equivariance.build(results(writer, values, scae={"objects": {}}))
+    (table,) = equivariance_layers.build(results(writer, values, scae={"objects": {}}))
     shown = table.shown
     assert shown["run"].value_counts()["pixels"] == 2 * 4
     assert shown["run"].value_counts()["quarter turns"] == 2 * 2
@@ -232,7 +234,7 @@ def test_the_table_has_controls_once_for_each_data_set_and_says_what_is_constant
 def test_the_figure_shows_every_system_with_the_controls(writer: Writer, values: dict[str, Any]) -> None:
     more = RUNS | {"cnn-warped-toys": "cnn"}
     found = results(writer, values, more)
-    panels = equivariance.lines(list(found.executed("equivariance")))
+    panels = equivariance_layers.lines(list(found.executed("equivariance")))
     theory = {line.label for line in panels["own"]}
     assert {"capsules-digits: parts", "matrix-toys: poses", "cnn-toys: maps", "moments", "quarter turns"} <= theory
     assert {"vae-digits: code", "capsnet-digits: capsules"} <= {line.label for line in panels["fitted"]}
@@ -241,7 +243,7 @@ def test_the_figure_shows_every_system_with_the_controls(writer: Writer, values:
     assert "capsules-digits: parts" not in invariant, "poses should move"
     dashes = {line.label: line.dashes for line in panels["own"]}
     assert dashes["cnn-toys: maps"] != dashes["cnn-warped-toys: maps"]
-    (drawing,) = equivariance.draw(found)
+    (drawing,) = equivariance_layers.draw(found, Written())
     assert drawing.caption.count(". ") <= 2
     content = style.to_bytes(drawing.figure(), drawing.kind)
     assert content == style.to_bytes(drawing.figure(), drawing.kind)
@@ -260,8 +262,8 @@ def test_the_figure_shows_every_system_with_the_controls(writer: Writer, values:
 
 
 def test_without_results_there_is_nothing_to_show(writer: Writer) -> None:
-    assert list(equivariance.draw(writer.results)) == []
-    assert equivariance.build(writer.results) == []
+    assert list(equivariance_layers.draw(writer.results, Written())) == []
+    assert equivariance_layers.build(writer.results) == []
     assert equivariance.poses_are_equivariant(writer.results) is None
 
 
@@ -300,7 +302,7 @@ def test_the_summary_is_drawn_and_is_the_documents_picture(
     writer: Writer, values: dict[str, Any], tmp_path: Path
 ) -> None:
     found = results(writer, values)
-    (drawing,) = equivariance_summary.draw(found)
+    (drawing,) = equivariance_summary.draw(found, Written())
     assert drawing.caption.count(". ") <= 2
     assert "CNN: hidden, fitted map, on toys (stand-in)" in drawing.caption
     with matplotlib.rc_context(style.RC):
@@ -319,4 +321,4 @@ def test_the_summary_is_drawn_and_is_the_documents_picture(
 
 
 def test_without_results_there_is_no_summary(writer: Writer) -> None:
-    assert list(equivariance_summary.draw(writer.results)) == []
+    assert list(equivariance_summary.draw(writer.results, Written())) == []

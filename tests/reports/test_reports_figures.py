@@ -20,15 +20,16 @@ from recorded import recorded
 from records import dump_record, load_record
 from small import run_on
 
+from pipeline import report
 from pipeline.drawing import pictures, style
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.page.figures import draw_all, incomplete, on_disk, write_figures
-from pipeline.page.runs import learning_chart, learning_curves
+from pipeline.page.figures import incomplete, on_disk, write_figures
 from pipeline.params import Params, parse_params
+from pipeline.report.runs import learning_chart, learning_curves
 from pipeline.results.reading import ResultError
 from pipeline.systems.generative.report.comparison import groups
 from pipeline.systems.generative.report.curves import in_order, mean_over_replicas, name_of_test
-from pipeline.systems.generative.report.failure_figures import template_copies
+from pipeline.systems.generative.report.figures_of_failures import template_copies
 
 PLOTTED = list(itertools.product(("train", "validation"), ("bound", "pixel_error")))
 ALL = {
@@ -53,7 +54,7 @@ ALL = {
 
 def drawings_of(writer: Writer, params: Params) -> list[Drawing]:
     """What results made with these parameters give."""
-    return list(draw_all(recorded(writer.results, params), Written()))
+    return list(report.draw(recorded(writer.results, params), Written()))
 
 
 def test_every_figure_is_drawn_and_has_its_words(report: Report, full: Writer, params: Params) -> None:

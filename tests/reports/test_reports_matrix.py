@@ -13,10 +13,10 @@ from made_up_matrix import CONDITIONS, CROPS, evaluated, with_matrix
 from made_up_report import write_page
 from recorded import recorded
 
+from pipeline import report
 from pipeline.data.norb import CATEGORIES
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
-from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.results.reading import Measured, Recorded, Results
 from pipeline.systems.matrix_capsules.report import charts
@@ -344,7 +344,7 @@ def test_each_result_is_described_by_its_own_settings(studied: Writer, values: d
 
 def test_the_page_shows_them_beside_everything_else(full: Writer, params: Params) -> None:
     made_up_matrix.everything(full)
-    tables = {table.name: table for table in build_tables(recorded(full.results, params))}
+    tables = {table.name: table for table in report.build(recorded(full.results, params))}
     assert {"matrix-errors-toys", "matrix-conditions-matrix-toys", "matrix-viewpoints", "matrix-attacks-toys"} <= set(
         tables
     )

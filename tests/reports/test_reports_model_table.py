@@ -20,8 +20,8 @@ from test_reports_equivariance import LAYERS
 from test_reports_equivariance import numbers as equivariance_numbers
 
 from pipeline.drawing.table import Table
-from pipeline.page import model_table
 from pipeline.params import Params, parse_params
+from pipeline.report import model_table
 
 DIGITS = ["capsules-digits", "vae-digits"]
 NETWORKS = [*DIGITS, "matrix-toys", "cnn-toys"]

@@ -18,10 +18,10 @@ from made_up_report import Report, moved_on, write_page
 from recorded import recorded
 
 from pipeline.drawing.drawings import Written
-from pipeline.page.figures import draw_all
 from pipeline.page.images import load_figures, vector_uri
-from pipeline.page.scorecard import VERDICTS, all_measures
+from pipeline.page.scorecard import VERDICTS
 from pipeline.params import Params
+from pipeline.report import draw, measures
 from pipeline.results.claims import load_claims
 from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.reading import ResultError
@@ -94,7 +94,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
     for claim in claims:
         assert claim.claim in text
     # The made-up parameters have no SCAE, no capsule regression and no attention.
-    answered = {name for name in all_measures() if name.startswith("000")} - {"000.fig4.scae"}
+    answered = {name for name in measures() if name.startswith("000")} - {"000.fig4.scae"}
     assert content.count('class="claim is-not-run ') == len(claims) - len(answered)
     # A mark, hidden from screen readers, always with its word.
     assert set(re.findall(r'aria-hidden="true">.</span> ([a-z ]+)<', content)) == set(VERDICTS)
@@ -203,7 +203,7 @@ def test_a_corrupt_figure_is_refused_by_name(report: Report, tmp_path: Path, nam
     else:
         path.write_bytes(damage)
     with pytest.raises(ResultError, match=str(path)):
-        load_figures(folder, draw_all(recorded(report.writer.results, report.params), Written()))
+        load_figures(folder, draw(recorded(report.writer.results, report.params), Written()))
 
 
 def test_a_drawing_is_embedded_without_its_last_decimals() -> None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from recorded import recorded
 from records import dump_record, load_record
 
+from pipeline import report
 from pipeline.page.scorecard import build_scorecard
-from pipeline.page.tables import build_tables
 from pipeline.params import Params, parse_params
 from pipeline.probes.probes import fit_probe
 from pipeline.results.claims import load_claims
@@ -131,14 +131,14 @@ def test_a_silent_run_says_so_in_its_rows(full: Writer, params: Params) -> None:
 def test_results_of_older_code_say_nothing(full: Writer, params: Params) -> None:
     full.evaluate("capsules-digits", ["t0", "t0_A0", "children"])
     assert not any("presences" in note or "samples" in note for note in notes(full, params))
-    tables = {table.name for table in build_tables(recorded(full.results, params))}
+    tables = {table.name for table in report.build(recorded(full.results, params))}
     assert "presences" not in tables
     assert "table1-capsules-digits" in tables
 
 
 def test_the_table_has_both_probes_beside_the_information(full: Writer, params: Params) -> None:
     def table() -> dict[str, str]:
-        tables = build_tables(recorded(full.results, params))
+        tables = list(report.build(recorded(full.results, params)))
         names = [table.name for table in tables]
         assert names.index("presences") == max(i for i, name in enumerate(names) if name.startswith("table1-")) + 1
         (row,) = tables[names.index("presences")].shown.to_dict("records")
@@ -160,7 +160,7 @@ def test_an_ablation_of_presences_has_a_row_for_each_condition(full: Writer, val
     changed = parse_params(values | {"presence_ablation": {"digits": study}})
 
     def table() -> list[dict[Any, Any]]:
-        tables = build_tables(recorded(full.results, changed))
+        tables = list(report.build(recorded(full.results, changed)))
         found = [table.shown.to_dict("records") for table in tables if table.name == "presence-ablation"]
         return found[0] if found else []
 

@@ -19,8 +19,8 @@ from test_reports_browser import MEASURE
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
-from pipeline.page import routing
 from pipeline.params import parse_params
+from pipeline.report import routing
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome is installed")
 FILM = "document.querySelector('#figure-routing-matrix-toys .film')"

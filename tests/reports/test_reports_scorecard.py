@@ -17,7 +17,7 @@ from pipeline.results.claims import load_claims
 from pipeline.results.reading import Measured, ResultError
 from pipeline.results.settings import EvidenceParams
 from pipeline.systems.generative.report.claims import falls
-from pipeline.systems.generative.report.failure_claims import grows
+from pipeline.systems.generative.report.claims_of_failures import grows
 
 MNIST = {"source": "mnist", "train": 50_000, "validation": 10_000, "test": 10_000}
 

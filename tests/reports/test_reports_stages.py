@@ -16,7 +16,7 @@ import yaml
 from made_up import Writer, made_up_values, with_evidence
 from recorded import recorded
 
-from pipeline.page.scorecard import all_measures
+from pipeline import report
 from pipeline.params import parse_params
 from pipeline.results.claims import load_claims
 from pipeline.results.freshness import CHANGED, GONE
@@ -59,7 +59,7 @@ def test_figures_then_tables_write_the_whole_report(repository: Writer) -> None:
     for said in (drawn.stdout, told.stdout):
         assert not re.search(f"not executed|arrays|{CHANGED}|{GONE}", said)
     # The made-up parameters have no SCAE and no capsule regression.
-    answered = {name for name in all_measures() if name.startswith("000")} - {"000.fig4.scae"}
+    answered = {name for name in report.measures() if name.startswith("000")} - {"000.fig4.scae"}
     assert f"{len(answered)} of {len(load_claims())} claims run" in told.stdout
     rows = json.loads((reports / "scorecard.json").read_text(encoding="utf-8"))
     assert [row["id"] for row in rows] == [claim.id for claim in load_claims()]

@@ -12,15 +12,16 @@ from recorded import recorded
 from records import dump_record, load_record
 from small import run_on
 
+from pipeline import report
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.drawing.table import spread as text_of
-from pipeline.page.tables import build_tables, write_tables
+from pipeline.page.tables import write_tables
 from pipeline.params import Params, parse_params
 
 
 def tables(writer: Writer, params: Params) -> dict[str, Table]:
-    return {table.name: table for table in build_tables(recorded(writer.results, params))}
+    return {table.name: table for table in report.build(recorded(writer.results, params))}
 
 
 def test_table_1_has_both_protocols_beside_the_paper(full: Writer, params: Params) -> None:
@@ -139,7 +140,7 @@ def test_every_row_says_what_its_own_result_was_made_with(full: Writer, values: 
     evaluated = load_record(full.metrics / "evaluate" / "capsules-digits.json")
     evaluated["provenance"][-1]["settings"]["failures"]["threshold"] = 0.8
     dump_record(full.metrics / "evaluate" / "capsules-digits.json", evaluated)
-    found = {table.name: table for table in build_tables(full.results)}
+    found = {table.name: table for table in report.build(full.results)}
     assert found["sensitivity"].data["epochs"].tolist() == [8] * 6 + [4] * 3
     assert found["templates"].shown["correlation"].tolist() == ["0.8"]
 
@@ -189,11 +190,11 @@ def test_a_bar_in_a_cell_does_not_split_it() -> None:
 
 def test_what_was_not_executed_is_left_out_and_stale_tables_go(full: Writer, params: Params) -> None:
     folder, first = full.root / "tables", Written()
-    write_tables(folder, build_tables(recorded(full.results, params)), first)
+    write_tables(folder, list(report.build(recorded(full.results, params))), first)
     assert (folder / "optimise.csv").exists()
     (full.metrics / "optimise" / "capsules-digits.json").unlink()
     second = Written()
-    write_tables(folder, build_tables(full.results), second)
+    write_tables(folder, list(report.build(full.results)), second)
     assert not (folder / "optimise.csv").exists()
     assert sorted(second.files) == sorted(folder.iterdir())
 

@@ -100,7 +100,7 @@ def optimisation(table: pd.DataFrame) -> Chart:
 
 
 def poses_over_rotation(table: pd.DataFrame, layers: dict[str, str]) -> Chart:
-    """As `failure_figures.poses_over_rotation`."""
+    """As `figures_of_failures.poses_over_rotation`."""
     parts = []
     for layer, title in layers.items():
         rows = table[table["layer"] == layer].sort_values("angle").assign(x=lambda each: each["angle"])
@@ -112,7 +112,7 @@ def poses_over_rotation(table: pd.DataFrame, layers: dict[str, str]) -> Chart:
 
 
 def accuracy_over_hyperparameters(table: pd.DataFrame, words: dict[str, str]) -> Chart:
-    """As `failure_figures.accuracy_over_hyperparameters`."""
+    """As `figures_of_failures.accuracy_over_hyperparameters`."""
     table = table[table["metric"] != "pixel_error"]
     rows = around(table.assign(mean=100 * table["mean"], sd=100 * table["sd"]))
     rows = rows.assign(series=[look(metric).name for metric in rows["metric"]], x=rows["value"], y=rows["mean"])

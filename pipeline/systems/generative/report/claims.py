@@ -17,7 +17,7 @@ from pipeline.results.reading import (
     dataset_label,
     with_training,
 )
-from pipeline.systems.generative.report import failure_claims, presences
+from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.runs import (
     Sweep,
     chance_of,
@@ -397,6 +397,5 @@ MEASURES: dict[str, Measure] = {
     "000.fig4.scae": _wide_training_hurts("scae", "posterior"),
     "000.fig4.vae": no_reliable_lead,
     "000.appD": children_classify,
-    **failure_claims.MEASURES,
 }
 """The measure of each claim of this document; claims without one are shown as not run."""

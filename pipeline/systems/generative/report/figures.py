@@ -15,7 +15,7 @@ from pipeline.drawing.films import Film
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS
 from pipeline.results.reading import Numbers, Results, dataset_label
-from pipeline.systems.generative.report import charts, curves, failure_figures
+from pipeline.systems.generative.report import charts, curves
 from pipeline.systems.generative.report.comparison import (
     evaluated,
     groups,
@@ -48,7 +48,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     yield from _evaluated(results, written)
     yield from _swept(results)
     yield from _beyond(results)
-    yield from failure_figures.draw(results, written)
 
 
 def _accuracy(results: Results) -> Iterator[Drawing]:

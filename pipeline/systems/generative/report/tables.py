@@ -9,7 +9,7 @@ from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS
 from pipeline.results.reading import Measured, Results, dataset_label
-from pipeline.systems.generative.report import failure_tables, presences
+from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.claims import PROBE_SDS
 from pipeline.systems.generative.report.comparison import (
     evaluated,
@@ -28,7 +28,7 @@ PROTOCOLS = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 
 def build(results: Results) -> list[Table]:
     """Every table of this system that the results allow. Raises `ResultError` if a result file is corrupt."""
-    builders = (table_1, presences.table, presences.ablation, optimised, posterior, sweep, *failure_tables.BUILDERS)
+    builders = (table_1, presences.table, presences.ablation, optimised, posterior, sweep)
     return [table for builder in builders for table in builder(results)]
 
 

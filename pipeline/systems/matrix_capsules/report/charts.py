@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pipeline.drawing.charts import CHANCE, Chart, Panel, Series, chart, level
-from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS
+from pipeline.systems.matrix_capsules.report.claims_of_attacks import METHODS
 from pipeline.systems.matrix_capsules.report.curves import KINDS, LINEAR_ERROR, LOOKS, linear_epsilon, looks
 
 Tables = Mapping[str, tuple[bool, pd.DataFrame]]

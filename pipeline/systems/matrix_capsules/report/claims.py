@@ -1,6 +1,6 @@
 """How the claims of document 004 are answered, by the networks that the profile's `evidence` names.
 
-Errors are in percent. Claims about attacks are in `attack_claims`.
+Errors are in percent. Claims about attacks are in `claims_of_attacks`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
 from pipeline.results.status import FAMILIAR_SHARE
-from pipeline.systems.matrix_capsules.report.attack_claims import MEASURES as OF_ATTACKS
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
     ablations,
@@ -281,6 +280,5 @@ MEASURES: dict[str, Measure] = {
     "004.cifar": _network("cifar10"),
     **{claim: _novel(*which) for claim, which in VIEWPOINTS.items()},
     "004.fig2": votes_concentrate,
-    **OF_ATTACKS,
 }
 """How each claim of document 004 is answered."""

@@ -25,8 +25,8 @@ from pipeline.drawing.style import (
     panels,
 )
 from pipeline.results.reading import Measured
-from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS, PAPER_FAMILIAR
+from pipeline.systems.matrix_capsules.report.claims_of_attacks import METHODS
 
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of either network."""

@@ -15,8 +15,8 @@ from pipeline.results.reading import Record, Results, dataset_label
 from pipeline.systems.matrix_capsules.report import charts, factors, images_seen
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
-from pipeline.systems.matrix_capsules.report.attack_claims import COLUMNS
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
+from pipeline.systems.matrix_capsules.report.claims_of_attacks import COLUMNS
 from pipeline.systems.matrix_capsules.report.curves import Dot, Matched
 from pipeline.systems.matrix_capsules.report.runs import (
     PAPER_DATASET,

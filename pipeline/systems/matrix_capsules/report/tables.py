@@ -9,7 +9,6 @@ import pandas as pd
 from pipeline.drawing.table import Row, Table, in_words, measured_table, spread
 from pipeline.results.public_curves import load_public_curves
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, training_behind
-from pipeline.systems.matrix_capsules.report.attack_claims import METHODS
 from pipeline.systems.matrix_capsules.report.claims import (
     NETWORKS,
     PAPER_FAMILIAR,
@@ -18,6 +17,7 @@ from pipeline.systems.matrix_capsules.report.claims import (
     paper_error,
     paper_values,
 )
+from pipeline.systems.matrix_capsules.report.claims_of_attacks import METHODS
 from pipeline.systems.matrix_capsules.report.images_seen import seen_by_runs
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,

@@ -12,8 +12,8 @@ import pandas as pd
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.table import Table, spread, tracked
-from pipeline.page import data_efficiency, equivariance
-from pipeline.page.models import ITSELF, Entry, entries
+from pipeline.report import data_efficiency, equivariance
+from pipeline.report.models import ITSELF, Entry, entries
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, distinct
 from pipeline.systems import SYSTEMS
 

@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
-from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.table import Table, spread, tracked
-from pipeline.page.models import ITSELF
+from pipeline.report.models import ITSELF
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import (
@@ -87,7 +87,7 @@ def curves(results: Results) -> list[Curve]:
     return found
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """One figure of all systems, if any was measured. Raises `ResultError` as `curves`."""
     found = curves(results)
     if not found:

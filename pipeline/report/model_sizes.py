@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.charts import Chart, Panel, Series, around, chart
-from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.page.models import Entry, entries
+from pipeline.report.models import Entry, entries
 from pipeline.results.reading import Results, dataset_label
 from pipeline.systems import SYSTEMS
 
@@ -24,7 +24,7 @@ _FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
 """Ticks of errors in each decade, where there is more than one and where there is less."""
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
     found = entries(results)
     if not found:

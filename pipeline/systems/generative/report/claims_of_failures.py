@@ -129,4 +129,4 @@ MEASURES: dict[str, Measure] = {
     "000.fig6": templates_are_copies,
     "000.fig7": wide_training_breaks_part_use,
 }
-"""The measures of these claims; `claims.MEASURES` includes them."""
+"""The measures of these claims."""

@@ -8,9 +8,9 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, INK, in_house_style, plain
-from pipeline.page.equivariance import Followed, best_layer, variant_of
+from pipeline.report.equivariance import Followed, best_layer, variant_of
 from pipeline.results.reading import Results, dataset_label
 from pipeline.systems import SYSTEMS
 
@@ -56,7 +56,7 @@ def rows(results: Results) -> list[Row]:
     ]
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """The picture, if anything was measured. Raises `ResultError` as `rows`."""
     found = rows(results)
     if not found:

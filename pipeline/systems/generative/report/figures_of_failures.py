@@ -19,9 +19,9 @@ from pipeline.drawing.features import look
 from pipeline.drawing.style import BLUE, FAINT, INK, WIDTH, in_house_style, panels
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import charts
+from pipeline.systems.generative.report.claims_of_failures import deviations
 from pipeline.systems.generative.report.comparison import evaluated
 from pipeline.systems.generative.report.curves import ACCURACY
-from pipeline.systems.generative.report.failure_claims import deviations
 from pipeline.systems.generative.report.runs import sweeps
 
 LAYERS = {"parts": "parts", "objects": "objects"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.reading import Results
+from pipeline.systems.generative.report.claims_of_failures import deviations
 from pipeline.systems.generative.report.comparison import evaluated
-from pipeline.systems.generative.report.failure_claims import deviations
-from pipeline.systems.generative.report.failure_figures import HYPERPARAMETERS, sensitivities
+from pipeline.systems.generative.report.figures_of_failures import HYPERPARAMETERS, sensitivities
 from pipeline.systems.generative.report.runs import sweeps, unswept
 
 
@@ -124,5 +124,6 @@ def sensitivity(results: Results) -> list[Table]:
     return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, keys, heads, rows)
 
 
-BUILDERS = (equivariance, templates, part_use, sensitivity)
-"""In the page's order."""
+def build(results: Results) -> list[Table]:
+    """Every table of these. Raises `ResultError` if a result file is corrupt."""
+    return [table for builder in (equivariance, templates, part_use, sensitivity) for table in builder(results)]

@@ -1,0 +1,82 @@
+"""Figures, tables and measures of claims, by question: a module each, here or in the folder `report` of a system.
+
+Modules are found by their files. Each defines what it has to show:
+
+- `draw(results, written)`: an iterator of figures (`Drawing`); names of items whose arrays are missing go to `written`,
+- `build(results)`: tables (`Table`),
+- `MEASURES`: how claims are measured, by their ids (`Measure`),
+- `DOCUMENT`: the document it is about, where figures and tables do not say so themselves; in a system's folder it is
+  the system's.
+
+Systems come first, in their order, and modules by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pipeline.systems import REPORTS
+
+if TYPE_CHECKING:
+    from pipeline.drawing.drawings import Drawing, Written
+    from pipeline.drawing.table import Table
+    from pipeline.results.findings import Measure
+    from pipeline.results.reading import Results
+
+
+def modules() -> Iterator[tuple[ModuleType, str]]:
+    """Every module, and the document that it is about; empty if it does not say."""
+    for system in REPORTS.values():
+        for module in _inside(system.part("report")):
+            yield module, system.document
+    for module in _inside(import_module(__name__)):
+        yield module, getattr(module, "DOCUMENT", "")
+
+
+def _inside(package: ModuleType) -> Iterator[ModuleType]:
+    for name in sorted(found.name for found in iter_modules([str(Path(str(package.__file__)).parent)])):
+        yield import_module(f"{package.__name__}.{name}")
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Every figure that the results of a profile give, one at a time.
+
+    Args:
+        written: collects the names of items whose arrays or tables are missing.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    for module, document in modules():
+        if hasattr(module, "draw"):
+            for drawing in module.draw(results, written):
+                yield replace(drawing, document=drawing.document or document)
+
+
+def build(results: Results) -> Iterator[Table]:
+    """Every table that the results of a profile give. Raises `ResultError` as `draw`."""
+    for module, document in modules():
+        if hasattr(module, "build"):
+            for table in module.build(results):
+                yield replace(table, document=table.document or document)
+
+
+def measures() -> dict[str, Measure]:
+    """The measure of each claim, by its id.
+
+    Raises:
+        ValueError: two modules measure the same claim.
+    """
+    found: dict[str, Measure] = {}
+    for module, _ in modules():
+        added: dict[str, Measure] = getattr(module, "MEASURES", {})
+        if twice := sorted(found.keys() & added.keys()):
+            raise ValueError(f"{module.__name__} has a measure for {', '.join(twice)}, and so has another module")
+        found |= added
+    return found
