@@ -1,0 +1,5 @@
+"""As of every classifier of crops."""
+
+from pipeline.classification.errors import evaluate
+
+__all__ = ["evaluate"]
