@@ -134,9 +134,9 @@ def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone)
     assert len(clone.tracked()) == len(STAGES)
     reports = clone.folder / "reports/quick"
     assert {path.name for path in reports.iterdir()} == {
-        "charts",
         "figures",
         "figures.json",
+        "films",
         "index.html",
         "plots",
         "previews",
@@ -195,7 +195,6 @@ def test_plots_are_shown_without_an_error(clone: Clone) -> None:
         f"figures/learning-{VAE}.svg",
         "digits.png",
         "Learning__loss_of_validation",
-        "../pipeline/page/vendor/vega.min.js",
     ):
         assert name in page
     shown = clone.json("plots", "show")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from pipeline.drawing.charts import Chart
 from pipeline.drawing.style import Kind
 from pipeline.results.reading import Record
 
@@ -23,7 +22,6 @@ class Picture:
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        chart: its numbers, if it can be drawn from them.
         film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
     """
 
@@ -34,7 +32,6 @@ class Picture:
     alt: str
     records: list[Record]
     document: str = field(default="", kw_only=True)
-    chart: Chart | None = field(default=None, kw_only=True)
     film: str = field(default="", kw_only=True)
 
     @property

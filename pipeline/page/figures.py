@@ -1,9 +1,8 @@
 """The figures of a profile on disk, with their titles and captions.
 
-Titles and captions are in `figures.json`, next to the folder of figures; the numbers of figures that a page can draw
-from them are in the folder `charts` (`pipeline/drawing/charts.py`). A picture whose arrays are missing cannot be
-drawn again (Git holds pictures and numbers, but no arrays). It is kept as long as the results that it was drawn from
-are the same; one that is not drawn although nothing is missing is removed.
+Titles and captions are in `figures.json`, next to the folder of figures; what sliders show is in the folder `films`. A
+picture whose arrays are missing cannot be drawn again (Git holds pictures and numbers, but no arrays). It is kept as
+long as the results that it was drawn from are the same; one that is not drawn although nothing is missing is removed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.drawing import style
-from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
 from pipeline.report import draw
@@ -46,29 +44,24 @@ def write_figures(folder: Path, results: Results) -> Written:
     kept_from_before = [each for each in before if (folder / each.file).exists() and _waits(each, written.missing)]
     shown = _with_kept(drawn, kept_from_before)
     write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing})
-    contents = {_data(folder, each.name): each.chart.to_csv() for each in shown if each.chart}
-    contents |= {_film(folder, each.name): each.film for each in shown if each.film}
+    contents = {_film(folder, each.name): each.film for each in shown if each.film}
     for path, content in contents.items():
         write_text(path, content)
     kept = {folder / each.file for each in shown} | contents.keys()
-    charts_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *charts_folder(folder).iterdir()]:
+    films_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films_folder(folder).iterdir()]:
         if path not in kept:
             path.unlink()
     return written
 
 
-def charts_folder(folder: Path) -> Path:
-    """Where the numbers of figures are, by the folder of figures."""
-    return folder.with_name("charts")
-
-
-def _data(folder: Path, name: str) -> Path:
-    return charts_folder(folder) / f"{name}.csv"
+def films_folder(folder: Path) -> Path:
+    """Where the films of figures are, by the folder of figures."""
+    return folder.with_name("films")
 
 
 def _film(folder: Path, name: str) -> Path:
-    return charts_folder(folder) / f"{name}.json"
+    return films_folder(folder) / f"{name}.json"
 
 
 def on_disk(folder: Path, results: Results) -> list[Picture]:
@@ -88,8 +81,7 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
         if all(record is not None for record in records):
             words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
             kept = [record for record in records if record is not None]
-            chart, film = _chart(folder, entry), _film_of(folder, entry)
-            pictures.append(Picture(**words, records=kept, chart=chart, film=film))
+            pictures.append(Picture(**words, records=kept, film=_film_of(folder, entry)))
     return pictures
 
 
@@ -106,19 +98,6 @@ def _film_of(folder: Path, entry: dict[str, Any]) -> str:
     except (OSError, ValueError, RecursionError) as error:
         raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
     return content
-
-
-def _chart(folder: Path, entry: dict[str, Any]) -> Chart | None:
-    """The numbers of a figure; None if it has none."""
-    if not entry.get("chart"):
-        return None
-    path = _data(folder, entry["name"])
-    try:
-        return Chart.read(entry["chart"], path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
 
 
 def incomplete(folder: Path) -> list[str]:
@@ -175,11 +154,9 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 def _to_json(figure: Picture) -> dict[str, Any]:
     words = {key: getattr(figure, key) for key in _TEXTS}
-    chart = {"chart": figure.chart.to_json()} if figure.chart else {}
     film = {"film": True} if figure.film else {}
     return {
         **words,
-        **chart,
         **film,
         "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
     }

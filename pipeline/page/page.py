@@ -3,13 +3,11 @@
 It contains everything it shows and needs no network and no server: figures are data URIs, styles and scripts are
 inline, and a content security policy with their hashes makes the browser block everything else. Without scripts
 everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the state in the address,
-`tables.js` sorts tables, `charts.js` draws figures from their numbers with Vega-Lite, and `films.js` shows pictures by
-a slider.
+`tables.js` sorts tables, and `films.js` shows pictures by a slider.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,12 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipeline.drawing.charts import DASHES, MARKERS, Chart, colour_on_page, lines_of_table, specification
 from pipeline.drawing.table import Table
 from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
 from pipeline.page.origin import commits, origin_of
 from pipeline.page.policy import policy
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
-from pipeline.page.vendor import licences, vendored
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import CHANGED, DRAFT, GONE
@@ -81,9 +77,6 @@ def build_page(
         scripts.append((_FOLDER / "films.js").read_text(encoding="utf-8"))
     if any(table.sort is not None for table in tables):
         scripts.append((_FOLDER / "tables.js").read_text(encoding="utf-8"))
-    with_charts = any(each.drawing.chart for each in figures)
-    if with_charts:
-        scripts += [*vendored(), (_FOLDER / "charts.js").read_text(encoding="utf-8")]
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -100,7 +93,6 @@ def build_page(
         policy=policy(scripts, [style]),
         style=style,
         scripts=scripts,
-        licences=licences() if with_charts else "",
         dates=_dates(records),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
@@ -164,36 +156,9 @@ def _figure(shown: Shown, others: Mapping[str, str], repository: str | None) -> 
         "title": drawing.title,
         "caption": drawing.caption,
         "alt": drawing.alt,
-        "chart": _chart(drawing.chart) if drawing.chart else None,
         "film": in_script(drawing.film),
         "origin": origin_of(drawing.records, repository),
         "differing": _differing(drawing.records, others),
-    }
-
-
-def _chart(chart: Chart) -> dict[str, Any]:
-    """What the page draws a figure from, and the same numbers as tables."""
-    panels = range(len(chart.panels))
-    tables = [lines_of_table(chart, number) for number in panels]
-    return {
-        "series": [
-            {
-                "name": each.name,
-                "colour": colour_on_page(each.colour),
-                "path": MARKERS.get(each.marker, ""),
-                "dash": " ".join(f"{length:g}" for length in DASHES[each.dash]) if each.dash in DASHES else "",
-                "line": bool(each.dash),
-                "hollow": each.hollow,
-            }
-            for each in chart.series
-        ],
-        "specifications": in_script(
-            json.dumps([specification(chart, number) for number in panels], separators=(",", ":"), ensure_ascii=False)
-        ),
-        "panels": [
-            {"title": panel.title or panel.y, "head": head, "rows": rows}
-            for panel, (head, rows) in zip(chart.panels, tables, strict=True)
-        ],
     }
 
 

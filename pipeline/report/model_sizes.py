@@ -1,18 +1,16 @@
-"""The test errors of all trained models over their numbers of parameters: a figure, and a chart of the page."""
+"""The test errors of all trained models over their numbers of parameters: a figure."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
-from pipeline.drawing.charts import Chart, Panel, Series, around, chart
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.report.models import Entry, entries
@@ -40,7 +38,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
         [record for each in found for record in each.records],
         partial(error_over_parameters, table),
-        chart=parameters_chart(table),
     )
 
 
@@ -52,7 +49,8 @@ def _table(found: list[Entry]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["series", "system", "x", "dataset", "error"])
     for name in ("mean", "sd", "n"):
         table[name] = [getattr(error, name) for error in table["error"]]
-    return around(table).assign(y=table["mean"])
+    known = table["sd"].where(table["n"] > 1)  # of several seeds
+    return table.assign(y=table["mean"], low=table["mean"] - known, high=table["mean"] + known)
 
 
 def _limits(table: pd.DataFrame) -> tuple[float, float] | None:
@@ -102,14 +100,3 @@ def error_over_parameters(table: pd.DataFrame) -> Figure:
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
     return figure
-
-
-def parameters_chart(table: pd.DataFrame) -> Chart:
-    """The numbers of `error_over_parameters`."""
-    parts = []
-    for dataset in dict.fromkeys(table["dataset"]):
-        drawn = table[table["dataset"] == dataset]
-        limits = _limits(drawn)
-        y: dict[str, Any] = {"from_zero": True} if limits is None else {"y_log": True, "y_range": limits}
-        parts.append((Panel(dataset, "parameters", "test error (%)", x_log=True, **y), drawn))
-    return chart(parts, [Series(each.label, each.colour, each.marker, "") for each in SYSTEMS.values() if each.colour])

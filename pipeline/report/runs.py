@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.drawing.charts import Chart, Panel, Series, chart, over_replicas
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, panels
@@ -60,7 +59,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "seed.",
             numbers.records,
             partial(learning_curves, table, objective),
-            chart=learning_chart(table, objective),
             document=SYSTEMS[str(numbers.run(run).variant)].document,
         )
 
@@ -129,19 +127,6 @@ def learning_curves(table: pd.DataFrame, objective: str) -> Figure:
         handles.append(Line2D([], [], color=FAINT, linewidth=0.6, label="one seed each (thick: mean)"))
     figure.legend(handles=handles, loc="outside upper center", ncols=3)
     return figure
-
-
-def learning_chart(table: pd.DataFrame, objective: str) -> Chart:
-    """The numbers of `learning_curves`; bands are one sd over seeds."""
-    parts = []
-    for metric, label in {objective: OBJECTIVES[objective], "pixel_error": PIXEL_ERROR}.items():
-        names = {"training": f"train_{metric}", "validation": f"validation_{metric}"}
-        rows = [over_replicas(table, "epoch", column).assign(series=name) for name, column in names.items()]
-        low, high = _limits(table, "epoch", list(names.values()))
-        panel = Panel("", "epoch", label, y_range=(low, high))
-        parts.append((panel, pd.concat(rows, ignore_index=True)))
-    series = [Series("training", TRAIN), Series("validation", VALIDATION, "s", "--")]
-    return chart(parts, series, band=True)
 
 
 def clusters(results: Results) -> list[Table]:

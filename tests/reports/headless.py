@@ -166,13 +166,3 @@ class Browser:
             self.complaints.append(str(params["exceptionDetails"].get("text")))
         elif method == "Runtime.consoleAPICalled":
             self.complaints.append(f"console.{params['type']}: {params['args']}")
-
-
-def draw_charts(browser: Browser) -> None:
-    """Scroll past all charts, so that they are drawn, and back to the top."""
-    browser.evaluate(
-        "window.ready = (async () => { for (const chart of document.querySelectorAll('.chart')) {"
-        "chart.closest('figure').scrollIntoView(); while (!chart.dataset.drawn)"
-        "await new Promise(done => setTimeout(done, 10)); } scrollTo(0, 0); window.drawn = true; })(); 0"
-    )
-    browser.wait("window.drawn === true", 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headless import Browser, draw_charts, find_browser
+from headless import Browser, find_browser
 from made_up import made_up_values
 from made_up_report import Report, moved_on, write_page
 
@@ -95,7 +95,6 @@ def test_nothing_overlaps_complains_or_leaves(
 ) -> None:
     page: Path = request.getfixturevalue(which)
     browser.open(page, width, dark=dark)
-    draw_charts(browser)
     for everything_open in (False, True):
         if everything_open:
             browser.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -106,7 +105,6 @@ def test_nothing_overlaps_complains_or_leaves(
         assert found["outside"] == []
         assert found["width"] <= width
     images = "[...document.images].every(image => image.complete && image.naturalWidth > 100)"
-    assert browser.evaluate("document.querySelectorAll('.chart:not([hidden]) .panel svg.marks').length") >= 10
     assert browser.evaluate(images)
     assert browser.requests == [page.as_uri()]
     assert browser.complaints == []

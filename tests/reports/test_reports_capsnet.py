@@ -155,8 +155,6 @@ def test_conditions_are_told_apart_by_more_than_colour(studied: Writer, params: 
     assert halves == ["reconstruction", "no reconstruction"]
     faces = [part[0].get_markerfacecolor() for part in best.containers]
     assert [face == "white" for face in faces] == [False, False, True, True]
-    assert losses.chart is not None
-    assert [series.hollow for series in losses.chart.series] == [False, False, True, True]
     lines = [line for line in inferred.figure().axes[0].get_lines() if "layer" in str(line.get_label())]
     assert [line.get_linestyle() for line in lines] == ["-", "--", "-."]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headless import Browser, draw_charts, find_browser
+from headless import Browser, find_browser
 from made_up_report import Report
 
 from pipeline.results.claims import load_claims
@@ -153,7 +153,6 @@ def test_filters_work_without_scripts(browser: Browser, report: Report) -> None:
     assert browser.evaluate("document.querySelectorAll('th button').length") == 0
     assert browser.evaluate("[...document.images].every(image => image.offsetParent)")
     assert browser.evaluate(f"{FILM}.offsetParent === null")
-    assert browser.evaluate("[...document.querySelectorAll('.chart')].every(chart => chart.offsetParent === null)")
     choose(browser, "verdict", "holds")
     assert browser.evaluate(f"{CLAIMS}.every(row => row.classList.contains('is-holds'))")
     assert browser.evaluate(DOCUMENTS) == ["000"]
@@ -172,47 +171,6 @@ def test_controls_work_with_the_keyboard(opened: Browser) -> None:
         "Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
     )
     assert "sort=published.ascending" in opened.evaluate(ADDRESS)
-
-
-CHART = "document.querySelector('#figure-accuracy-capsules-digits .chart')"
-
-
-def first_chart(browser: Browser) -> None:
-    browser.evaluate(f"{CHART}.closest('figure').scrollIntoView()")
-    browser.wait(f"{CHART}.dataset.drawn")
-
-
-def test_charts_replace_pictures_and_show_their_numbers(opened: Browser) -> None:
-    first_chart(opened)
-    assert opened.evaluate(f"{CHART}.offsetParent !== null")
-    assert opened.evaluate(f"{CHART}.parentElement.querySelector('.sheet').offsetParent === null")
-    assert opened.evaluate(f"{CHART}.querySelectorAll('svg.marks').length") == 2
-    tables = f"{CHART}.parentElement.querySelectorAll('.values table')"
-    assert opened.evaluate(f"{tables}.length") == 2
-    assert opened.evaluate(f"{tables}[0].tHead.rows[0].cells[1].textContent").endswith(", ours")
-    assert opened.complaints == []
-    assert len(opened.requests) == 1
-
-
-def test_a_click_on_a_series_lets_the_others_fade(opened: Browser) -> None:
-    first_chart(opened)
-    faded = f"{CHART}.querySelectorAll('svg.marks path[opacity=\"0.12\"]').length"
-    assert opened.evaluate(faded) == 0
-    opened.evaluate(f"{CHART}.querySelector('.key button').click()")
-    opened.wait(f"{faded} > 0")
-    assert opened.evaluate(f"{CHART}.querySelectorAll('.key [aria-pressed=true]').length") == 1
-    opened.evaluate(f"{CHART}.querySelector('.key button').click()")
-    opened.wait(f"{faded} === 0")
-
-
-def test_charts_follow_the_colour_scheme(browser: Browser, report: Report) -> None:
-    browser.open(report.page, 1280, dark=True)
-    first_chart(browser)
-    ink = f"{CHART}.querySelector('svg.marks text').getAttribute('fill')"
-    dark = browser.evaluate(ink)
-    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
-    browser.wait(f"{CHART}.dataset.drawn === 'light'")
-    assert browser.evaluate(ink) != dark
 
 
 FILM = "document.querySelector('.film')"
@@ -281,7 +239,6 @@ ACCESSIBLE = """
 
 
 def test_everything_has_a_name_and_its_place(opened: Browser, tmp_path: Path) -> None:
-    draw_charts(opened)
     opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert opened.evaluate(ACCESSIBLE) == []
     # The check itself finds faults.

@@ -1,18 +1,13 @@
-"""The page of `dvc plots`: tables of all runs together, and a template that draws them without a network."""
+"""What `dvc plots` shows of all runs together."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 import yaml
-from headless import Browser, find_browser
 from made_up import Writer
 
 from pipeline.page.plots import write_plots
@@ -20,9 +15,6 @@ from pipeline.results.outcome import RECORD, one
 from pipeline.results.reading import Results
 
 ROOT = Path(__file__).parents[2]
-VENDOR = Path("pipeline/page/vendor")
-SCRIPTS = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
-TEMPLATE = ROOT / ".dvc" / "plots.html"
 
 
 def write_result(results: Results, stage: str, run: str, variant: str, numbers: dict[str, Any], table: str) -> None:
@@ -74,46 +66,3 @@ def test_what_dvc_plots_of_all_runs_is_what_is_written(full: Writer, tmp_path: P
         columns = pd.read_csv(tmp_path / "plots" / Path(path).name).columns
         assert {plot["x"], y, "system", "run"} <= set(columns)
         assert (ROOT / ".dvc" / "plots" / f"{plot['template']}.json").exists()
-
-
-def test_the_template_names_the_scripts_that_lie_in_the_repository() -> None:
-    named = re.findall(r'<script src="\.\./([^"]+)"', TEMPLATE.read_text())
-    assert named == [f"{VENDOR}/{script}" for script in SCRIPTS]
-    assert all((ROOT / name).exists() for name in named)
-    assert f"html_template = {TEMPLATE.name}" in (ROOT / ".dvc" / "config").read_text()
-
-
-def render(page: Path, full: Writer, plots: Path) -> None:
-    """What `dvc plots diff` does with the template and two revisions."""
-    from dvc_render.html import render_html
-    from dvc_render.vega import VegaRenderer
-
-    write_plots(plots, full.results)
-    rows = pd.read_csv(plots / "rotation.csv").astype(str).to_dict("records")
-    points = [{**row, "rev": rev} for rev in ("HEAD", "workspace") for row in rows]
-    place = {"template": "runs", "template_dir": str(ROOT / ".dvc" / "plots")}
-    renderer = VegaRenderer(points, "rotation", x="angle", y="accuracy", title="Rotation", **place)
-    render_html([renderer], page, html_template=TEMPLATE)
-
-
-@pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome is installed")
-def test_the_page_draws_without_a_request_and_without_a_complaint(full: Writer, tmp_path: Path) -> None:
-    for script in SCRIPTS:
-        copy = tmp_path / "a clone" / VENDOR / script
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / VENDOR / script, copy)
-    page = tmp_path / "a clone" / "dvc_plots" / "index.html"
-    render(page, full, tmp_path / "plots")
-    program = find_browser()
-    assert program is not None
-    with Browser(program, tmp_path / "browser") as browser:
-        browser.open(page, 1400)
-        deadline = time.monotonic() + 30
-        while not browser.evaluate("document.querySelectorAll('canvas, svg.marks').length"):
-            assert time.monotonic() < deadline, browser.complaints
-            time.sleep(0.1)
-        assert [url for url in browser.requests if not url.startswith("file:")] == []
-        assert [url for url in browser.requests if url.endswith(".js")] == [
-            (tmp_path / "a clone" / VENDOR / script).as_uri() for script in SCRIPTS
-        ]
-        assert browser.complaints == []

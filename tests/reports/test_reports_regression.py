@@ -76,9 +76,6 @@ def test_what_is_drawn_can_be_told_apart(studied: tuple[Writer, Params]) -> None
     legend = drawings["ridge-digits"].figure().axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["training", "validation", "test"]
-    ridge = drawings["ridge-digits"].chart
-    assert ridge is not None
-    assert [series.name for series in ridge.series] == ["training", "validation", "test"]
     assert "m: number of classes" in drawings["convergence-digits"].caption
     assert "m: number of classes" in drawings["online-digits"].caption
     passes = drawings["online-digits"].figure().axes[0].xaxis

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pipeline.drawing.charts import Chart, Panel, Series, chart
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLACK, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.results.reading import Results, dataset_label
@@ -76,22 +75,6 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def attention_chart(table: pd.DataFrame) -> Chart:
-    """The numbers of `attention_over_iterations`."""
-    means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
-    scales = sorted(means["scale"].unique())
-    rows = means.assign(series=[f"scale {scale:g}" for scale in means["scale"]], x=means["iteration"])
-    looks = [(*SCALES[i % len(SCALES)], DASHES[i // len(SCALES) % len(DASHES)]) for i in range(len(scales))]
-    parts = [
-        (Panel("", "iteration", "entropy over parents (nats)", from_zero=True), rows.assign(y=rows["entropy"])),
-        (
-            Panel("", "iteration", "parts at their own parent (%)", y_range=(0.0, 102.0)),
-            rows.assign(y=100 * rows["right"]),
-        ),
-    ]
-    return chart(parts, [Series(f"scale {scale:g}", *look) for scale, look in zip(scales, looks, strict=True)])
-
-
 def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
     """The looks of methods: of each family, the one that finds most over all scenes."""
     means = table.groupby("method")["found"].mean()
@@ -100,23 +83,6 @@ def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
         for *look, members in FAMILIES.values()
         if (present := [method for method in members if method in means])
     }
-
-
-def parents_chart(table: pd.DataFrame) -> Chart:
-    """The numbers of `parents_found`."""
-    best = _best(table)
-    rows = table[table["method"].isin(best)]
-    rows = rows.assign(series=rows["method"], x=rows["shown"], y=100 * rows["found"])
-    rows = rows.assign(low=rows["y"] - 100 * rows["standard_error"], high=rows["y"] + 100 * rows["standard_error"])
-    parts = [
-        (Panel(f"sd of parts {sigma:g}", "objects in the scene", "parents found (%)"), rows[rows["sigma"] == sigma])
-        for sigma in sorted(table["sigma"].unique())
-    ]
-    series = [
-        Series(method, colour, "X" if marker == "x" else marker, dash)
-        for method, (colour, marker, dash) in best.items()
-    ]
-    return chart(parts, series)
 
 
 @in_house_style
@@ -220,7 +186,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "Entropy over iterations, and the share of correct parents, one line for each scale.",
                         records,
                         partial(attention_over_iterations, table),
-                        chart=attention_chart(table),
                     )
             case "parsing":
                 table = study.table(("sigma", "shown", "method", "found", "standard_error"))
@@ -237,7 +202,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                         "One line for each method over the number of objects, one panel for each sd of the parts.",
                         records,
                         partial(parents_found, table),
-                        chart=parents_chart(table),
                     )
                 arrays = study.examples(_NAMES)
                 if arrays is None:

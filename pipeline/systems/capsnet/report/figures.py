@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from pipeline.drawing.charts import Chart, Panel, Series, chart, over_replicas
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import (
     BLACK,
@@ -90,16 +89,6 @@ def losses_by_condition(tables: dict[Condition, pd.DataFrame]) -> Figure:
     axes[2].grid(axis="x", visible=False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def losses_chart(tables: dict[Condition, pd.DataFrame]) -> Chart:
-    """The numbers of `losses_by_condition`'s two line plots."""
-    parts = []
-    for title, column in (("training", "train_loss"), ("validation", "validation_loss")):
-        rows = [over_replicas(table, "epoch", column).assign(series=each.words) for each, table in tables.items()]
-        parts.append((Panel(title, "epoch", "loss", y_log=True), pd.concat(rows, ignore_index=True)))
-    series = [Series(each.words, *_LOOKS[each], hollow=not each.reconstructed) for each in tables]
-    return chart(parts, series, band=True)
 
 
 @in_house_style
@@ -201,7 +190,6 @@ def _figure_2(results: Results) -> Iterator[Drawing]:
             "Training and validation loss per epoch of four conditions, and their best validation losses.",
             records,
             partial(losses_by_condition, tables),
-            chart=losses_chart(tables),
         )
 
 

@@ -15,7 +15,7 @@ from pipeline.drawing.films import Film
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS
 from pipeline.results.reading import Numbers, Results, dataset_label
-from pipeline.systems.generative.report import charts, curves
+from pipeline.systems.generative.report import curves
 from pipeline.systems.generative.report.comparison import (
     evaluated,
     groups,
@@ -78,7 +78,6 @@ def _accuracy(results: Results) -> Iterator[Drawing]:
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             records,
             partial(curves.accuracy_over_rotation, table, beside, chance),
-            chart=charts.accuracy_over_rotation(table, beside, chance),
         )
 
 
@@ -165,7 +164,6 @@ def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
                 "narrowest and for the widest range of rotation.",
                 numbers.records,
                 partial(curves.optimisation_curves, steps),
-                chart=charts.optimisation(steps),
             )
 
 
@@ -280,7 +278,6 @@ def _swept(results: Results) -> Iterator[Drawing]:
             f"{', '.join(look(features).name for features in dict.fromkeys(table['features']))}.",
             [record for run in group for record in found[run].records],
             partial(curves.accuracy_over_training_range, table, chance),
-            chart=charts.accuracy_over_training_range(table, chance),
         )
 
 
@@ -306,5 +303,4 @@ def _beyond(results: Results) -> Iterator[Drawing]:
         f"and one for {freed.run}.",
         [*own.records, *freed.records],
         partial(curves.accuracy_over_training_range, table, chance_of(freed.first, freed.run)),
-        chart=charts.accuracy_over_training_range(table, chance_of(freed.first, freed.run)),
     )

@@ -18,7 +18,6 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import BLUE, FAINT, INK, WIDTH, in_house_style, panels
 from pipeline.results.reading import Numbers, Results
-from pipeline.systems.generative.report import charts
 from pipeline.systems.generative.report.claims_of_failures import deviations
 from pipeline.systems.generative.report.comparison import evaluated
 from pipeline.systems.generative.report.curves import ACCURACY
@@ -53,7 +52,6 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
             "from the rotated poses, and the deviation of poses that do not rotate.",
             numbers.records,
             partial(poses_over_rotation, equivariance_table(numbers)),
-            chart=charts.poses_over_rotation(equivariance_table(numbers), LAYERS),
         )
     if numbers.names("templates"):
         arrays = results.examples("evaluate", run, _COPIES)
@@ -122,7 +120,6 @@ def _sensitivity(results: Results) -> Iterator[Drawing]:
             "Plots of accuracy over the values of each hyperparameter, one line each for t0 and for t0 and A0.",
             [record for numbers in by_name.values() for record in numbers.records],
             partial(accuracy_over_hyperparameters, pd.concat(tables, ignore_index=True)),
-            chart=charts.accuracy_over_hyperparameters(pd.concat(tables, ignore_index=True), HYPERPARAMETERS),
         )
 
 

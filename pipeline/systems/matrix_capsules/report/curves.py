@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.drawing.charts import symlog_ticks
 from pipeline.drawing.style import (
     BLUE,
     COLUMN,
@@ -223,6 +223,15 @@ def attacks(table: pd.DataFrame, chance: float) -> Figure:
         axis.set_ylim(-2, 102)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=2.8)
     return figure
+
+
+def symlog_ticks(linear: float, largest: float, steps: Sequence[int] = (1, 2, 5)) -> list[float]:
+    """Ticks of an axis that is linear up to `linear` and logarithmic from there to `largest`: 0, then in each decade
+    these steps.
+    """
+    decades = range(math.floor(math.log10(linear)), math.floor(math.log10(max(linear, largest))) + 1)
+    found = [float(f"{step}e{decade}") for decade in decades for step in steps]  # exact, unlike a product
+    return [0.0, *(tick for tick in found if linear <= tick <= largest)]
 
 
 def linear_epsilon(epsilons: pd.Series[float]) -> float:

@@ -12,8 +12,8 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import plain
 from pipeline.results.public_curves import load_public_curves
 from pipeline.results.reading import Record, Results, dataset_label
-from pipeline.systems.matrix_capsules.report import charts, factors, images_seen
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
+from pipeline.systems.matrix_capsules.report import factors, images_seen
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures
 from pipeline.systems.matrix_capsules.report.claims import VIEWPOINTS, conditions_by_run, paper_error, paper_values
 from pipeline.systems.matrix_capsules.report.claims_of_attacks import COLUMNS
@@ -89,7 +89,6 @@ def _trained(results: Results, written: Written) -> Iterator[Drawing]:
             "Two line plots of error over epochs, training and validation, a line for each run.",
             _records(trials),
             partial(matrix_curves.accuracies, tables),
-            chart=charts.accuracies(tables),
         )
 
 
@@ -114,7 +113,6 @@ def _images_seen(results: Results) -> Iterator[Drawing]:
         "or marker for each public implementation.",
         records,
         partial(images_seen.errors, drawn, public),
-        chart=images_seen.errors_chart(drawn, public),
     )
 
 
@@ -265,7 +263,6 @@ def _attacks(results: Results, written: Written) -> Iterator[Drawing]:
                 "Three line plots over epsilon, a line for each network and method.",
                 records,
                 partial(matrix_curves.attacks, table, 100 / classes),
-                chart=charts.attacks(table, 100 / classes),
             )
         arrays = results.examples("attack", study.item, ())
         if arrays is None:

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from pipeline.drawing.charts import MANY, Chart, Panel, Series, chart
 from pipeline.drawing.style import (
     BLUE,
     FAINT,
@@ -150,23 +149,3 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
     axis.set_yticks(ticks, [str(tick) for tick in ticks])
     axis.minorticks_off()
     return figure
-
-
-def errors_chart(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Chart:
-    """As `errors`."""
-    rows, series = [], []
-    for curve in public:
-        x, y = zip(*curve.points, strict=True)
-        rows.append(pd.DataFrame({"series": curve.name, "x": x, "y": y}))
-        dash = "-" if len(x) > 1 else ""
-        series.append(Series(curve.name, FAINT, _MARKERS[curve.iterations], dash, _hollow(curve)))
-    for each, colour in zip(ours, _COLOURS, strict=False):
-        end, sd = each.error.mean, each.error.sd if each.error.n > 1 else None
-        point = {"series": each.trial.item, "x": each.images, "y": end}
-        rows.append(pd.DataFrame([point if sd is None else point | {"low": end - sd, "high": end + sd}]))
-        series.append(Series(each.trial.item, colour, _MARKERS[each.iterations], ""))
-        learning = f"{each.trial.item}, while it learns"
-        rows.append(each.curve.assign(series=learning))
-        series.append(Series(learning, colour, ""))
-    panel = Panel("", _X, _Y, x_log=True, y_log=True)
-    return chart([(panel, pd.concat(rows, ignore_index=True))], series, most=MANY)

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from pipeline.drawing import pictures
-from pipeline.drawing.charts import Chart
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import (
     BLACK,
@@ -22,16 +21,23 @@ from pipeline.drawing.style import (
     GREEN,
     INK,
     ORANGE,
+    TRAIN,
+    VALIDATION,
     VERMILLION,
     WIDTH,
     in_house_style,
     panels,
 )
 from pipeline.results.reading import Results, dataset_label
-from pipeline.systems.regression.report import charts
 from pipeline.systems.regression.report.claims import DECISIONS
 from pipeline.systems.regression.report.studies import Study, executed
 
+PARTS = {
+    "train": ("training", TRAIN, "o", "-"),
+    "validation": ("validation", VALIDATION, "s", "--"),
+    "test": ("test", GREEN, "^", "-"),
+}
+"""By part of a data set, as results name it: name, colour, marker and dash of its line."""
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 BASELINES = {
@@ -79,7 +85,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
                 for value in rows[part]:
                     each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
         _axis_of_sizes(each, table)
-        each.set_title(charts.PARTS[part].name)
+        each.set_title(PARTS[part][0])
     axes[0].set_ylabel("error (%)")
     drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
     axes[0].set_ylim(0, 106 * max(drawn["test"].max(), drawn["train"].max()))  # no marker lies on the frame
@@ -246,8 +252,8 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     figure, (axes,) = panels(1, 2.4, COLUMN)
     rows = table.sort_values("penalty")
     places = np.arange(len(rows))
-    for part, line in charts.PARTS.items():
-        axes.plot(places, 100 * rows[part], line.dash, color=line.colour, marker=line.marker, label=line.name)
+    for part, (label, colour, marker, dash) in PARTS.items():
+        axes.plot(places, 100 * rows[part], dash, color=colour, marker=marker, label=label)
     axes.set_xticks(places, ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])])
     axes.set(xlabel="penalty", ylabel="error (%)")
     axes.set_ylim(bottom=0)
@@ -270,7 +276,6 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             "horizontal lines for other classifiers.",
             records,
             partial(error_over_size, table),
-            chart=charts.error_over_size(table, LOOKS, BASELINES),
         )
     arrays = study.examples(())
     calibrated = table is not None and "ece" in table
@@ -321,8 +326,7 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
 
 def _lines(
     study: Study, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
-    title: str, caption: str, alt: str, chart: Callable[[pd.DataFrame], Chart] | None = None,
-    legend: Callable[[pd.DataFrame], str] | None = None,
+    title: str, caption: str, alt: str, legend: Callable[[pd.DataFrame], str] | None = None,
 ) -> Iterator[Drawing]:  # fmt: skip
     """A figure of a study's table. `legend` tells from it what is drawn: sentences after the caption."""
     table = study.table(columns)
@@ -335,7 +339,6 @@ def _lines(
             alt,
             study.numbers.records,
             partial(draw, table),
-            chart=chart(table) if chart else None,
         )
 
 
@@ -352,7 +355,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
                     "likelihood",
                     "Log-loss and training error over iterations, four lines.",
-                    lambda table: charts.two_losses(table, *OVER_ITERATIONS),
                     legend=lambda _: LOG_M,
                 )  # fmt: skip
             case "starts":
@@ -369,7 +371,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "Incremental and online EM",
                     "Log-loss and test error of each method after each pass over the training images",
                     "Log-loss and test error over passes, one line per method.",
-                    lambda table: charts.two_losses(table, *OVER_PASSES),
                     legend=lambda _: LOG_M,
                 )  # fmt: skip
             case "ridge":
@@ -378,7 +379,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     "A penalty on squared weights",
                     "Does a penalty narrow the gap between training and test errors?",
                     "Training, validation and test error over the penalty.",
-                    charts.over_penalties,
                 )  # fmt: skip
             case "distorted":
                 arrays = study.examples(("originals", "copies"))

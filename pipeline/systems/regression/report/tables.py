@@ -8,10 +8,10 @@ import pandas as pd
 
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.reading import Results, dataset_label
-from pipeline.systems.regression.report.charts import PARTS
+from pipeline.systems.regression.report.figures import PARTS
 from pipeline.systems.regression.report.studies import executed
 
-_ERRORS = {part: f"{line.name} error (%)" for part, line in PARTS.items()}
+_ERRORS = {part: f"{label} error (%)" for part, (label, *_) in PARTS.items()}
 _CALIBRATION = {
     "test_log_loss": "test log loss (nats)",
     "ece": "calibration error (%)",
