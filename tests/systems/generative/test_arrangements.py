@@ -15,7 +15,9 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements
-from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.seeding import object_errors
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 O, P = 3, 5
@@ -202,9 +204,9 @@ def test_taught_objects_name_the_arrangement_of_an_image(model: GenerativeModel)
 
     def errors() -> Tensor:
         logits, object_poses = model.encode_objects(parts[..., 0], parts[..., 1:])
-        trace = trace_bound(model, torch.rand(128, 1, 12, 12), None)
+        trace = trace_bound(model, torch.rand(128, 1, 12, 12), model.draw_noise((128,), generator, "cpu"))
         taught = type(trace)(**{**vars(trace), "parts": parts, "object_logits": logits, "object_poses": object_poses})
-        return model._object_errors(taught).mean()
+        return object_errors(model, taught).mean()
 
     first = float(errors().detach())
     optimiser = torch.optim.Adam(of_objects, lr=0.02)
@@ -228,7 +230,7 @@ def test_errors_of_taught_objects_by_hand(model: GenerativeModel) -> None:
     trace = trace_bound(model, torch.rand(4, 1, 12, 12).double(), noise)
     c = model.c[:, 1:].T
     found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], Arrangements(model.M, c, model.gamma[:, 1:].T))
-    for n, error in enumerate(model._object_errors(trace).tolist()):
+    for n, error in enumerate(object_errors(model, trace).tolist()):
         total = 0.0
         for i in range(O):
             share = found.posterior[n, i].item()

@@ -21,8 +21,9 @@ from pipeline.systems.generative.evaluation.consistency import (
     use_of_parts,
 )
 from pipeline.systems.generative.evaluation.failures import part_use_by_range
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.posteriors import Capsules
 
 CPU = torch.device("cpu")
 CLASSES = np.repeat(np.arange(4), 10)

@@ -25,7 +25,7 @@ def test_gaussians_stand_around_the_delta_poses_with_the_sds_asked_for(capsules:
     before, after = capsules.encode(images), gaussian.encode(images)
     for field in dataclasses.fields(before):
         torch.testing.assert_close(getattr(before, field.name), getattr(after, field.name))
-    trace = poutine.trace(gaussian.guide).get_trace(images)
+    trace = poutine.trace(gaussian.guide).get_trace(images, gaussian.draw_noise((4,), torch.Generator(), "cpu"))
     parts, objects = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
     torch.testing.assert_close(parts, torch.full_like(parts, 0.03))
     torch.testing.assert_close(objects, torch.full_like(objects, 0.2))

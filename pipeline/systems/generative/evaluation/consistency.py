@@ -17,8 +17,9 @@ from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.posteriors import Capsules
 
 BATCH = 100
 """Images per batch; every part of each image is drawn separately."""

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.posteriors import Capsules
 
 Arrays = dict[str, NDArray[np.float32]]
 

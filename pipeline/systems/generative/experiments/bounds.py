@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from pipeline.probes.features import BATCH
-from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents
 
 

@@ -36,7 +36,8 @@ from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 if TYPE_CHECKING:
     from pipeline.systems.generative.studies.optimise import OptimiseParams
@@ -190,7 +191,7 @@ def _paired(found: Optimised) -> dict[str, float]:
 
 def _t0(model: GenerativeModel, posterior: Capsules) -> Array:
     with torch.no_grad():
-        return model.features_of(posterior)["t0"].cpu().numpy()
+        return posterior.object_logits.cpu().numpy()
 
 
 def _optimise(model: GenerativeModel, images: Tensor, engine: Engine, seed: int) -> Optimised:

@@ -19,7 +19,8 @@ from pipeline.systems.generative.inference.engines import Climbed, climb
 from pipeline.systems.generative.inference.methods import Task, analytic_value
 from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.inference.settings import Engine
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 EVALUATION_SAMPLES = 16
 """Presence samples over which the bounds before and after are averaged, the same for both."""
