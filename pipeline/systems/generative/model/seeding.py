@@ -51,7 +51,7 @@ def seed(model: GenerativeModel, images: Tensor) -> None:
         model.M.copy_(poses.to_offset(part_in_object))
     else:
         generator = torch.Generator().manual_seed(0)
-        fitted = fit_arrangements(t1, A1, params.objects, seeding.iterations, generator).arrangements
+        fitted, *_ = fit_arrangements(t1, A1, params.objects, seeding.iterations, generator)
         model.M.copy_(fitted.M)
         model.gamma[:, 1:] = fitted.gamma.T
         excess = (fitted.c.T - params.pose_sd_floor).clamp_min(SMALLEST_EXCESS)
