@@ -19,6 +19,7 @@ from pipeline.systems.generative.report.curves import (
     mean_over_replicas,
     name_of_engine,
     name_of_test,
+    range_of_bounds,
 )
 from pipeline.systems.generative.report.runs import PAPER_SEEDS
 
@@ -84,15 +85,14 @@ def optimisation(table: pd.DataFrame) -> Chart:
             label = f"{name_of_engine(engine)}, {name}"
             rows.append(means.assign(series=label, y=means["bound"]))
             series.append(Series(label, colour, marker, dash))
-    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
-    start = table[table["round"] == 0]["bound"]
-    low = start.mean() if len(start) else last.min()
-    limits = (low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low))
     data = pd.concat(rows, ignore_index=True)
     axes = {"evaluations": "gradient evaluations per image", "seconds": "seconds for all images"}
     return chart(
         [
-            (Panel("", label, BOUND, x_log=True, y_range=limits), data[data[column] > 0].assign(x=data[column]))
+            (
+                Panel("", label, BOUND, x_log=True, y_range=range_of_bounds(table)),
+                data[data[column] > 0].assign(x=data[column]),
+            )
             for column, label in axes.items()
         ],
         series,
