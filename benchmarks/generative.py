@@ -19,8 +19,9 @@ from pipeline import kernels
 from pipeline.layers.rendering import render
 from pipeline.params import load_params
 from pipeline.profiles import Profiles
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.posteriors import Capsules
 from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun
 
 ROOT = Path(__file__).parents[1]

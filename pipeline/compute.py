@@ -33,7 +33,7 @@ def prepare(device: torch.device) -> None:
     """Set up this process for long numerical work on `device`: full float32, no needless page faults."""
     import pyro
 
-    # Pyro's checks branch on tensor values: they stall a GPU and do not run under vmap. The tests switch them on.
+    # Pyro's checks branch on tensor values: they stall a GPU. The tests switch them on.
     pyro.enable_validation(False)
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-
-def one_hot(labels: Tensor, like: Tensor) -> Tensor:
-    """One-hot `labels [B]` with the shape and type of `like [B, n]`; torch's own `one_hot` does not support `vmap`."""
-    return (labels.unsqueeze(-1) == torch.arange(like.shape[-1], device=like.device)).to(like)
+from torch.nn.functional import one_hot
 
 
 def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, absent_weight: float) -> Tensor:
@@ -19,7 +15,7 @@ def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, 
 
     max(0, present - length)^2 for the true class, absent_weight max(0, length - absent)^2 for each other class.
     """
-    target = one_hot(labels, lengths)
+    target = one_hot(labels, lengths.shape[-1]).to(lengths)
     missing = (present - lengths).clamp_min(0).square()
     surplus = (lengths - absent).clamp_min(0).square()
     return (target * missing + absent_weight * (1 - target) * surplus).sum(-1)
@@ -32,13 +28,13 @@ def spread_loss(activations: Tensor, labels: Tensor, margin: Tensor | float) -> 
     Args:
         margin: scalar.
     """
-    target = one_hot(labels, activations)
+    target = one_hot(labels, activations.shape[-1]).to(activations)
     lead = (activations * target).sum(-1, keepdim=True) - activations
     return ((margin - lead).clamp_min(0).square() * (1 - target)).sum(-1)
 
 
 def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
     """Negative log of the true class's share in the sum of all activations, which must not be negative."""
-    target = one_hot(labels, activations)
+    target = one_hot(labels, activations.shape[-1]).to(activations)
     least = torch.finfo(activations.dtype).tiny
     return activations.sum(-1).clamp_min(least).log() - (activations * target).sum(-1).clamp_min(least).log()

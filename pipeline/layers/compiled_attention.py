@@ -44,8 +44,6 @@ class _Block(ctypes.Structure):
 
 def unsupported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> str | None:
     """Why the kernel cannot be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]`; None if it can."""
-    if torch._C._are_functorch_transforms_active():
-        return "a transform of torch.func is active"
     if x.device.type != "cpu":
         return f"tensors are on {x.device.type}"
     if not x.dtype == y.dtype == block.query.weight.dtype == torch.float32:

@@ -31,8 +31,6 @@ def unsupported(templates: Tensor, A: Tensor, presence: Tensor) -> str | None:
     """Why the kernel cannot be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`; None if it
     can.
     """
-    if torch._C._are_functorch_transforms_active():
-        return "a transform of torch.func is active"
     if A.device.type != "cpu":
         return f"tensors are on {A.device.type}"
     if not templates.dtype == A.dtype == presence.dtype == torch.float32:

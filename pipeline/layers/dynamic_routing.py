@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Of votes cast at once, by each replica. On a CPU: what its cache holds, and the allocator gives again without new
+"""Of votes cast at once. On a CPU: what its cache holds, and the allocator gives again without new
 pages.
 """
 
@@ -69,8 +69,6 @@ def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
 
 class _Route(torch.autograd.Function):
     """The loop with its gradient, a few images at a time."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:

@@ -20,8 +20,7 @@ def standardise(images: Tensor) -> Tensor:
 class ChannelsLastConvolution(nn.Module):
     """A convolution whose kernels are stored with their channels last.
 
-    That makes it compute with channels last, which is faster, and leaves the numbers of a capsule side by side; the
-    order of storage, not a call, says so, because calls about it are unknown to `vmap`.
+    That makes it compute with channels last, which is faster, and leaves the numbers of a capsule side by side.
     """
 
     def __init__(

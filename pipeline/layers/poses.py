@@ -27,6 +27,13 @@ def to_matrix(A: Tensor) -> Tensor:
     return A.unflatten(-1, (2, 3)) + identity(A)
 
 
+def homogeneous(A: Tensor) -> Tensor:
+    """Offsets `A [..., 6]` as matrices `[..., 3, 3]` of homogeneous coordinates."""
+    matrix = torch.nn.functional.pad(to_matrix(A), (0, 0, 0, 1))
+    matrix[..., 2, 2] = 1
+    return matrix
+
+
 def to_offset(matrix: Tensor) -> Tensor:
     """Pose matrices `[..., 2, 3]` as offsets from the identity `[..., 6]`."""
     return (matrix - identity(matrix)).flatten(-2)

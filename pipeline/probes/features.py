@@ -5,7 +5,7 @@ Each model defines them in its method `features`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +20,12 @@ BATCH = 500
 
 Features = dict[str, NDArray[np.float32]]
 """Feature arrays `[N, d]` by name."""
+
+
+def batches(images: NDArray[np.uint8], device: torch.device, size: int = BATCH) -> Iterator[Tensor]:
+    """uint8 images `[N, C, S, S]` in batches of `size` on the device, in [0, 1]."""
+    for start in range(0, len(images), size):
+        yield torch.from_numpy(images[start : start + size]).to(device).float() / 255
 
 
 @runtime_checkable

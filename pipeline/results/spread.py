@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,11 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     array = np.asarray(list(values), dtype=np.float64)
     sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
     return {"mean": float(array.mean()), "sd": sd, "n": len(array)}
+
+
+def spread_each(replicas: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """The spread over replicas of each of their numbers, by name."""
+    return {name: spread(numbers[name] for numbers in replicas) for name in replicas[0]}
 
 
 def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

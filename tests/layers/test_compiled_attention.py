@@ -8,7 +8,6 @@ import pytest
 import torch
 from gradients import forms_here, with_gradients
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
 
 from pipeline import kernels
 from pipeline.layers import compiled_attention
@@ -135,27 +134,6 @@ def test_a_set_transformer_uses_it_and_falls_back_where_it_must(monkeypatch: pyt
     assert len(calls) == 5
     copy.deepcopy(transformer).double()(x.double())
     assert len(calls) == 5, "numbers are in double precision"
-
-
-@needs_kernel
-def test_stacked_replicas_take_the_pytorch_form_and_get_the_same_gradients() -> None:
-    replicas = []
-    for seed in range(3):
-        torch.manual_seed(seed)
-        replicas.append(SetTransformer(16, 2, inducing=5, blocks=1, outputs=3, code=4))
-    names = [name for name, _ in replicas[0].named_parameters()]
-    stacked = {name: torch.stack([dict(m.named_parameters())[name].detach() for m in replicas]) for name in names}
-    x = torch.randn(3, 6, 7, 16)
-
-    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        found: Tensor = functional_call(replicas[0], parameters, (x,)).square().sum()
-        return found
-
-    together = vmap(grad(loss))(stacked, x)
-    for index, replica in enumerate(replicas):
-        alone = torch.autograd.grad(replica(x[index]).square().sum(), list(replica.parameters()))
-        for name, gradient in zip(names, alone, strict=True):
-            torch.testing.assert_close(together[name][index], gradient, rtol=1e-3, atol=1e-4)
 
 
 @needs_kernel

@@ -6,7 +6,6 @@ import pytest
 import torch
 from gradients import forms_here, with_gradients
 from torch import Tensor
-from torch.func import vmap
 
 from pipeline import kernels
 from pipeline.layers import compiled_rendering, poses
@@ -122,11 +121,7 @@ def test_the_renderer_uses_it_and_falls_back_where_it_must(monkeypatch: pytest.M
     with kernels.switched_off():
         torch.testing.assert_close(render(*inputs, 9), found)
     render(*(each.double() for each in inputs), 9)
-    templates, A, presence = inputs
-    stacked = vmap(lambda t: render(t, A, presence, 9))(torch.stack([templates, templates.flip(0)]))
-    assert len(calls) == 1
-    torch.testing.assert_close(stacked[0], found)
-    torch.testing.assert_close(stacked[1], render(templates.flip(0), A, presence, 9))
+    assert len(calls) == 1, "numbers are in double precision"
 
 
 @needs_kernel

@@ -6,7 +6,6 @@ import pytest
 import torch
 from routing_loop import by_the_letter
 from torch import Tensor
-from torch.func import grad, vmap
 
 from pipeline.layers import dynamic_routing
 from pipeline.layers.dynamic_routing import cast_votes, route, squash, unweighted_sum
@@ -63,18 +62,6 @@ def test_a_few_images_at_a_time_give_what_all_at_once_give(
     whole = found()
     monkeypatch.setitem(dynamic_routing._BYTES_AT_ONCE, "cpu", images * m * n * D * 8)
     torch.testing.assert_close(found(), whole)
-
-
-def test_stacked_networks_route_each_by_itself(inputs: tuple[Tensor, Tensor]) -> None:
-    """As replicas train: gradients under `vmap`."""
-    capsules, transformations = (torch.stack([each, 2 * each, each.flip(0)]) for each in inputs)
-
-    def loss(W: Tensor, u: Tensor) -> Tensor:
-        return route(u, W, 2).square().sum()
-
-    together = vmap(grad(loss))(transformations, capsules)
-    apart = torch.stack([grad(loss)(W, u) for W, u in zip(transformations, capsules, strict=True)])
-    torch.testing.assert_close(together, apart)
 
 
 def test_one_parent_gets_everything(inputs: tuple[Tensor, Tensor]) -> None:

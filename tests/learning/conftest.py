@@ -1,4 +1,4 @@
-"""Training runs without Pyro's checks, which branch on values and so do not run under vmap."""
+"""Training runs without Pyro's checks, as in the stages."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 def test_capsules_give_logits_poses_and_expected_children(capsules: GenerativeModel, dataset: Dataset) -> None:
     images = torch.from_numpy(dataset.images[:7]).float() / 255
     posterior = capsules.encode(images)
-    found = capsules.features_of(posterior)
+    found = capsules.features(images)
     assert torch.equal(found["t0"], posterior.object_logits)
     assert found["t0_A0"].shape == (7, 3 + 3 * 6)
     assert torch.equal(found["t0_A0"][:, :3], posterior.object_logits)
@@ -38,13 +38,14 @@ def test_capsules_give_logits_poses_and_expected_children(capsules: GenerativeMo
 
 def test_children_are_counted_with_presences_at_their_means(capsules: GenerativeModel, dataset: Dataset) -> None:
     """A presence logit is (log odds + noise) / temperature; the routing is that of the states without noise."""
-    posterior = capsules.encode(torch.from_numpy(dataset.images[:7]).float() / 255)
+    images = torch.from_numpy(dataset.images[:7]).float() / 255
+    posterior = capsules.encode(images)
     temperature = capsules.params.temperature
     assert temperature != 1
     layer = capsules.parts_given_objects(posterior.object_logits / temperature, posterior.object_poses)
     routing = layer.parent_posterior(join(posterior.part_logits / temperature, posterior.part_poses))
     expected = torch.stack([routing[:, :, 1 + i].sum(1) for i in range(3)], dim=1)
-    torch.testing.assert_close(capsules.features_of(posterior)["children"], expected)
+    torch.testing.assert_close(capsules.features(images)["children"], expected)
 
 
 def test_the_vae_gives_mu_and_sigma(dataset: Dataset) -> None:

@@ -8,16 +8,26 @@ from pipeline.learning.runs import of_kind
 from pipeline.probes import sweep as probes
 from pipeline.probes.sweep import SweepInputs
 from pipeline.results.outcome import Outcome
-from pipeline.systems.generative.evaluation.failures import part_use_analysis
+from pipeline.results.spread import spread_each
+from pipeline.systems.generative.evaluation.consistency import part_use
+from pipeline.systems.generative.evaluation.templates import copies, drawn
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: SweepInputs) -> Outcome:
-    """Accuracies of probes, consistency of part use, copies among templates."""
+    """Accuracies of probes, consistency of part use, copies among templates; digits of one class as the first replica
+    draws them.
+    """
     outcome = probes.sweep(inputs)
-    models = of_kind(GenerativeModel, inputs.models)
-    failures = inputs.sections["failures"]
+    models, device, failures = of_kind(GenerativeModel, inputs.models), inputs.device, inputs.sections["failures"]
     assert isinstance(failures, FailureParams)
-    part_use, arrays = part_use_analysis(models, inputs.dataset, inputs.angle, failures, inputs.device)
-    return replace(outcome, numbers={**outcome.numbers, **part_use}, arrays={**arrays})
+    images, classes = inputs.dataset.part("test")
+    images, classes = images[: failures.images], classes[: failures.images]
+    used = [part_use(model, images, classes, inputs.angle, failures.seed, device) for model in models]
+    numbers = {
+        **outcome.numbers,
+        **spread_each([numbers for numbers, _ in used]),
+        "duplicates": spread_each([copies(drawn(model, images, device)[0], failures)[0] for model in models]),
+    }
+    return replace(outcome, numbers=numbers, arrays={**used[0][1]})

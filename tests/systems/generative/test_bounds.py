@@ -8,7 +8,7 @@ from small import SIZE, SMALL, squares
 from torch import Tensor
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems.generative.experiments import bounds
+from pipeline.probes import features
 from pipeline.systems.generative.experiments.bounds import (
     draw_weights,
     image_bounds,
@@ -35,10 +35,9 @@ def test_with_the_same_samples_the_weighted_bound_is_no_lower_and_with_one_it_is
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
     model, images = gaussian(capsules), pixels(dataset, 10)
-    drawn = draw_weights(model, images, 8, torch.Generator().manual_seed(0))
-    weights, errors = drawn.log_weights, drawn.errors
+    weights, normalised, errors = draw_weights(model, images, 8, torch.Generator().manual_seed(0))
     assert weights.shape == errors.shape == (8, 10)
-    assert (drawn.normalised > weights).all(), "Z is below 1 where presences are uncertain"
+    assert (normalised > weights).all(), "Z is below 1 where presences are uncertain"
     assert (importance_weighted(weights) >= weights.mean(0)).all()
     assert (importance_weighted(weights) - weights.mean(0)).max() > 1
     torch.testing.assert_close(importance_weighted(weights[:1]), weights[0])
@@ -53,7 +52,7 @@ def test_more_samples_raise_the_weighted_bound_in_expectation(capsules: Generati
     """Over 250 means of 1, 4 and 16 samples. The least rise is far above 4.5 standard errors of the difference, so that
     it fails by chance in fewer than 1 of 100,000 runs (the seed is fixed: it either always passes or never).
     """
-    weights = draw_weights(gaussian(capsules), pixels(dataset, 25), 160, torch.Generator().manual_seed(0)).log_weights
+    weights, *_ = draw_weights(gaussian(capsules), pixels(dataset, 25), 160, torch.Generator().manual_seed(0))
     of = {k: importance_weighted(weights.unflatten(0, (-1, k)).transpose(0, 1)) for k in (1, 4, 16)}
     for few, many in ((1, 4), (4, 16)):
         paired = of[few].unflatten(0, (-1, many // few)).mean(1)  # the same samples
@@ -87,14 +86,16 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
     squared = ((model.draw(parts) - image[:, 0]) ** 2).sum((-1, -2))
     likelihood = -0.5 * squared - 0.5 * SIZE**2 * math.log(2 * math.pi)
 
-    drawn = draw_weights(model, image.expand(draws // 5, -1, -1, -1), 5, torch.Generator().manual_seed(1))
+    document, normalised, _ = draw_weights(
+        model, image.expand(draws // 5, -1, -1, -1), 5, torch.Generator().manual_seed(1)
+    )
 
     def estimate(log_terms: Tensor) -> tuple[float, float]:
         terms = (log_terms - log_terms.max()).double().exp()
         mean, error = terms.mean(), terms.std() / len(terms) ** 0.5
         return (mean.log() + log_terms.max()).item(), (error / mean).item()
 
-    for weights, prior in ((drawn.log_weights, likelihood + ratio), (drawn.normalised, likelihood)):
+    for weights, prior in ((document, likelihood + ratio), (normalised, likelihood)):
         (ours, our_error), (theirs, their_error) = estimate(weights.flatten()), estimate(prior)
         error = math.hypot(our_error, their_error)
         assert error < seen / 4.5
@@ -116,16 +117,15 @@ def test_images_in_batches_count_alike(
     capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, model = dataset.part("test")[0], gaussian(capsules)
-    monkeypatch.setattr(bounds, "BATCH", 10)
+    monkeypatch.setattr(features.batches, "__defaults__", (10,))
     found = image_bounds(model, images, 4, 3, CPU)
     assert found.columns.tolist() == ["elbo", "iwae", "elbo_normalised", "pixel_error"]
     assert len(found) == len(images) == 25
     assert (found["iwae"] >= found["elbo"]).all()
     assert found.equals(image_bounds(model, images, 4, 3, CPU))
     with torch.no_grad():
-        drawn = draw_weights(model, pixels(dataset, 10), 4, torch.Generator().manual_seed(3))
-    weights, errors = drawn.log_weights, drawn.errors
+        weights, normalised, errors = draw_weights(model, pixels(dataset, 10), 4, torch.Generator().manual_seed(3))
     assert found["elbo"][:10].to_list() == pytest.approx(weights.mean(0).tolist(), rel=1e-5)
     assert found["iwae"][:10].to_list() == pytest.approx(importance_weighted(weights).tolist(), rel=1e-5)
-    assert found["elbo_normalised"][:10].to_list() == pytest.approx(drawn.normalised.mean(0).tolist(), rel=1e-5)
+    assert found["elbo_normalised"][:10].to_list() == pytest.approx(normalised.mean(0).tolist(), rel=1e-5)
     assert found["pixel_error"][:10].to_list() == pytest.approx(errors.mean(0).tolist(), rel=1e-5)

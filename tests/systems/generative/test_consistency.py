@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from small import FAILURES
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
@@ -20,9 +19,9 @@ from pipeline.systems.generative.evaluation.consistency import (
     upright,
     use_of_parts,
 )
-from pipeline.systems.generative.evaluation.failures import part_use_by_range
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.posteriors import Capsules
 
 CPU = torch.device("cpu")
 CLASSES = np.repeat(np.arange(4), 10)
@@ -191,12 +190,3 @@ def test_parts_in_fixed_places_seem_inconsistent_once_images_turn() -> None:
     assert found[0.0] == pytest.approx(1)
     assert 0.2 < found[45.0] < 0.7
     assert found[180.0] < 0.15
-
-
-def test_part_use_by_range_is_part_use_at_each_angle(capsules: GenerativeModel, dataset: Dataset) -> None:
-    images, classes = dataset.part("test")
-    found = part_use_by_range([capsules, capsules], dataset, [0.0, 90.0], FAILURES, CPU)
-    for angle in (0.0, 90.0):
-        alone, _ = part_use(capsules, images[: FAILURES.images], classes[: FAILURES.images], angle, FAILURES.seed, CPU)
-        assert found[f"{angle:g}"]["consistency"] == pytest.approx({"mean": alone["consistency"], "sd": 0.0, "n": 2})
-        assert found[f"{angle:g}"]["overlap"]["mean"] == pytest.approx(alone["overlap"])

@@ -20,7 +20,7 @@ from pipeline.systems.generative.evaluation.equivariance import (
     _summary,
     equivariance,
 )
-from pipeline.systems.generative.model.generative_model import Capsules
+from pipeline.systems.generative.model.posteriors import Capsules
 
 CPU = torch.device("cpu")
 SIZE = 16

@@ -13,8 +13,10 @@ from pipeline.systems.generative.inference import free_form
 from pipeline.systems.generative.inference.free_form import CURVE_POINTS, EVALUATION_SAMPLES, optimise
 from pipeline.systems.generative.inference.sampled_bound import expected_bound
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
-from pipeline.systems.generative.model.generative_model import TEMPLATE_GAIN, Capsules, GenerativeModel, trace_bound
+from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model.generative_model import TEMPLATE_GAIN, GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.posteriors import Capsules
 from pipeline.systems.generative.model.presences import logistic_noise
 from pipeline.systems.generative.settings import GenerativeModelParams
 

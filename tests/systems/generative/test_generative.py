@@ -2,17 +2,17 @@
 
 import math
 
-import pyro
 import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call
 
 from benchmarks.enumerated import EnumeratedModel
 from pipeline import kernels
 from pipeline.layers import compiled_attention, compiled_rendering, poses
-from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 
@@ -148,31 +148,6 @@ def test_gradients_agree_with_finite_differences(small_model, images, noise, nam
     assert torch.autograd.gradcheck(loss, (value,), eps=1e-6, atol=1e-4, rtol=1e-3, fast_mode=True)
     (gradient,) = torch.autograd.grad(loss(value), value)
     assert gradient.abs().max() > 0
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"slots": "any"}, {"pose_posterior": "gaussian"}, {"final_temperature": 0.3, "temperature_epochs": 5}],
-)
-def test_bound_runs_under_vmap_and_gives_each_replica_its_own_gradient(small_params, images, changes):
-    pyro.enable_validation(False)  # its checks branch on values, which vmap cannot
-    models = []
-    for seed in (0, 1, 2):
-        torch.manual_seed(seed)
-        models.append(GenerativeModel(small_params.model_copy(update=changes), 12).double())
-    names = [name for name, _ in models[0].named_parameters()]
-    stacked = {name: torch.stack([dict(m.named_parameters())[name].detach() for m in models]) for name in names}
-    noise = torch.randn(3, 5, models[0].noise_size, dtype=torch.float64)
-    epoch = torch.tensor(3.0, dtype=torch.float64)
-
-    def loss(parameters, noise):
-        return functional_call(models[0], parameters, (images, noise, epoch))[0]
-
-    together = vmap(grad(loss))(stacked, noise)
-    for index, model in enumerate(models):
-        alone = grad(loss)(dict(model.named_parameters()), noise[index])
-        for name in names:
-            torch.testing.assert_close(together[name][index], alone[name].detach(), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.skipif(
@@ -360,9 +335,8 @@ def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decide
     assert trace_bound(model, images, noise).bound.isfinite().all()
 
 
-def test_evaluation_tells_the_information_of_presences_alone_and_stacked(small_params, images):
+def test_evaluation_tells_the_information_of_presences(small_params, images):
     """Its noise is that of the presences of objects; in training, where it would cost time, it is not measured."""
-    pyro.enable_validation(False)  # its checks branch on values, which vmap cannot
     model, now = changed(small_params), torch.tensor(3.0)
     noise = model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
     assert not {"presence_information", "presence_kl"} & set(model(images, noise, now)[1])
@@ -370,11 +344,6 @@ def test_evaluation_tells_the_information_of_presences_alone_and_stacked(small_p
     logits = model.encode(images).object_logits
     torch.testing.assert_close(found["presence_information"], joint_information(logits, noise[:, 4:7]))
     torch.testing.assert_close(found["presence_kl"], presence_kl(logits, math.log(0.2 / 0.8)).sum(1).mean())
-    stacked = {name: torch.stack([value, value + 0.1]) for name, value in model.named_parameters()}
-    together = vmap(lambda parameters: functional_call(model, parameters, (images, noise, now))[1])(stacked)
-    assert together["presence_information"].shape == (2,)
-    for name in ("presence_information", "presence_kl"):
-        torch.testing.assert_close(together[name][0], found[name])
 
 
 def test_noise_in_the_parts_does_not_pass_for_information(small_params, images):

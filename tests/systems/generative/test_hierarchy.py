@@ -367,9 +367,6 @@ def test_samples_come_in_the_shape_asked_for_and_can_be_scored(slots: Slots) -> 
     several = layer.sample(torch.Size([4, 5]))
     assert several.shape == (4, 5, 2, M, 7)
     assert layer.log_prob(several).shape == (4, 5, 2)
-    expanded = Example(batch=1).layer(slots=slots).expand(torch.Size([6]))
-    assert expanded.slots == slots
-    assert expanded.sample().shape == (6, M, 7)
 
 
 # ---- gradients

@@ -60,7 +60,6 @@ def test_given_noise_is_what_is_used() -> None:
     given = RelaxedPresence(logits, 0.5, noise)
     assert given.rsample().tolist() == [2.5, -3.0]
     assert given.rsample().tolist() == [2.5, -3.0]
-    assert given.expand(torch.Size([3, 2])).rsample().tolist() == [[2.5, -3.0]] * 3
 
 
 def test_samples_carry_the_gradient_of_the_logits() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 import torch
 from small import EVALUATE, small_params
@@ -10,9 +9,10 @@ from small import EVALUATE, small_params
 from pipeline.data.datasets import Dataset
 from pipeline.params import parse_params
 from pipeline.probes.generalisation import rotation_probes
+from pipeline.systems.generative.experiments.conditions import measures, outcome
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import SCHEDULE, GenerativeRun
-from pipeline.systems.generative.studies.sensitivity import ordered_values, outcome, probe, varied
+from pipeline.systems.generative.studies.sensitivity import PROBED, ordered_values, varied
 
 CPU = torch.device("cpu")
 
@@ -40,20 +40,19 @@ def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> 
 def test_probes_on_clean_images_and_the_pixel_error_are_compared_and_no_bound(
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
-    found = probe(capsules, dataset, EVALUATE, CPU).set_index("metric")["measured"]
+    found = measures(capsules, dataset, PROBED, EVALUATE, CPU)
     probes = rotation_probes(capsules, dataset, 0.0, EVALUATE, CPU).set_index("features")["accuracy"]
-    assert found.index.tolist() == ["t0", "t0_A0", "pixel_error"]
+    assert list(found) == ["t0", "t0_A0", "pixel_error"]
     assert found["t0"] == pytest.approx(probes["t0"])
     assert found["t0_A0"] == pytest.approx(probes["t0_A0"])
     assert found["pixel_error"] > 0
 
 
 def test_what_was_measured_is_told_by_value() -> None:
-    def measured(t0: float) -> pd.DataFrame:
-        rows = [(replica, "t0", t0 + replica) for replica in (0, 1)]
-        return pd.DataFrame(rows, columns=["replica", "metric", "measured"])
-
-    found = outcome({0.05: measured(1.0), 0.2: measured(3.0)}, 0.2)
+    measured = {"0.05": [{"t0": 1.0}, {"t0": 2.0}], "0.2": [{"t0": 3.0}, {"t0": 4.0}]}
+    found = outcome("sensitivity", "value", measured, ("t0",), own=0.2)
     assert found.numbers["own"] == 0.2
     assert {value: each["t0"]["mean"] for value, each in found.numbers["value"].items()} == {"0.05": 1.5, "0.2": 3.5}
     assert found.table["value"].tolist() == ["0.05", "0.05", "0.2", "0.2"]
+    assert found.table["replica"].tolist() == [0, 1, 0, 1]
+    assert found.headline == ("value.0.05.t0", "value.0.2.t0")

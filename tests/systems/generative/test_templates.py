@@ -10,18 +10,16 @@ from torch import Tensor
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
-from pipeline.systems.generative.evaluation.failures import part_use_analysis
 from pipeline.systems.generative.evaluation.templates import (
     CANVAS,
     CONTROLS,
     MOST_STRETCH,
     align,
-    align_all,
     copies,
+    correlation,
     drawn,
     envelope,
-    likeness,
-    on_canvas,
+    placed,
     strokes,
     template_copies,
 )
@@ -58,7 +56,7 @@ def two_dots() -> Tensor:
 
 def planted(matrix: Tensor) -> Tensor:
     """The hook moved by `matrix`, in a frame as large as the hook's."""
-    whole = on_canvas(hook()[None], matrix[None])[0]
+    whole = placed(hook()[None], matrix[None])[0, 0]
     rim = SIZE * (CANVAS - 1) // 2
     return whole[rim:-rim, rim:-rim]
 
@@ -74,66 +72,65 @@ MAPS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_a_planted_affine_copy_is_recovered(name: str) -> None:
     matrix = MAPS[name]
-    found = align(planted(matrix)[None], hook()[None], starts=12, steps=60)
-    assert found.correlation[0] > 0.97
-    assert (found.maps[0] - matrix).abs().max() < 0.06
+    alike, maps = align(planted(matrix)[None], hook()[None], starts=12, steps=60)
+    assert alike[0] > 0.97
+    assert (maps[0] - matrix).abs().max() < 0.06
 
 
 def test_shapes_that_are_no_copies_stay_apart() -> None:
     pictures = torch.stack([hook(), blob(), two_dots()])
-    _, found = align_all(pictures, starts=12, steps=60)
-    assert found.correlation.max() < 0.85
+    assert copies(pictures, SETTINGS)[2].max() < 0.85
 
 
 def test_a_map_stretches_no_more_than_it_may() -> None:
     x, y = grid()
     thin = torch.exp(-((x / 0.06) ** 2) - (y / 0.8) ** 4)
-    found = align(thin[None], blob()[None], starts=6, steps=40)
-    values = torch.linalg.svdvals(found.maps[0, :, :2])
+    _, maps = align(thin[None], blob()[None], starts=6, steps=40)
+    values = torch.linalg.svdvals(maps[0, :, :2])
     assert values.max() <= MOST_STRETCH + 1e-4
     assert values.min() >= 1 / MOST_STRETCH - 1e-4
 
 
 def test_refinement_only_gains() -> None:
     pictures = torch.stack([hook(), blob(), two_dots()])
-    rough, fine = (align_all(pictures, starts=4, steps=steps)[1].correlation for steps in (0, 30))
+    pairs = pictures[[0, 0, 1]], pictures[[1, 2, 2]]
+    rough, fine = (align(*pairs, starts=4, steps=steps)[0] for steps in (0, 30))
     assert (fine >= rough - 1e-5).all()
     assert (fine > rough + 0.01).any()
 
 
 def test_shares_count_pairs_and_pictures_that_have_a_copy() -> None:
     """Two hooks are copies of each other; the dots are nobody's."""
-    share, pairs, found = copies(torch.stack([hook(), two_dots(), planted(MAPS["mirrored"])]), SETTINGS)
+    share, pairs, alike, _ = copies(torch.stack([hook(), two_dots(), planted(MAPS["mirrored"])]), SETTINGS)
     assert pairs.T.tolist() == [[0, 1], [0, 2], [1, 2]]
-    assert found.correlation.argmax() == 1
+    assert alike.argmax() == 1
     assert share == {"pairs": pytest.approx(1 / 3), "copied": pytest.approx(2 / 3)}
     assert copies(hook()[None], SETTINGS)[0] == {"pairs": 0.0, "copied": 0.0}
 
 
-STILL = torch.eye(2, 3)[None]
-
-
-def test_likeness_is_numpys_correlation_over_both_frames() -> None:
+def test_the_correlation_is_numpys_correlation_over_both_frames() -> None:
     first, second = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
     theirs = np.corrcoef(first.flatten().numpy(), second.flatten().numpy())[0, 1]
-    assert likeness(first, second, STILL).item() == pytest.approx(theirs, abs=1e-4)
+    assert correlation(placed(first), placed(second)).item() == pytest.approx(theirs, abs=1e-4)
     # Moved by half a frame, three columns of each face black outside the other.
     aside = torch.tensor([[[1.0, 0, 1], [0, 1, 0]]])
     black = np.zeros((6, 3))
     pair = np.hstack([first[0].numpy(), black]), np.hstack([black, second[0].numpy()])
     theirs = np.corrcoef(*(each.ravel() for each in pair))[0, 1]
-    assert likeness(first, second, aside).item() == pytest.approx(theirs, abs=1e-4)
+    assert correlation(placed(first), placed(second, aside)).item() == pytest.approx(theirs, abs=1e-4)
 
 
 def test_frames_alone_make_no_likeness() -> None:
     """A square of noise and a smooth shape share a frame and nothing else, however dark it is around them."""
     noise = 0.3 + 0.1 * torch.rand(1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-    assert align(hook()[None], noise, starts=6, steps=40).correlation.item() < 0.6
-    assert likeness(hook()[None], torch.full((1, SIZE, SIZE), 0.3), STILL).item() == pytest.approx(0, abs=1e-3)
+    assert align(hook()[None], noise, starts=6, steps=40)[0].item() < 0.6
+    assert correlation(placed(hook()[None]), placed(torch.full((1, SIZE, SIZE), 0.3))).item() == pytest.approx(
+        0, abs=1e-3
+    )
 
 
 def test_on_the_canvas_a_picture_keeps_its_pixels() -> None:
-    whole = on_canvas(hook()[None])[0]
+    whole = placed(hook()[None])[0, 0]
     rim = SIZE // 2
     torch.testing.assert_close(whole[rim:-rim, rim:-rim], hook(), atol=1e-5, rtol=0)
     assert whole[:rim].abs().max() < 1e-5
@@ -191,12 +188,13 @@ def test_templates_of_absent_parts_are_no_duplicates(capsules: GenerativeModel, 
     with torch.no_grad():
         capsules.template_weights.copy_(capsules.template_weights[:1] + 0.1)
         capsules.part_head[2].bias[:, 0] = torch.tensor([50.0, -50.0, -50.0, -50.0])
-    alone, _ = part_use_analysis([capsules], dataset, 90.0, FAILURES, CPU)
-    assert alone["duplicates"]["pairs"]["mean"] == alone["duplicates"]["copied"]["mean"] == 0
+    images = dataset.part("test")[0]
+    alone, *_ = copies(drawn(capsules, images, CPU)[0], FAILURES)
+    assert alone == {"pairs": 0, "copied": 0}
     with torch.no_grad():
         capsules.part_head[2].bias[:, 0] = 50.0
-    together, _ = part_use_analysis([capsules], dataset, 90.0, FAILURES, CPU)
-    assert together["duplicates"]["pairs"]["mean"] == together["duplicates"]["copied"]["mean"] == 1
+    together, *_ = copies(drawn(capsules, images, CPU)[0], FAILURES)
+    assert together == {"pairs": 1, "copied": 1}
 
 
 def test_templates_not_in_use_are_left_out_and_the_rest_compared(capsules: GenerativeModel, dataset: Dataset) -> None:

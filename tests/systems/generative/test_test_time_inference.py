@@ -14,7 +14,6 @@ from pipeline.probes.generalisation import clean_probe
 from pipeline.systems.generative.experiments import test_time_inference as module
 from pipeline.systems.generative.experiments.test_time_inference import (
     EXAMPLE_ANGLES,
-    _kicked,
     _paired,
     _turn,
     example_gains,
@@ -32,8 +31,8 @@ ONE = STUDY.model_copy(update={"engines": {"adam": STUDY.engines["adam"]}, "chos
 
 
 def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, dataset: Dataset) -> None:
-    gains = optimisation_gains(capsules, dataset, STUDY, EVALUATE, CPU)
-    table = gains.by_angle.set_index(["engine", "angle"])
+    table, curve = optimisation_gains(capsules, dataset, STUDY, EVALUATE, CPU)
+    table = table.set_index(["engine", "angle"])
     assert table.index.tolist() == [(engine, angle) for angle in (0.0, 180.0) for engine in ENGINES]
     assert (table["bound_after"] >= table["bound_before"]).all()
     assert (table["images"] == 10).all()
@@ -51,7 +50,6 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     for column in ("refit_accuracy_kicked", "accuracy_kicked", "bound_kicked"):
         measured = table[column].dropna()
         assert measured.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"
-    curve = gains.curve
     assert set(curve.columns) == {"engine", "angle", "round", "evaluations", "seconds", "bound", "pixel_error"}
     assert curve[(curve["engine"] == "adam") & (curve["angle"] == 180.0)]["round"].tolist() == [0, 1, 2, 3]
     # Upright images give the accuracy of the clean probe on the same first images, before anything is optimised.
@@ -64,7 +62,7 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
 def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: Dataset) -> None:
     once = STUDY.engines["gauss-newton"].model_copy(update={"restarts": 0})
     study = STUDY.model_copy(update={"engines": {"gauss-newton": once}, "angles": [0.0]})
-    columns = optimisation_gains(capsules, dataset, study, EVALUATE, CPU).by_angle.columns
+    columns = optimisation_gains(capsules, dataset, study, EVALUATE, CPU)[0].columns
     assert "refit_accuracy_after" in columns
     assert not [name for name in columns if name.endswith(("_once", "_kicked"))]
 
@@ -110,7 +108,15 @@ def test_each_refitted_probe_reads_posteriors_of_its_own_kind(
     optimisation_gains(capsules, dataset, study, EVALUATE, CPU)
     pixels = _turn(dataset.part("test")[0][:10], 0.0, study.seed, CPU)
     found = optimise(capsules, pixels, engine, torch.Generator().manual_seed(study.seed))
-    kicked = _kicked(capsules, pixels, found, study).end
+    kicked = optimise(
+        capsules,
+        pixels,
+        engine,
+        torch.Generator().manual_seed(study.seed),
+        found.once,
+        kick_logit=study.kick_logit,
+        settles=False,
+    ).end
     expected = {"before": found.start, "after": found.end, "once": found.once, "kicked": kicked}
     for when, posterior in expected.items():
         np.testing.assert_allclose(readers[when].t0, posterior.object_logits.detach(), rtol=1e-4, atol=1e-5)
@@ -120,7 +126,7 @@ def test_each_refitted_probe_reads_posteriors_of_its_own_kind(
 
 def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:
     study = ONE.model_copy(update={"images": 1000, "angles": [90.0]})
-    assert optimisation_gains(capsules, dataset, study, EVALUATE, CPU).by_angle["images"].tolist() == [25]
+    assert optimisation_gains(capsules, dataset, study, EVALUATE, CPU)[0]["images"].tolist() == [25]
 
 
 def test_the_seed_gives_the_same_gains(capsules: GenerativeModel, dataset: Dataset) -> None:
@@ -128,9 +134,9 @@ def test_the_seed_gives_the_same_gains(capsules: GenerativeModel, dataset: Datas
         optimisation_gains(capsules, dataset, ONE.model_copy(update={"seed": seed}), EVALUATE, CPU)
         for seed in (0, 0, 1)
     )
-    assert first.by_angle.drop(columns="seconds").equals(again.by_angle.drop(columns="seconds"))
-    assert first.curve.drop(columns="seconds").equals(again.curve.drop(columns="seconds"))
-    assert not first.by_angle["bound_after"].equals(other.by_angle["bound_after"])
+    for table, same in zip(first, again, strict=True):
+        assert table.drop(columns="seconds").equals(same.drop(columns="seconds"))
+    assert not first[0]["bound_after"].equals(other[0]["bound_after"])
 
 
 def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:

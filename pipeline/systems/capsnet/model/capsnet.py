@@ -14,10 +14,11 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from pipeline.errors import UserError
-from pipeline.layers.class_losses import margin_loss, one_hot
+from pipeline.layers.class_losses import margin_loss
 from pipeline.layers.dynamic_routing import route, squash, unweighted_sum
 from pipeline.layers.images import ChannelsLastConvolution
 from pipeline.learning.model import Model
@@ -133,7 +134,7 @@ class CapsNet(Model):
         """
         if self.decoder is None:
             raise ValueError("this network has no decoder")
-        chosen = one_hot(labels, capsules[..., 0]).unsqueeze(-1)
+        chosen = F.one_hot(labels, capsules.shape[1]).to(capsules).unsqueeze(-1)
         pixels = self.decoder((capsules * chosen).flatten(1))
         return pixels.unflatten(-1, (1, self.image_size, self.image_size))
 

@@ -8,6 +8,8 @@ digits of a class, corrected for chance.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,9 +18,10 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
+from pipeline.probes.features import batches
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
-from pipeline.systems.generative.model.hierarchy import join
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 BATCH = 100
 """Images per batch; every part of each image is drawn separately."""
@@ -84,16 +87,10 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
 def use_of_parts(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> NDArray[np.float64]:
     """The share `[P]` of all ink that each part is responsible for, as uint8 `images [N, 1, S, S]` are drawn."""
     counts = np.zeros(model.params.parts)
-    for start in range(0, len(images), BATCH):
-        pixels = torch.from_numpy(images[start : start + BATCH]).to(device).float() / 255
-        parts = responsible_parts(model, _states(model, model.encode(pixels)))
+    for pixels in batches(images, device, BATCH):
+        parts = responsible_parts(model, model.states(model.encode(pixels)))
         counts += np.bincount(parts[parts != NO_INK].cpu().numpy(), minlength=len(counts))
     return counts / max(counts.sum(), 1)
-
-
-def _states(model: GenerativeModel, posterior: Capsules) -> Tensor:
-    """Part states `[B, P, 7]` without noise: (log odds + noise) / temperature."""
-    return join(posterior.part_logits / model.temperature, posterior.part_poses)
 
 
 def overlap(parts: NDArray[np.int64], images: NDArray[np.uint8]) -> float:
@@ -112,7 +109,7 @@ def overlap(parts: NDArray[np.int64], images: NDArray[np.uint8]) -> float:
 def upright(posterior: Capsules, turn: Tensor) -> Capsules:
     """What was found in images turned by `turn [B, 2, 3]`, its part poses turned back."""
     back = poses.compose(poses.invert(turn).unsqueeze(1), poses.to_matrix(posterior.part_poses))
-    return Capsules(posterior.part_logits, poses.to_offset(back), posterior.object_logits, posterior.object_poses)
+    return replace(posterior, part_poses=poses.to_offset(back))
 
 
 @torch.no_grad()
@@ -144,7 +141,7 @@ def part_use(
         rows = np.arange(start, min(start + BATCH, len(images)))
         turn = warps.uniform_rotations(len(rows), angle, generator, device)
         found = upright(model.encode(warps.warp(torch.from_numpy(images[rows]).to(device), turn)), turn)
-        maps.append(responsible_parts(model, _states(model, found)).cpu().numpy())
+        maps.append(responsible_parts(model, model.states(found)).cpu().numpy())
         colours.append(arrange(model, found).cpu().numpy()[np.isin(rows, shown)])
     arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)}
     parts = np.concatenate(maps)

@@ -19,7 +19,8 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.probes.features import BATCH
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 MEASURES = ("deviation", "low", "high", "unfollowed", "missed", "centre", "centre_unfollowed", "switched")
 """Columns of `equivariance` beside layer and angle."""

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
-from pipeline.systems.generative.model.hierarchy import join
+from pipeline.probes.features import batches
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -32,7 +33,7 @@ def part_colours(count: int) -> NDArray[np.float32]:
 
 def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
     """The pictures `[B, S, S]` of parts at their posterior means."""
-    return model.draw(join(posterior.part_logits / model.temperature, posterior.part_poses))
+    return model.draw(model.states(posterior))
 
 
 def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
@@ -100,17 +101,16 @@ def object_examples(
     count, size, O = min(len(images), OWNED_BY), model.image_size, model.params.objects
     drawn, parts = (torch.zeros(O, size, size, dtype=torch.float64) for _ in range(2))
     classes = np.zeros((O, int(labels.max()) + 1), dtype=np.float32)
-    for first in range(0, count, _BATCH):
-        pixels = torch.from_numpy(images[first : min(first + _BATCH, count)]).to(device).float() / 255
+    owners = []
+    for pixels in batches(images[:count], device, _BATCH):
         posterior = model.encode(pixels)
-        states = join(posterior.part_logits / model.temperature, posterior.part_poses)
-        layer = model.parts_given_objects(posterior.object_logits / model.temperature, posterior.object_poses)
-        owned = layer.parent_posterior(states)[..., 1:] * states[..., :1].sigmoid()  # (B, P, O)
+        owned = model.routing(posterior)[..., 1:] * model.states(posterior)[..., :1].sigmoid()  # (B, P, O)
         owner = owned.sum(1).argmax(-1)  # (B,)
+        owners.append(owner.cpu())
         presence = owned.take_along_dim(owner[:, None, None], dim=-1).squeeze(-1)
         pictures = render(model.templates, posterior.part_poses, presence, size)
         drawn.index_add_(0, owner.cpu(), pixels[:, 0].double().cpu())
         parts.index_add_(0, owner.cpu(), pictures.double().cpu())
-        np.add.at(classes, (owner.cpu().numpy(), labels[first : first + len(pixels)]), 1)
+    np.add.at(classes, (torch.cat(owners).numpy(), labels[:count]), 1)
     of_each = torch.from_numpy(classes.sum(1)).clamp_min(1)[:, None, None]
     return _arrays(object_images=drawn / of_each, object_parts=parts / of_each) | {"object_classes": classes}

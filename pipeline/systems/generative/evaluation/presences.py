@@ -11,10 +11,9 @@ import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from pipeline.probes.features import batches
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import join
 from pipeline.systems.generative.model.information import (
     information_by_object,
     joint_information,
@@ -48,10 +47,12 @@ def presence_measures(
         routing_entropy, mean_routing_entropy: entropy of a part's posterior over parents, mean over images, and that of
             the mean posterior; means over parts.
     """
-    logits, poses, routing = (torch.cat(each).double() for each in zip(*_batches(model, images, device), strict=True))
+    posteriors = [model.encode(pixels) for pixels in batches(images[:MOST_IMAGES], device, BATCH)]
+    logits = torch.cat([each.object_logits for each in posteriors]).double()
+    poses = torch.cat([each.object_poses for each in posteriors]).double()
+    given, of_mean = routing_entropies(torch.cat([model.routing(each) for each in posteriors]).double())
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same noise
     noise = [logistic_noise(tuple(logits.shape), generator, "cpu").to(logits) for _ in range(SAMPLES)]
-    given, of_mean = routing_entropies(routing)
     prior = math.log(model.params.object_presence) - math.log1p(-model.params.object_presence)
     found = {
         "presence_information": torch.stack([joint_information(logits, each) for each in noise]).mean(),
@@ -63,18 +64,3 @@ def presence_measures(
         "mean_routing_entropy": of_mean.mean(),
     }
     return {name: float(value) for name, value in found.items()}
-
-
-def _batches(
-    model: GenerativeModel, images: NDArray[np.uint8], device: torch.device
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Log odds of t0, A0 and posterior over parents, by batch."""
-    found = []
-    for start in range(0, min(len(images), MOST_IMAGES), BATCH):
-        stop = min(start + BATCH, MOST_IMAGES)
-        posterior = model.encode(torch.from_numpy(images[start:stop]).to(device).float() / 255)
-        # The states without noise, (log odds + noise) / temperature
-        layer = model.parts_given_objects(posterior.object_logits / model.temperature, posterior.object_poses)
-        states = join(posterior.part_logits / model.temperature, posterior.part_poses)
-        found.append((posterior.object_logits, posterior.object_poses, layer.parent_posterior(states)))
-    return found

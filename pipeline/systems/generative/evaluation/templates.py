@@ -13,7 +13,6 @@ refined by gradient ascent on all six numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -44,19 +43,6 @@ BEST = 6
 """Pairs kept for the picture."""
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """Best maps for n pairs of pictures.
-
-    Attributes:
-        correlation: `[n]`, of the first with the mapped second.
-        maps: `[n, 2, 3]`, from the second's frame to the first's.
-    """
-
-    correlation: Tensor
-    maps: Tensor
-
-
 def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> tuple[Tensor, Tensor]:
     """Templates in use for uint8 `images [N, 1, S, S]`, as they appear on black `[n, h, w]`, and their parts `[n]`."""
     intensity, opacity = model.templates.detach().unbind(1)
@@ -65,26 +51,20 @@ def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.devic
     return (intensity * opacity)[parts], parts
 
 
-def on_canvas(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
-    """Pictures `[n, h, h]`, each moved by its map `[n, 2, 3]` where given, on the canvas `[n, CANVAS h, CANVAS h]`."""
-    return _placed(pictures, maps)[:, 0]
-
-
-def likeness(first: Tensor, second: Tensor, maps: Tensor) -> Tensor:
-    """Correlations `[n]` of pictures `first` with `second`, `[n, h, h]`, moved by maps `[n, 2, 3]`."""
-    return _correlation(_placed(first), _placed(second, maps))
-
-
-def _placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
-    """Pictures and their frames (1 inside) on the canvas, `[n, 2, CANVAS h, CANVAS h]`."""
+def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
+    """Pictures `[n, h, h]`, each moved by its map `[n, 2, 3]` where given, and their frames (1 inside) on the canvas:
+    `[n, 2, CANVAS h, CANVAS h]`.
+    """
     frame = poses.identity(pictures) / CANVAS
-    placed = frame.expand(len(pictures), 2, 3) if maps is None else poses.compose(frame, maps)
+    poses_of = frame.expand(len(pictures), 2, 3) if maps is None else poses.compose(frame, maps)
     layers = torch.stack([pictures, torch.ones_like(pictures)], dim=1).unsqueeze(1)  # each a part of two channels
-    return warp_templates(layers, poses.to_offset(placed).unsqueeze(1), CANVAS * pictures.shape[-1])[:, 0]
+    return warp_templates(layers, poses.to_offset(poses_of).unsqueeze(1), CANVAS * pictures.shape[-1])[:, 0]
 
 
-def _correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Of what `_placed` returns, over the pixels in either frame; 0 with a picture that is the same everywhere."""
+def correlation(first: Tensor, second: Tensor) -> Tensor:
+    """Correlations `[n]` of what `placed` returns, over the pixels in either frame; 0 with a picture that is the same
+    everywhere.
+    """
     (a, inside), (b, also) = (each.flatten(2).unbind(1) for each in (first, second))
     weight = torch.maximum(inside, also)
     weight = weight / weight.sum(1, keepdim=True)
@@ -93,27 +73,30 @@ def _correlation(first: Tensor, second: Tensor) -> Tensor:
     return (weight * a * b).sum(1) / scale
 
 
-def align(first: Tensor, second: Tensor, starts: int, steps: int) -> Alignment:
+def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tensor, Tensor]:
     """The best affine maps of pictures `second [n, h, h]` onto `first [n, h, h]`.
 
     Args:
         starts: rotations tried for each handedness.
         steps: of gradient ascent.
+
+    Returns:
+        correlations `[n]` of the first with the mapped second, and the maps `[n, 2, 3]`.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
-    target, moving = (each.repeat_interleave(tried, 0) for each in (_placed(first), second))
-    rough = _correlation(target, _placed(moving, begin.flatten(0, 1))).view(len(first), tried)
+    target, moving = (each.repeat_interleave(tried, 0) for each in (placed(first), second))
+    rough = correlation(target, placed(moving, begin.flatten(0, 1))).view(len(first), tried)
     kept = min(REFINED, tried)
     order = rough.topk(kept, dim=1).indices
     maps = begin.gather(1, order[..., None, None].expand(-1, -1, 2, 3)).flatten(0, 1)
-    target, moving = (each.repeat_interleave(kept, 0) for each in (_placed(first), second))
+    target, moving = (each.repeat_interleave(kept, 0) for each in (placed(first), second))
 
     maps = maps.clone().requires_grad_()
     optimiser = torch.optim.Adam([maps], lr=STEP)
     best, best_maps = torch.full((len(maps),), -1.0, device=maps.device), maps.detach().clone()
     for step in range(steps + 1):
-        found = _correlation(target, _placed(moving, maps))
+        found = correlation(target, placed(moving, maps))
         better = found.detach() > best
         best = torch.where(better, found.detach(), best)
         best_maps = torch.where(better[:, None, None], maps.detach(), best_maps)
@@ -123,33 +106,30 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> Alignment:
             optimiser.step()
             with torch.no_grad():
                 maps[..., :2] = _within_stretch(maps[..., :2])
-    top = best.view(len(first), kept).max(1)
-    chosen = best_maps.view(len(first), kept, 2, 3)[torch.arange(len(first), device=maps.device), top.indices]
-    return Alignment(top.values, chosen)
+    values, indices = best.view(len(first), kept).max(1)
+    chosen = best_maps.view(len(first), kept, 2, 3)[torch.arange(len(first), device=maps.device), indices]
+    return values, chosen
 
 
-def align_all(pictures: Tensor, starts: int, steps: int) -> tuple[Tensor, Alignment]:
-    """Every pair of `pictures [P, h, h]`: indices `[2, n]`, the first below the second, and their alignment."""
-    pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
-    if pairs.shape[1] == 0:
-        return pairs, Alignment(pictures.new_zeros(0), pictures.new_zeros(0, 2, 3))
-    return pairs, align(pictures[pairs[0]], pictures[pairs[1]], starts, steps)
-
-
-def copies(pictures: Tensor, failures: FailureParams) -> tuple[dict[str, float], Tensor, Alignment]:
+def copies(pictures: Tensor, failures: FailureParams) -> tuple[dict[str, float], Tensor, Tensor, Tensor]:
     """How many of `pictures [P, h, h]` are affine copies of each other.
 
     Returns:
         "pairs", the share of pairs whose correlation reaches the threshold, and "copied", the share of pictures in at
-        least one such pair (both 0 where there is no pair); then what `align_all` returns.
+        least one such pair (both 0 where there is no pair); then every pair as indices `[2, n]`, the first below the
+        second, and what `align` returns of them.
     """
-    pairs, alignment = align_all(pictures, failures.starts, failures.steps)
-    alike = alignment.correlation >= failures.threshold
+    pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
+    if pairs.shape[1]:
+        found, maps = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
+    else:
+        found, maps = pictures.new_zeros(0), pictures.new_zeros(0, 2, 3)
+    alike = found >= failures.threshold
     share = {
         "pairs": int(alike.sum()) / max(len(alike), 1),
         "copied": len(pairs[:, alike].unique()) / max(len(pictures), 1),
     }
-    return share, pairs, alignment
+    return share, pairs, found, maps
 
 
 def template_copies(
@@ -167,7 +147,7 @@ def template_copies(
         pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second, pair_aligned `[k, H, H]` on the canvas.
     """
     pictures, parts = drawn(model, images, device)
-    share, pairs, alignment = copies(pictures, failures)
+    share, pairs, found, maps = copies(pictures, failures)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # a pair at least
     fading = envelope(pictures) if len(pictures) else torch.ones(size, size, device=device)
@@ -176,18 +156,18 @@ def template_copies(
     control = {f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()}
     control["faded_strokes_pairs_sd"] = float(controls["pairs"].std())
     matrix = torch.eye(len(pictures), device=pictures.device)
-    matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = alignment.correlation
-    shown = _best(pairs, alignment.correlation)
+    matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = found
+    shown = _best(pairs, found)
     first, second = pairs[:, shown]
     numbers = {"drawn": float(len(pictures)), **share, **control}
     tensors = {
         "parts": parts,
         "correlation": matrix,
         "pair_parts": torch.stack([parts[first], parts[second]], dim=1),
-        "pair_correlation": alignment.correlation[shown],
-        "pair_first": on_canvas(pictures[first]),
-        "pair_second": on_canvas(pictures[second]),
-        "pair_aligned": on_canvas(pictures[second], alignment.maps[shown]),
+        "pair_correlation": found[shown],
+        "pair_first": placed(pictures[first])[:, 0],
+        "pair_second": placed(pictures[second])[:, 0],
+        "pair_aligned": placed(pictures[second], maps[shown])[:, 0],
     }
     return numbers, {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()}
 

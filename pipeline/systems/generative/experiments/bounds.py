@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from pipeline.probes.features import BATCH
-from pipeline.systems.generative.model.generative_model import GenerativeModel, trace_bound
+from pipeline.probes.features import batches
+from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents
 
 
@@ -38,28 +38,19 @@ def normalised_log_prob(layer: ChildrenGivenParents, value: Tensor) -> Tensor:
     return (joint.logsumexp((-2, -1)) - math.log(m)).sum(-1)
 
 
-@dataclass(frozen=True)
-class Weights:
-    """K samples z_k of a guide for each of B images: tensors `[K, B]`.
+def draw_weights(
+    model: GenerativeModel, images: Tensor, samples: int, generator: Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw K = `samples` samples z_k of the guide for each of images `[B, 1, S, S]`.
 
     The mean of log weights over k estimates the evidence lower bound, `importance_weighted` a tighter one. Both bound
     log p(x) of the model with the choice of parent summed out, from below.
 
-    Attributes:
-        log_weights: `log p(x, z_k) - log q(z_k | x)`, with the document's density of the parts' poses, which
-            integrates to Z <= 1 (see `model.hierarchy`). So what these bound lies itself below log p(x) of the
-            normalised model: equally far for all guides of one model, not for those of another.
-        normalised: the same with the normalised density, by which different models can be compared.
-        errors: squared pixel errors, summed over the pixels.
-    """
-
-    log_weights: Tensor
-    normalised: Tensor
-    errors: Tensor
-
-
-def draw_weights(model: GenerativeModel, images: Tensor, samples: int, generator: Generator) -> Weights:
-    """Draw `samples` samples of the guide for each of images `[B, 1, S, S]`.
+    Returns:
+        tensors `[K, B]`: `log p(x, z_k) - log q(z_k | x)`, with the document's density of the parts' poses, which
+        integrates to Z <= 1 (see `model.hierarchy`), so that what these bound lies itself below log p(x) of the
+        normalised model: equally far for all guides of one model, not for those of another; the same with the
+        normalised density, by which different models can be compared; squared pixel errors, summed over the pixels.
 
     Raises:
         ValueError: the guide's poses are deltas, which have no density: its "bound" is of no one quantity.
@@ -73,7 +64,7 @@ def draw_weights(model: GenerativeModel, images: Tensor, samples: int, generator
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
         normalised[k] = trace.bound - trace.log_parts + normalised_log_prob(layer, trace.parts)
-    return Weights(weights, normalised, errors)
+    return weights, normalised, errors
 
 
 @torch.no_grad()
@@ -87,14 +78,13 @@ def image_bounds(
     """
     generator = torch.Generator(device).manual_seed(seed)
     tables = []
-    for start in range(0, len(images), BATCH):
-        batch = torch.from_numpy(images[start : start + BATCH]).to(device).float() / 255
-        drawn = draw_weights(model, batch, samples, generator)
+    for batch in batches(images, device):
+        weights, normalised, errors = draw_weights(model, batch, samples, generator)
         columns = {
-            "elbo": drawn.log_weights.mean(0),
-            "iwae": importance_weighted(drawn.log_weights),
-            "elbo_normalised": drawn.normalised.mean(0),
-            "pixel_error": drawn.errors.mean(0),
+            "elbo": weights.mean(0),
+            "iwae": importance_weighted(weights),
+            "elbo_normalised": normalised.mean(0),
+            "pixel_error": errors.mean(0),
         }
         tables.append(pd.DataFrame({name: column.double().cpu().numpy() for name, column in columns.items()}))
     return pd.concat(tables, ignore_index=True)

@@ -13,7 +13,6 @@ Three guides are compared:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -22,17 +21,17 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from pipeline.data.datasets import Dataset
+from pipeline.learning.runs import of_kind
 from pipeline.learning.train import DivergedError
 from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import nest, spread
+from pipeline.results.spread import nest, spread, stack_replicas
 from pipeline.systems.generative.experiments.bounds import image_bounds
 from pipeline.systems.generative.model.generative_model import GenerativeModel, inverse_softplus
 from pipeline.systems.generative.settings import GenerativeRun
 
 if TYPE_CHECKING:
+    from pipeline.studies.context import Context
     from pipeline.systems.generative.studies.posterior import PosteriorParams
 
 
@@ -97,31 +96,48 @@ def choose_sds(
     return max(product(study.sd_grid, study.sd_grid), key=bound)
 
 
-def measure_guide(
-    model: GenerativeModel, dataset: Dataset, study: PosteriorParams, evaluate: EvaluateParams, device: torch.device
-) -> pd.DataFrame:
-    """Bounds and pixel error on the first test images, and the probes on clean ones: columns metric, value.
+def measure(context: Context) -> Outcome:
+    """Train encoders with Gaussian poses from the trained run of the study, and from scratch, and measure each guide.
 
-    Metrics: elbo, iwae, elbo_normalised (nats per image), pixel_error, and the accuracy of a probe on each kind of
-    features.
+    Metrics: elbo, iwae, elbo_normalised (nats per image) and pixel_error on the first test images, and the accuracy of
+    a probe on each kind of features of clean ones.
+
+    Returns:
+        the table has columns replica, metric, value, guide; numbers are by guide and metric, and the sds of parts and
+        of objects around delta poses.
     """
-    images = dataset.part("test")[0][: study.images]
-    means = image_bounds(model, images, study.samples, study.seed, device).mean()
-    probes = rotation_probes(model, dataset, 0.0, evaluate, device).set_index("features")["accuracy"]
-    return pd.concat([means, probes]).rename_axis("metric").rename("value").reset_index()
+    study, params, device = context.settings, context.params, context.device
+    run = params.runs[study.run]
+    assert isinstance(run, GenerativeRun)  # params.yaml was checked
+    dataset = context.dataset(run.dataset)
+    test, validation = (dataset.part(part)[0] for part in ("test", "validation"))
+    delta = context.models(study.run, GenerativeModel, study.replicas)
+    sds = [choose_sds(model, validation, study, device) for model in delta]
+    begin = [with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
+    further = context.train(
+        "refined",
+        refined(run, study),
+        start=[dict(model.named_parameters()) for model in begin],
+        frozen=begin[0].generative_names(),
+    )
+    anew = context.train("scratch", scratch(run, study))
+    models = {
+        "delta": begin,
+        "refined": of_kind(GenerativeModel, further.models),
+        "scratch": of_kind(GenerativeModel, anew.models),
+    }
 
+    def measured(model: GenerativeModel) -> pd.DataFrame:
+        means = image_bounds(model, test[: study.images], study.samples, study.seed, device).mean()
+        probes = rotation_probes(model, dataset, 0.0, params.evaluate, device).set_index("features")["accuracy"]
+        return pd.concat([means, probes]).rename_axis("metric").rename("value").reset_index()
 
-def outcome(tables: Mapping[str, pd.DataFrame], sds: Sequence[tuple[float, float]]) -> Outcome:
-    """What was measured of each guide.
-
-    Args:
-        tables: by guide, columns replica, metric, value.
-        sds: of parts and of objects around delta poses, chosen for each replica.
-    """
-    table = pd.concat([each.assign(guide=guide) for guide, each in tables.items()])
+    table = pd.concat(
+        [stack_replicas([measured(model) for model in each]).assign(guide=guide) for guide, each in models.items()]
+    )
     numbers = {
         "guide": nest(table, ["guide", "metric"], "value"),
         "delta_sd": {"parts": spread(part for part, _ in sds), "objects": spread(of for _, of in sds)},
     }
-    headline = tuple(f"guide.{guide}.{metric}" for guide in tables for metric in ("elbo", "iwae", "t0", "t0_A0"))
+    headline = tuple(f"guide.{guide}.{metric}" for guide in models for metric in ("elbo", "iwae", "t0", "t0_A0"))
     return Outcome("posterior", table, numbers, headline)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,8 +34,8 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
-from pipeline.systems.generative.inference.settings import AdamEngine, Engine
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.inference.settings import AdamEngine
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 if TYPE_CHECKING:
     from pipeline.systems.generative.studies.optimise import OptimiseParams
@@ -49,40 +48,31 @@ BATCH = 512
 Array = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Gains:
-    """What every engine of a study gained.
-
-    Attributes:
-        by_angle: one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and
-            refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image), seconds (of the
-            batch), images. For the chosen engine also both accuracies `_once`, if it has restarts, and, at the
-            smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN. See
-            `_paired` for bound_rise_error, pixel_fall_error and bound_fell.
-        curve: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
-    """
-
-    by_angle: pd.DataFrame
-    curve: pd.DataFrame
-
-
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
-) -> Gains:
-    """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each."""
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each.
+
+    Returns:
+        what every engine gained, one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the
+        fixed probe) and refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image),
+        seconds (of the batch), images. For the chosen engine also both accuracies `_once`, if it has restarts, and, at
+        the smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN. See `_paired` for
+        bound_rise_error, pixel_fall_error and bound_fell.
+        And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+    """
     clean = clean_probe(model, dataset, "t0", evaluate, device)
     images, labels = dataset.part("test")
     images, labels = images[: study.images], labels[: study.images]
     rows, curves = [], []
     for angle in study.angles:
         pixels = _turn(images, angle, study.seed, device)
-        for name, engine in study.engines.items():
-            found = _optimise(model, pixels, engine, study.seed)
+        for name in study.engines:
+            found, t0, bounds = _optimised(model, pixels, study, name, angle)
             row = {
                 "engine": name,
                 "angle": angle,
-                "bound_before": float(found.bound_start.mean()),
-                "bound_after": float(found.bound_end.mean()),
+                **{f"bound_{when}": float(each.mean()) for when, each in bounds.items()},
                 "pixel_error_before": float(found.error_start.mean()),
                 "pixel_error_after": float(found.error_end.mean()),
                 "evaluations": float(found.evaluations.float().mean()),
@@ -90,19 +80,12 @@ def optimisation_gains(
                 "images": len(images),
                 **_paired(found),
             }
-            t0 = {"before": _t0(model, found.start), "after": _t0(model, found.end)}
             if name == study.chosen:
-                if _restarts(engine):
-                    t0["once"] = _t0(model, found.once)
-                if _kicks(study, angle):
-                    kicked = _kicked(model, pixels, found, study)
-                    t0["kicked"] = _t0(model, kicked.end)
-                    row["bound_kicked"] = float(kicked.bound_end.mean())
                 for when, probe in _refit_probes(model, dataset, angle, study, evaluate, device).items():
                     row[f"refit_accuracy_{when}"] = probe.accuracy(t0[when], labels)
             rows.append(row | {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()})
             curves.append(found.curve.assign(engine=name, angle=angle))
-    return Gains(pd.DataFrame(rows), pd.concat(curves, ignore_index=True))
+    return pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
 
 
 def _refit_probes(
@@ -119,17 +102,10 @@ def _refit_probes(
     """
     images, labels = dataset.part("train")
     images, labels = images[: study.refit_images], labels[: study.refit_images]
-    engine = study.engines[study.chosen]
     t0: dict[str, list[Array]] = {}
     for batch in _turn(images, angle, study.seed + 1, device).split(BATCH):
-        found = _optimise(model, batch, engine, study.seed)
-        posteriors = {"before": found.start, "after": found.end}
-        if _restarts(engine):
-            posteriors["once"] = found.once
-        if _kicks(study, angle):
-            posteriors["kicked"] = _kicked(model, batch, found, study).end
-        for when, posterior in posteriors.items():
-            t0.setdefault(when, []).append(_t0(model, posterior))
+        for when, each in _optimised(model, batch, study, study.chosen, angle)[1].items():
+            t0.setdefault(when, []).append(each)
     kept = len(images) - len(images) // 5
 
     def fit(features: Array) -> Probe:
@@ -138,13 +114,30 @@ def _refit_probes(
     return {when: fit(np.concatenate(batches)) for when, batches in t0.items()}
 
 
-def _restarts(engine: Engine) -> bool:
-    return not isinstance(engine, AdamEngine) and engine.restarts > 0
+def _optimised(
+    model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float
+) -> tuple[Optimised, dict[str, Array], dict[str, Tensor]]:
+    """Images optimised by an engine; t0 and the images' bounds by when they were read.
+
+    They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", after the
+    first climb, too; and at the smallest angle, which is enough, both when "kicked": after restarts from there with
+    noise on the log odds that nothing removes.
+    """
+    engine = study.engines[name]
+    found = optimise(model, images, engine, _generator(study, images.device))
+    posteriors = {"before": found.start, "after": found.end}
+    bounds = {"before": found.bound_start, "after": found.bound_end}
+    if name == study.chosen and not isinstance(engine, AdamEngine) and engine.restarts:
+        posteriors["once"] = found.once
+        if angle == min(study.angles):
+            generator = _generator(study, images.device)
+            kicked = optimise(model, images, engine, generator, found.once, kick_logit=study.kick_logit, settles=False)
+            posteriors["kicked"], bounds["kicked"] = kicked.end, kicked.bound_end
+    return found, {when: each.object_logits.cpu().numpy() for when, each in posteriors.items()}, bounds
 
 
-def _kicks(study: OptimiseParams, angle: float) -> bool:
-    """Whether to measure the effect of noise on log odds: at the smallest angle, which is enough."""
-    return _restarts(study.engines[study.chosen]) and angle == min(study.angles)
+def _generator(study: OptimiseParams, device: torch.device) -> torch.Generator:
+    return torch.Generator(device).manual_seed(study.seed)
 
 
 def example_gains(
@@ -155,7 +148,7 @@ def example_gains(
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
-    found = _optimise(model, pixels, study.engines[study.chosen], study.seed)
+    found = optimise(model, pixels, study.engines[study.chosen], _generator(study, device))
     with torch.no_grad():
         tensors = {
             "images": pixels[:, 0],
@@ -188,22 +181,6 @@ def _paired(found: Optimised) -> dict[str, float]:
     return errors | {"bound_fell": float((rise < 0).double().mean())}
 
 
-def _t0(model: GenerativeModel, posterior: Capsules) -> Array:
-    with torch.no_grad():
-        return model.features_of(posterior)["t0"].cpu().numpy()
-
-
-def _optimise(model: GenerativeModel, images: Tensor, engine: Engine, seed: int) -> Optimised:
-    return optimise(model, images, engine, torch.Generator(images.device).manual_seed(seed))
-
-
-def _kicked(model: GenerativeModel, images: Tensor, found: Optimised, study: OptimiseParams) -> Optimised:
-    """The chosen engine's restarts from the first climb of `found`, with noise on the log odds that nothing removes."""
-    generator = torch.Generator(images.device).manual_seed(study.seed)
-    engine = study.engines[study.chosen]
-    return optimise(model, images, engine, generator, found.once, kick_logit=study.kick_logit, settles=False)
-
-
 def outcome(
     models: Sequence[GenerativeModel],
     dataset: Dataset,
@@ -224,7 +201,7 @@ def outcome(
     bar = tqdm(models, desc=title, unit="seed")
     gains = [optimisation_gains(model, dataset, settings, evaluate, device) for model in bar]
     seconds = time.monotonic() - start
-    measured = stack_replicas([gain.by_angle for gain in gains])
+    measured = stack_replicas([table for table, _ in gains])
     measured["angle"] = measured["angle"].map("{:g}".format)
     long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric")
     # What is measured for the chosen engine only, and of this at the smallest angle only.
@@ -244,7 +221,7 @@ def outcome(
     names = ("bound_before", "bound_after", "refit_accuracy_before", "refit_accuracy_after")
     angles = (min(settings.angles), max(settings.angles))
     headline = [f"{chosen}.{angle:g}.{name}" for angle in dict.fromkeys(angles) for name in names]
-    curves = stack_replicas([gain.curve for gain in gains])
+    curves = stack_replicas([curve for _, curve in gains])
     arrays: dict[str, NDArray[np.generic]] = {**example_gains(models[0], dataset, settings, device)}
     return Outcome("optimisation", curves, numbers, tuple(headline), arrays)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread
+from pipeline.results.spread import spread_each, stack_replicas
 from pipeline.systems.generative.evaluation.examples import arrange, part_colours, reconstruct, turned
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -66,24 +66,17 @@ def outcome(models: Sequence[GenerativeModel], dataset: Dataset, device: torch.d
     images, labels = dataset.part("test")
     image = images[int(np.argmax(labels == DIGIT))]
     found = [turning(model, image, device) for model in models]
-    tables = [
-        pd.DataFrame(
-            {
-                "replica": replica,
-                "angle": each["angles"],
-                "pixel_error": each["pixel_errors"],
-                "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
-            }
-        )
-        for replica, each in enumerate(found)
-    ]
-    upright = [float(table.loc[table["angle"] == 0, "pixel_error"].iloc[0]) for table in tables]
-    numbers = {
-        "pixel_error": {
-            "upright": spread(upright),
-            "mean": spread(float(table["pixel_error"].mean()) for table in tables),
-            "worst": spread(float(table["pixel_error"].max()) for table in tables),
+    columns = [
+        {
+            "angle": each["angles"],
+            "pixel_error": each["pixel_errors"],
+            "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
         }
-    }
+        for each in found
+    ]
+    errors = [pd.Series(each["pixel_error"]) for each in columns]
+    upright = found[0]["angles"].tolist().index(0)
+    summaries = [{"upright": each[upright], "mean": each.mean(), "worst": each.max()} for each in errors]
+    numbers = {"pixel_error": spread_each(summaries)}
     headline = tuple(f"pixel_error.{name}" for name in numbers["pixel_error"])
-    return Outcome("turning", pd.concat(tables, ignore_index=True), numbers, headline, found[0])
+    return Outcome("turning", stack_replicas([pd.DataFrame(each) for each in columns]), numbers, headline, found[0])

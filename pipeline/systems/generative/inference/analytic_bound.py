@@ -29,8 +29,9 @@ from torch import Tensor
 
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import warp_templates
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import gaussian_log_density, join, log_affinities
+from pipeline.systems.generative.model.posteriors import Capsules
 
 STATE = 1 + POSE_SIZE
 """Numbers in the state of one capsule."""

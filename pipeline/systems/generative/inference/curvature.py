@@ -16,8 +16,8 @@ Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,14 +34,14 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 _CHUNK = 64
 """Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
 
 
-@dataclass(frozen=True)
-class Linearised:
+class Linearised(NamedTuple):
     """Value, gradient and curvature of each image's negative analytic bound at a state."""
 
     value: Tensor  # (N,)
@@ -53,7 +53,7 @@ class Linearised:
 
     def rows(self, chosen: Tensor) -> Linearised:
         """The rows of some images, by mask or index."""
-        return Linearised(*(getattr(self, field.name)[chosen] for field in fields(self)))
+        return Linearised(*(each[chosen] for each in self))
 
     def diagonal(self) -> Tensor:
         """The curvature's diagonal, `[N, 7 P + 7 O]`."""
@@ -64,11 +64,10 @@ class Linearised:
 def where(mask: Tensor, first: Linearised, second: Linearised) -> Linearised:
     """Rows of `first` where `mask [N]` is true, else of `second`."""
 
-    def choose(name: str) -> Tensor:
-        new, old = getattr(first, name), getattr(second, name)
+    def choose(new: Tensor, old: Tensor) -> Tensor:
         return torch.where(mask.view(-1, *[1] * (new.dim() - 1)), new, old)
 
-    return Linearised(*(choose(field.name) for field in fields(Linearised)))
+    return Linearised(*map(choose, first, second))
 
 
 def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
@@ -78,13 +77,8 @@ def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Lineari
         images: `[N, 1, S, S]` in [0, 1].
         states: `[N, 7 P + 7 O]`.
     """
-    chunks = [_linearise(model, *each) for each in _chunks(images, states)]
-    return Linearised(*(torch.cat([getattr(chunk, field.name) for chunk in chunks]) for field in fields(Linearised)))
-
-
-def _chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    size = len(tensors[0]) if tensors[0].device.type == "cuda" else _CHUNK
-    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
+    chunks = zip(images.split(_CHUNK), states.split(_CHUNK), strict=True)
+    return Linearised(*map(torch.cat, zip(*(_linearise(model, *chunk) for chunk in chunks), strict=True)))
 
 
 def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
@@ -106,8 +100,17 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         gradient.unflatten(1, (-1, STATE))[:, :P, 1:] += (to_inverse.unsqueeze(-2) @ drawings.inverse_slope).squeeze(-2)
         t = presence.mean.detach()
         jacobian = _jacobian(drawings, t, slope.unflatten(1, (-1, STATE))[:, :P, 0])
-        pixels = _pixel_curvature(drawings, jacobian, model.params.pixel_sd)
-        return _assemble(model, states, -bound.detach(), gradient, pixels, routing, t)
+        parts = _pixel_curvature(drawings, jacobian, model.params.pixel_sd)
+        weight = _precision(model, routing, t)
+        pose = weight.sum(-1) + (1 - t) / model.params.inactive_pose_sd**2
+        odds = (model.gamma - found.part_logits.unsqueeze(-1)).sigmoid()
+        logit = (routing * 2 * odds * (1 - odds)).sum(-1)
+        own = torch.cat([logit.unsqueeze(-1), pose.unsqueeze(-1).expand(*pose.shape, POSE_SIZE)], dim=-1)
+        parts.diagonal(dim1=1, dim2=2).add_(own.flatten(1))
+        M = poses.homogeneous(model.M)
+        coupling = -torch.einsum("npo,oplk->npkol", weight[..., 1:], M).flatten(3, 4).flatten(1, 2)
+        objects, presences = object_curvature(model, found, routing, t)
+        return Linearised(-bound.detach(), gradient, parts, coupling, objects, presences)
 
 
 @dataclass(frozen=True)
@@ -184,30 +187,6 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     return (left.transpose(1, 2).unflatten(1, (-1, STATE)).transpose(-1, -2) @ turn).transpose(-1, -2).flatten(1, 2)
 
 
-def _assemble(
-    model: GenerativeModel,
-    states: Tensor,
-    value: Tensor,
-    gradient: Tensor,
-    parts: Tensor,
-    routing: Tensor,
-    t: Tensor,
-) -> Linearised:
-    """The curvature's blocks from the pixels' `parts [N, 7 P, 7 P]` and the routing `[N, P, 1 + O]`."""
-    params = model.params
-    found = unpack(states, params.parts)
-    weight = _precision(model, routing, t)
-    M = _homogeneous(model)
-    pose = weight.sum(-1) + (1 - t) / params.inactive_pose_sd**2
-    odds = (model.gamma - found.part_logits.unsqueeze(-1)).sigmoid()
-    logit = (routing * 2 * odds * (1 - odds)).sum(-1)
-    own = torch.cat([logit.unsqueeze(-1), pose.unsqueeze(-1).expand(*pose.shape, POSE_SIZE)], dim=-1)
-    parts.diagonal(dim1=1, dim2=2).add_(own.flatten(1))
-
-    coupling = -torch.einsum("npo,oplk->npkol", weight[..., 1:], M).flatten(3, 4).flatten(1, 2)
-    return Linearised(value, gradient, parts, coupling, *object_curvature(model, found, routing, t))
-
-
 def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """The curvature of the objects' poses, `[N, O, 3, 3]` for each row, and of their log odds, `[N, O]`.
 
@@ -215,7 +194,7 @@ def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t
         routing: the mean posterior over each part's parent, `[N, P, 1 + O]`.
         t: mean presences of the parts, `[N, P]`.
     """
-    M = _homogeneous(model)
+    M = poses.homogeneous(model.M)
     outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)
     eye = torch.eye(3, dtype=M.dtype, device=M.device)
     objects = torch.einsum("npo,polm->nolm", _precision(model, routing, t)[..., 1:], outer) + eye
@@ -237,13 +216,6 @@ def objects_diagonal(objects: Tensor, presences: Tensor) -> Tensor:
 def _precision(model: GenerativeModel, routing: Tensor, t: Tensor) -> Tensor:
     """The precision of each vote, `[N, P, 1 + O]`."""
     return routing * t.unsqueeze(-1) / model.c**2
-
-
-def _homogeneous(model: GenerativeModel) -> Tensor:
-    """The matrices M_ij with a third row, `[O, P, 3, 3]`."""
-    M = F.pad(poses.to_matrix(model.M), (0, 0, 0, 1))
-    M[..., 2, 2] = 1
-    return M
 
 
 def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:

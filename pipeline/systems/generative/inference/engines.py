@@ -25,9 +25,8 @@ import torch
 from torch import Generator, Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import STATE
-from pipeline.systems.generative.inference.gauss_newton import GaussNewtonMethod
 from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
-from pipeline.systems.generative.inference.methods import AdamMethod, Method, Task, minimise
+from pipeline.systems.generative.inference.methods import AdamMethod, GaussNewtonMethod, Method, Task, minimise
 from pipeline.systems.generative.inference.object_layer import settle
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, LBFGSEngine
 
@@ -36,7 +35,7 @@ def method_of(engine: Engine) -> Method:
     """The method for an engine's settings."""
     if isinstance(engine, AdamEngine):
         return AdamMethod(engine)
-    return LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod(engine)
+    return LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
 
 
 @dataclass
@@ -72,16 +71,11 @@ class Climbed:
         self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
 
 
-Watch = Callable[[Climbed], None]
-"""Called with the progress so far."""
-
-
 def climb(
     task: Task,
     states: Tensor,
     engine: Engine,
-    watch: Watch | None = None,
-    at: tuple[int, ...] = (),
+    watch: Callable[[Climbed], None] = lambda climbed: None,
     *,
     kick_logit: float = 0.0,
     settles: bool = True,
@@ -89,17 +83,17 @@ def climb(
     """Minimise the negative bound of each image from `states [N, V]`.
 
     Args:
-        watch: called after each number of rounds in `at`, unless the climb has ended before.
+        watch: called with the progress after each round.
         kick_logit: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise
             of sd 1 is more than images differ by in t0, and if objects do not settle, most of it stays.
         settles: whether objects settle after each climb.
     """
     climbed = Climbed.start(states)
-    _climb_once(task, states, engine, climbed, watch, at, settles)
+    _climb_once(task, states, engine, climbed, watch, settles)
     climbed.once = climbed.states.clone()
     for _ in range(0 if isinstance(engine, AdamEngine) else engine.restarts):
         kicked = _kicked(climbed.states, task.generator, kick_logit)
-        _climb_once(task, kicked, engine, climbed, watch, at, settles)
+        _climb_once(task, kicked, engine, climbed, watch, settles)
     return climbed
 
 
@@ -116,13 +110,7 @@ def _kicked(states: Tensor, generator: Generator, kick_logit: float) -> Tensor:
 
 
 def _climb_once(
-    task: Task,
-    states: Tensor,
-    engine: Engine,
-    climbed: Climbed,
-    watch: Watch | None,
-    at: tuple[int, ...],
-    settles: bool,
+    task: Task, states: Tensor, engine: Engine, climbed: Climbed, watch: Callable[[Climbed], None], settles: bool
 ) -> None:
     """One climb from `states`, recorded in `climbed`, until every image has converged or used all its steps.
 
@@ -138,10 +126,9 @@ def _climb_once(
         climbed.evaluations[active] += 1
         climbed.rounds += 1
         climbed.improve(active, state, value, method.noisy)
-        if watch and climbed.rounds in at:
-            climbed.seconds += time.perf_counter() - begun
-            watch(climbed)
-            begun = time.perf_counter()
+        climbed.seconds += time.perf_counter() - begun
+        watch(climbed)
+        begun = time.perf_counter()
 
     found, values = minimise(task, states, method, engine.steps, engine.tolerance, record)
     if settles:

@@ -6,8 +6,7 @@ encoder's output. The generative model is not changed; only the guide is replace
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
 from dataclasses import dataclass
 
 import pandas as pd
@@ -19,7 +18,8 @@ from pipeline.systems.generative.inference.engines import Climbed, climb
 from pipeline.systems.generative.inference.methods import Task, analytic_value
 from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.inference.settings import Engine
-from pipeline.systems.generative.model.generative_model import Capsules, GenerativeModel
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules
 
 EVALUATION_SAMPLES = 16
 """Presence samples over which the bounds before and after are averaged, the same for both."""
@@ -84,55 +84,43 @@ def optimise(
     """
     if model.params.slots != "own" or model.gaussian:
         raise ValueError("free-form inference needs slots: own and pose_posterior: delta")
-    with _frozen(model):
-        if start is None:
-            with torch.no_grad():
-                start = model.encode(images)
-        states = pack(start)
-        noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
-        points: list[dict[str, float]] = []
+    model = copy.deepcopy(model).requires_grad_(False)  # no gradients of its own parameters are computed
+    start = model.encode(images) if start is None else start
+    states = pack(start)
+    noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
+    points: list[dict[str, float]] = []
 
-        def watch(climbed: Climbed) -> None:
-            found = unpack(climbed.states, model.params.parts)
-            bound, error = mean_bound(model, images, found, noise[:CURVE_SAMPLES])
-            work = {"round": climbed.rounds, "evaluations": float(climbed.evaluations.float().mean())}
-            took = {"seconds": climbed.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
-            points.append(work | took)
+    def measure(climbed: Climbed) -> None:
+        bound, error = mean_bound(model, images, unpack(climbed.states, model.params.parts), noise[:CURVE_SAMPLES])
+        work = {"round": climbed.rounds, "evaluations": float(climbed.evaluations.float().mean())}
+        took = {"seconds": climbed.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
+        points.append(work | took)
 
-        watch(Climbed.start(states))
-        task = Task(model, images, generator)
-        climbed = climb(task, states, engine, watch, CURVE_POINTS, kick_logit=kick_logit, settles=settles)
-        if points[-1]["round"] == climbed.rounds:  # measured before the objects settled
-            points.pop()
-        watch(climbed)
-        better = (analytic_value(task, climbed.states)[0] < analytic_value(task, states)[0]).unsqueeze(-1)
-        once, end = (
-            unpack(torch.where(better, found, states), model.params.parts) for found in (climbed.once, climbed.states)
-        )
-        bound_start, error_start = mean_bound(model, images, start, noise)
-        bound_end, error_end = mean_bound(model, images, end, noise)
-    return Optimised(
-        start,
-        once,
-        end,
-        bound_start,
-        bound_end,
-        error_start,
-        error_end,
-        climbed.evaluations,
-        climbed.seconds,
-        pd.DataFrame(points),
+    def watch(climbed: Climbed) -> None:
+        if climbed.rounds in CURVE_POINTS:
+            measure(climbed)
+
+    measure(Climbed.start(states))
+    task = Task(model, images, generator)
+    climbed = climb(task, states, engine, watch, kick_logit=kick_logit, settles=settles)
+    if points[-1]["round"] == climbed.rounds:  # measured before the objects settled
+        points.pop()
+    measure(climbed)
+    better = (analytic_value(task, climbed.states)[0] < analytic_value(task, states)[0]).unsqueeze(-1)
+    once, end = (
+        unpack(torch.where(better, found, states), model.params.parts) for found in (climbed.once, climbed.states)
     )
-
-
-@contextmanager
-def _frozen(model: GenerativeModel) -> Iterator[None]:
-    """A context in which no gradients of the model's own parameters are computed."""
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in learning:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)
+    bound_start, error_start = mean_bound(model, images, start, noise)
+    bound_end, error_end = mean_bound(model, images, end, noise)
+    return Optimised(
+        start=start,
+        once=once,
+        end=end,
+        bound_start=bound_start,
+        bound_end=bound_end,
+        error_start=error_start,
+        error_end=error_end,
+        evaluations=climbed.evaluations,
+        seconds=climbed.seconds,
+        curve=pd.DataFrame(points),
+    )

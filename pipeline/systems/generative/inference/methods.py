@@ -1,4 +1,4 @@
-"""The interface of methods of free-form inference, and the paper's method, Adam.
+"""Methods of free-form inference: what all share, the paper's Adam, and damped Gauss-Newton; L-BFGS is in `l_bfgs`.
 
 Shapes: N images, n of them active; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is
 better.
@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
+from pipeline.systems.generative.inference import curvature
 from pipeline.systems.generative.inference.analytic_bound import analytic_bound, unpack
 from pipeline.systems.generative.inference.sampled_bound import expected_bound
 from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 _CHUNK = 128
-"""Images evaluated together on a CPU, so that a step's arrays fit the cache."""
+"""Images evaluated together, so that a step's arrays fit the cache."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Task:
     images: Tensor
     generator: Generator
 
-    def rows(self, chosen: Tensor) -> Self:
+    def rows(self, chosen: Tensor) -> Task:
         """The task of some of the images."""
-        return replace(self, images=self.images[chosen])
+        return Task(self.model, self.images[chosen], self.generator)
 
 
 Value = tuple[Tensor, Tensor]
@@ -43,29 +43,23 @@ Value = tuple[Tensor, Tensor]
 
 def analytic_value(task: Task, states: Tensor) -> Value:
     """The negative analytic bound and its gradient."""
-
-    def value(model: GenerativeModel, images: Tensor, x: Tensor) -> Tensor:
-        return -analytic_bound(model, images, x)
-
-    return _value(task, states, value)
+    return _value(task, states, lambda images, x: -analytic_bound(task.model, images, x))
 
 
 def sampled_value(task: Task, states: Tensor) -> Value:
     """The negative bound estimated with one new sample of the presences, and its gradient."""
-    noise = task.model.draw_noise((len(states),), task.generator, states.device)
 
-    def value(model: GenerativeModel, images: Tensor, x: Tensor, noise: Tensor) -> Tensor:
-        return -expected_bound(model, images, unpack(x, model.params.parts), noise).bound
+    def value(images: Tensor, x: Tensor, noise: Tensor) -> Tensor:
+        return -expected_bound(task.model, images, unpack(x, task.model.params.parts), noise).bound
 
-    return _value(task, states, value, noise)
+    return _value(task, states, value, task.model.draw_noise((len(states),), task.generator, states.device))
 
 
 def _value(task: Task, states: Tensor, function: Callable[..., Tensor], *more: Tensor) -> Value:
-    size = len(states) if states.device.type == "cuda" else _CHUNK
     values, gradients = [], []
-    for images, state, *others in zip(*(each.split(size) for each in (task.images, states, *more)), strict=True):
+    for images, state, *others in zip(*(each.split(_CHUNK) for each in (task.images, states, *more)), strict=True):
         x = state.detach().requires_grad_()
-        value = function(task.model, images, x, *others)
+        value = function(images, x, *others)
         # The sum, not the mean, so that an image's steps do not depend on the batch size.
         gradients.append(torch.autograd.grad(value.sum(), x)[0])
         values.append(value.detach())
@@ -171,3 +165,41 @@ class AdamMethod(Method):
 
     def keep(self, chosen: Tensor) -> None:
         self.state, self.first, self.second = (each[chosen] for each in (self.state, self.first, self.second))
+
+
+class GaussNewtonMethod(Method):
+    """Gauss-Newton on the analytic bound, damped for each image as by Levenberg (1944) and Marquardt (1963).
+
+    The damping is lowered if the quadratic model predicted the improvement well, raised if not, and tripled if there
+    was no improvement. It has a lower limit, because the routing, which the curvature holds fixed, is not quadratic.
+    """
+
+    patience = 4
+    heaviest, lightest, start = 1e8, 1e-2, 1.0
+    floor = 5.0
+    """Added to the curvature's diagonal, in nats per unit squared: it is almost zero for absent or hidden parts."""
+
+    def begin(self, task: Task, states: Tensor) -> Tensor:
+        self.state = states
+        self.at = curvature.linearise(task.model, task.images, states)
+        self.damping = torch.full_like(self.at.value, self.start)
+        return self.at.value
+
+    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+        move = curvature.solve(self.at, self.damping, self.floor)
+        trial = self.state + move
+        found = curvature.linearise(task.model, task.images, trial)
+        # (H + D) move = -gradient, so the quadratic model predicts half of -gradient move + move D move.
+        pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
+        foretold = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
+        fall = self.at.value - found.value
+        taken = fall > 0  # False for NaN
+        ratio = fall / foretold.clamp_min(1e-9)
+        factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
+        self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.lightest, self.heaviest)
+        self.state = torch.where(taken.unsqueeze(-1), trial, self.state)
+        self.at = curvature.where(taken, found, self.at)
+        return self.state, self.at.value
+
+    def keep(self, chosen: Tensor) -> None:
+        self.state, self.damping, self.at = self.state[chosen], self.damping[chosen], self.at.rows(chosen)

@@ -10,9 +10,6 @@ Shapes: N images, P parts, O objects; states as in `analytic_bound`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
-
 import torch
 from torch import Tensor
 
@@ -25,46 +22,47 @@ from pipeline.systems.generative.inference.analytic_bound import (
 from pipeline.systems.generative.inference.curvature import object_curvature, objects_diagonal
 from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
 from pipeline.systems.generative.inference.methods import Task, Value, minimise
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4
 """Steps that L-BFGS remembers; the most steps that it takes; it stops when the bound rises by less than this (nats)."""
 
 
-@dataclass(frozen=True)
-class ObjectTask(Task):
-    """The optimisation of the objects of some images, whose parts have the states `parts [N, 7 P]`."""
-
-    parts: Tensor
-
-    def rows(self, chosen: Tensor) -> Self:
-        return replace(self, images=self.images[chosen], parts=self.parts[chosen])
-
-
 class ObjectMethod(LBFGSMethod):
-    """L-BFGS on the hierarchy's part of the bound, by the objects' states `[n, 7 O]`."""
+    """L-BFGS on the hierarchy's part of the bound, by the objects' states `[n, 7 O]`.
+
+    Args:
+        parts: the states `[n, 7 P]` of the parts.
+    """
 
     patience = 4
 
+    def __init__(self, parts: Tensor) -> None:
+        super().__init__(MEMORY)
+        self.parts = parts
+
     def evaluate(self, task: Task, states: Tensor) -> Value:
-        value, gradient, _ = _value(task, states)
+        value, gradient, _ = _value(task.model, self.parts, states)
         return value, gradient
 
     def first(self, task: Task, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, gradient, routing = _value(task, states)
-        assert isinstance(task, ObjectTask)
-        found = unpack(torch.cat([task.parts, states], dim=1), task.model.params.parts)
+        value, gradient, routing = _value(task.model, self.parts, states)
+        found = unpack(torch.cat([self.parts, states], dim=1), task.model.params.parts)
         with torch.no_grad():
             t = presence_moments(found.part_logits, task.model.temperature).mean
             return value, gradient, objects_diagonal(*object_curvature(task.model, found, routing, t))
 
+    def keep(self, chosen: Tensor) -> None:
+        super().keep(chosen)
+        self.parts = self.parts[chosen]
 
-def _value(task: Task, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+
+def _value(model: GenerativeModel, parts: Tensor, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and the routing `[n, P, 1 + O]`."""
-    assert isinstance(task, ObjectTask)
     x = states.detach().requires_grad_()
     with torch.enable_grad():
-        found = unpack(torch.cat([task.parts, x], dim=1), task.model.params.parts)
-        bound, routing = hierarchy_bound(task.model, found, presence_moments(found.part_logits, task.model.temperature))
+        found = unpack(torch.cat([parts, x], dim=1), model.params.parts)
+        bound, routing = hierarchy_bound(model, found, presence_moments(found.part_logits, model.temperature))
         (gradient,) = torch.autograd.grad(-bound.sum(), x)
     return -bound.detach(), gradient, routing
 
@@ -79,7 +77,6 @@ def settle(task: Task, states: Tensor) -> tuple[Tensor, Tensor]:
         the states with settled objects, and the nats `[N]` by which the bound rose, never negative.
     """
     parts, objects = states.tensor_split([STATE * task.model.params.parts], dim=1)
-    layer = ObjectTask(task.model, task.images, task.generator, parts)
-    before, *_ = _value(layer, objects)
-    found, after = minimise(layer, objects, ObjectMethod(MEMORY), ROUNDS, TOLERANCE)
+    before, *_ = _value(task.model, parts, objects)
+    found, after = minimise(task, objects, ObjectMethod(parts), ROUNDS, TOLERANCE)
     return torch.cat([parts, found], dim=1), before - after

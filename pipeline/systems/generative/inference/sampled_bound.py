@@ -12,13 +12,9 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from pipeline.systems.generative.model.generative_model import (
-    BoundTrace,
-    Capsules,
-    GenerativeModel,
-    PartPosterior,
-    trace_bound,
-)
+from pipeline.systems.generative.model.bound import BoundTrace, trace_bound
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.posteriors import Capsules, PartPosterior
 from pipeline.systems.generative.model.presences import RelaxedPresence
 
 
@@ -26,12 +22,11 @@ def free_guide(model: GenerativeModel, posterior: Capsules) -> Callable[..., Non
     """A guide whose parameters are the given tensors, one row per image, instead of an encoder's output."""
     P, temperature = model.params.parts, model.temperature
 
-    def guide(images: Tensor, noise: Tensor | None = None, coupling: float = 1.0) -> None:
-        part_noise, object_noise = (None, None) if noise is None else (noise[:, :P], noise[:, P:])
-        with pyro.plate("images", images.shape[0]):
-            presence = RelaxedPresence(posterior.part_logits, temperature, part_noise)
+    def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
+        with pyro.plate("images", len(images)):
+            presence = RelaxedPresence(posterior.part_logits, temperature, noise[:, :P])
             pyro.sample("parts", PartPosterior(presence, posterior.part_poses))
-            pyro.sample("y0", RelaxedPresence(posterior.object_logits, temperature, object_noise).to_event(1))
+            pyro.sample("y0", RelaxedPresence(posterior.object_logits, temperature, noise[:, P:]).to_event(1))
             pyro.sample("A0", dist.Delta(posterior.object_poses, event_dim=2))
 
     return guide

@@ -56,25 +56,9 @@ class Explanations:
         return self.log_probs.softmax(dim=-1)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Arrangements fitted by EM.
-
-    Attributes:
-        weights: the objects' shares `[O]`.
-        posterior: of the objects `[N, O]`, given the images fitted to.
-        objectives: log of the mixture of exp(log p_i), in nats, mean over images: before each iteration and at the end.
-    """
-
-    arrangements: Arrangements
-    weights: Tensor
-    posterior: Tensor
-    objectives: list[float]
-
-
 def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
     """What each object, alone, makes of parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]`."""
-    frames = _square(arrangements.M)  # (O, P, 3, 3)
+    frames = poses.homogeneous(arrangements.M)  # (O, P, 3, 3)
     parts = poses.to_matrix(A)  # (N, P, 2, 3)
     identity = poses.identity(A)
     precision = arrangements.c**-2
@@ -91,7 +75,9 @@ def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
     return Explanations(log_probs - 0.5 * ((B - identity) ** 2).sum((-1, -2)), poses.to_offset(B), squared)
 
 
-def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator) -> Fit:
+def fit_arrangements(
+    t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator
+) -> tuple[Arrangements, Tensor, list[float]]:
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
     One sd is shared by all votes. If each part of each object had its own, clusters would form around a few parts that
@@ -101,6 +87,10 @@ def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, genera
 
     Args:
         generator: of the CPU, for that choice.
+
+    Returns:
+        the arrangements; the log odds of the objects `[N, O]`, given the images fitted to, up to a constant; and log of
+        the mixture of exp(log p_i), in nats, mean over images: before each iteration and at the end.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
@@ -108,13 +98,13 @@ def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, genera
     for iteration in range(iterations + 1):
         explained = explain(t, A, arrangements)
         joint = explained.log_probs + weights.log()
-        posterior = joint.softmax(dim=-1)
         objectives.append(float(joint.logsumexp(dim=-1).mean()))
         if iteration < iterations:
+            posterior = joint.softmax(dim=-1)
             arrangements = _maximised(t, A, posterior, explained.object_poses)
             weights = posterior.mean(0).clamp_min(1e-6)
             weights = weights / weights.sum()
-    return Fit(arrangements, weights, posterior, objectives)
+    return arrangements, joint, objectives
 
 
 def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:
@@ -143,7 +133,7 @@ def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) ->
     right = torch.einsum("nop,noai,npaj->opij", share, linear, parts)
     right = right - torch.einsum("nop,noai,noaj->opij", share, linear, target)
     M = torch.linalg.inv_ex(normal).inverse @ right  # (O, P, 2, 3)
-    squared = _squared_errors(parts, B, _square(poses.to_offset(M)))
+    squared = _squared_errors(parts, B, poses.homogeneous(poses.to_offset(M)))
     variance = (share * squared).sum() / (POSE_SIZE * share.sum()).clamp_min(1e-12)
     c = variance.sqrt().clamp_min(SMALLEST_SD).expand(M.shape[:2])
     frequency = share.sum(0) / posterior.sum(0).unsqueeze(-1).clamp_min(1e-6)
@@ -156,10 +146,3 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
     """
     votes = torch.einsum("noai,opij->nopaj", B, frames)
     return ((parts.unsqueeze(1) - votes) ** 2).sum((-1, -2))
-
-
-def _square(A: Tensor) -> Tensor:
-    """Offsets `[..., 6]` as matrices `[..., 3, 3]` of homogeneous coordinates."""
-    matrix = poses.to_matrix(A)
-    last = F.pad(matrix.new_ones(*matrix.shape[:-2], 1, 1), (2, 0))
-    return torch.cat([matrix, last], dim=-2)

@@ -15,16 +15,11 @@ Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar
 
 import pyro
 import pyro.distributions as dist
 import torch
 import torch.nn.functional as F
-from pyro import poutine
 from torch import Generator, Tensor, nn
 
 from pipeline.layers import poses
@@ -32,7 +27,7 @@ from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransf
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import render
 from pipeline.learning.model import Model
-from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements
+from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.hierarchy import (
     ChildrenGivenParents,
     join,
@@ -41,9 +36,10 @@ from pipeline.systems.generative.model.hierarchy import (
     votes,
 )
 from pipeline.systems.generative.model.information import joint_information, presence_kl
-from pipeline.systems.generative.model.pose_posteriors import GaussianPoses
+from pipeline.systems.generative.model.posteriors import Capsules, GaussianPoses, PartPosterior
 from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
-from pipeline.systems.generative.settings import GenerativeModelParams, SeedingParams
+from pipeline.systems.generative.model.seeding import STARTING_IMAGES, object_errors, seed
+from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
 # weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain they were still noise
@@ -51,58 +47,6 @@ from pipeline.systems.generative.settings import GenerativeModelParams, SeedingP
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
 """Initial logits of the templates, and the sd of the noise added to them."""
-
-
-STARTING_IMAGES = 256
-"""Images for the start without a mixture: the first give M_ij, one per object; all give the mean inactive pose."""
-SMALLEST_EXCESS = 2e-3
-"""Least distance of c_ij from its floor after a start from a mixture; at the floor it would have no gradient."""
-
-
-@dataclass(frozen=True)
-class Capsules:
-    """The posterior of a batch: log odds of presence and poses, of parts and of objects."""
-
-    part_logits: Tensor  # (B, P)
-    part_poses: Tensor  # (B, P, 6)
-    object_logits: Tensor  # (B, O)
-    object_poses: Tensor  # (B, O, 6)
-
-
-class PartPosterior(dist.TorchDistribution):
-    """q(y1, A1): relaxed presences and poses of the parts, event shape `[P, 7]`.
-
-    Args:
-        A: delta poses `[B, P, 6]`, or Gaussian ones.
-        coupling: factor on the gradient of the poses' density. It must be that of the prior's: with no gradient from
-            the prior, the entropy of the poses of absent parts, which no pixel depends on, would grow without bound.
-    """
-
-    arg_constraints: ClassVar[dict[str, object]] = {}
-    has_rsample = True
-
-    def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
-        self.presence, self.A, self.coupling = presence, A, coupling
-        shape = presence.batch_shape
-        super().__init__(shape[:-1], torch.Size([shape[-1], 1 + POSE_SIZE]), validate_args=False)
-
-    def expand(self, batch_shape: torch.Size, _instance: object = None) -> PartPosterior:
-        shape = torch.Size([*batch_shape, self.event_shape[0]])
-        with_poses = torch.Size([*shape, POSE_SIZE])
-        A = self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.expand(shape)
-        return PartPosterior(self.presence.expand(shape), A, self.coupling)
-
-    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        y = self.presence.rsample(sample_shape)
-        with_poses = torch.Size([*y.shape, POSE_SIZE])
-        return join(y, self.A.expand(with_poses) if isinstance(self.A, Tensor) else self.A.rsample(sample_shape))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Log density of presences and Gaussian poses; of the presences alone if poses are deltas."""
-        presences = self.presence.log_prob(value[..., 0]).sum(-1)
-        if isinstance(self.A, Tensor):
-            return presences
-        return presences + scale_gradient(self.A.log_prob(value[..., 1:]).sum(-1), self.coupling)
 
 
 class GenerativeModel(Model):
@@ -269,7 +213,7 @@ class GenerativeModel(Model):
 
     def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
         """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]` (means if they are Gaussian)."""
-        return self._read_objects(self._object_codes(y1, A1))
+        return _split(self.object_head(self._object_codes(y1, A1)))
 
     def _part_features(self, images: Tensor) -> Tensor:
         return self.pooling(self.convolutions(images))  # (B, P, part_features)
@@ -286,10 +230,6 @@ class GenerativeModel(Model):
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
 
-    def _read_objects(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        state = self.object_head(codes)
-        return state[..., 0], state[..., 1:]
-
     def pose_sd(self, raw: Tensor) -> Tensor:
         """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
         return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
@@ -297,30 +237,27 @@ class GenerativeModel(Model):
     def guide(
         self,
         images: Tensor,
-        noise: Tensor | None = None,
+        noise: Tensor,
         coupling: Tensor | float = 1.0,
         temperature: Tensor | float | None = None,
     ) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`, drawn here if None."""
+        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`."""
         P, O = self.params.parts, self.params.objects
         temperature = self.temperature if temperature is None else temperature
-        y1_noise = y0_noise = A1_noise = A0_noise = None
-        if noise is not None:
-            y1_noise, y0_noise = noise[:, :P], noise[:, P : P + O]
-            if self.gaussian:
-                A1_noise, A0_noise = noise[:, P + O :].unflatten(1, (P + O, POSE_SIZE)).split([P, O], dim=1)
-        with pyro.plate("images", images.shape[0]):
+        if self.gaussian:
+            pose_noise = noise[:, P + O :].unflatten(1, (P + O, POSE_SIZE))
+        with pyro.plate("images", len(images)):
             features = self._part_features(images)
             y1, A1 = self._read_parts(features)
             if self.gaussian:
-                A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), A1_noise)
-            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, y1_noise), A1, coupling))
+                A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), pose_noise[:, :P])
+            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, noise[:, :P]), A1, coupling))
             seen = scale_gradient(parts, coupling)
             codes = self._object_codes(seen[..., 0], seen[..., 1:])
-            y0, A0 = self._read_objects(codes)
-            pyro.sample("y0", RelaxedPresence(y0, temperature, y0_noise).to_event(1))
+            y0, A0 = _split(self.object_head(codes))
+            pyro.sample("y0", RelaxedPresence(y0, temperature, noise[:, P : P + O]).to_event(1))
             if self.gaussian:
-                q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), A0_noise).to_event(1)
+                q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), pose_noise[:, P:]).to_event(1)
             else:
                 q = dist.Delta(A0, event_dim=2)
             pyro.sample("A0", q)
@@ -333,6 +270,15 @@ class GenerativeModel(Model):
 
     # ---- what training needs
 
+    def states(self, posterior: Capsules) -> Tensor:
+        """Part states `[B, P, 7]` without noise: (log odds + noise) / temperature, and poses."""
+        return join(posterior.part_logits / self.temperature, posterior.part_poses)
+
+    def routing(self, posterior: Capsules) -> Tensor:
+        """The exact posterior over each part's parent, without noise in any presence: `[B, P, 1 + O]`, dummy first."""
+        layer = self.parts_given_objects(posterior.object_logits / self.temperature, posterior.object_poses)
+        return layer.parent_posterior(self.states(posterior))
+
     def features(self, images: Tensor) -> dict[str, Tensor]:
         """Features of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D).
 
@@ -340,14 +286,9 @@ class GenerativeModel(Model):
             t0, the log odds of q(t0); t0_A0, these with the mean of A0; children, the expected number of children of
             each object under the exact posterior over parents.
         """
-        return self.features_of(self.encode(images))
-
-    def features_of(self, posterior: Capsules) -> dict[str, Tensor]:
-        """The same, from a posterior."""
-        t0, A0, temperature = posterior.object_logits, posterior.object_poses, self.temperature
-        # The states without noise, (log odds + noise) / temperature
-        layer = self.parts_given_objects(t0 / temperature, A0)
-        children = layer.expected_children(join(posterior.part_logits / temperature, posterior.part_poses))
+        posterior = self.encode(images)
+        t0, A0 = posterior.object_logits, posterior.object_poses
+        children = self.routing(posterior)[..., 1:].sum(dim=-2)
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
@@ -379,7 +320,7 @@ class GenerativeModel(Model):
         For `early_epochs` the hierarchy's gradient with respect to the parts is scaled by `early_coupling`, so that
         they learn from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. With
         full strength from the start, one object soon takes nearly all parts, and the others get no gradient any more.
-        For the `teaching_epochs` of `seeding`, `_object_errors` replaces all terms of the bound but the pixels'.
+        For the `teaching_epochs` of `seeding`, `object_errors` replaces all terms of the bound but the pixels'.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -395,35 +336,12 @@ class GenerativeModel(Model):
         if not self.training:
             metrics |= self._presence_metrics(images, noise)
         loss = -trace.bound.mean()
-        if self.params.seeding is not None and self.training:
-            teaching = self._teaches(self.params.seeding, epoch)
-            objects = trace.bound - trace.log_pixels + self._object_errors(trace)
-            loss = loss + teaching * objects.mean()
+        seeding, first = self.params.seeding, self.params.seeding_epoch
+        if seeding is not None and self.training:
+            teaching = (epoch >= first) & (epoch < first + seeding.teaching_epochs)
+            objects = trace.bound - trace.log_pixels + object_errors(self, trace)
+            loss = loss + teaching.to(loss.dtype) * objects.mean()
         return loss, metrics
-
-    def _teaches(self, seeding: SeedingParams, epoch: Tensor) -> Tensor:
-        """1 in the epochs in which `_object_errors` replaces the terms of the hierarchy in the bound, else 0: a tensor,
-        as a recorded step serves every epoch.
-        """
-        first = self.params.seeding_epoch
-        return ((epoch >= first) & (epoch < first + seeding.teaching_epochs)).to(self.M.dtype)
-
-    def _object_errors(self, trace: BoundTrace) -> Tensor:
-        """How far the guide's objects are from those that explain each image alone, `[B]`, in nats.
-
-        Two terms. Presences: their cross-entropy to the posterior of a single object. Poses: the object that explains
-        the image is drawn to the best pose, with its error in units of the mean c; the others are drawn to 0, as by the
-        prior. Only the guide gets this gradient.
-        """
-        with torch.no_grad():
-            c = self.c[:, 1:].T
-            arrangements = Arrangements(self.M, c, self.gamma[:, 1:].T)
-            found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)
-            posterior = found.posterior
-            precision = posterior / c.mean() ** 2
-        presences = F.binary_cross_entropy_with_logits(trace.object_logits, posterior, reduction="none")
-        near = ((trace.object_poses - found.object_poses) ** 2).sum(-1)
-        return (presences + 0.5 * (precision * near + (1 - posterior) * (trace.object_poses**2).sum(-1))).sum(-1)
 
     def _presence_metrics(self, images: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """What t0 tells of the images, in nats, as in `evaluation.presences`: its information among those of the batch,
@@ -448,133 +366,17 @@ class GenerativeModel(Model):
             return 0
         return max(STARTING_IMAGES, self.params.objects) if self.params.seeding is None else self.params.seeding.images
 
-    @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """At `seeding_epoch`, set the M_ij of each object from the part poses in `images [n, 1, S, S]`.
+        """At `seeding_epoch`, let the objects start from part poses in `images [n, 1, S, S]`."""
+        if epoch == self.params.seeding_epoch:
+            seed(self, images)
 
-        Without `seeding`, from those in one image each: the objects start as different arrangements from the data, as
-        k-means starts from data points. With fewer images than objects, some objects share an image. With `seeding`,
-        from a mixture of affine arrangements fitted to all images, which also gives gamma_ij and c_ij. With a mean
-        inactive pose, that, too.
-        """
-        if epoch != self.params.seeding_epoch:
-            return
-        if self.params.seeding is not None:
-            self._seed_from_mixture(self.params.seeding, images)
-        else:
-            found = self.encode(images[torch.arange(self.params.objects, device=images.device) % len(images)])
-            self._set_mean_pose(*self.encode_parts(images))
-            own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
-            frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
-            part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
-            self.M.copy_(poses.to_offset(part_in_object))
 
-    def _seed_from_mixture(self, seeding: SeedingParams, images: Tensor) -> None:
-        y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(256)), strict=True))
-        # Parts count by their probability of being present: the log odds without temperature and noise.
-        self._set_mean_pose(y1, A1)
-        generator = torch.Generator().manual_seed(0)
-        fit = fit_arrangements(y1.sigmoid(), A1, self.params.objects, seeding.iterations, generator).arrangements
-        self.M.copy_(fit.M)
-        self.gamma[:, 1:] = fit.gamma.T
-        excess = (fit.c.T - self.params.pose_sd_floor).clamp_min(SMALLEST_EXCESS)
-        self.c_excess.copy_(excess.expm1().log())
-
-    def _set_mean_pose(self, y: Tensor, A: Tensor) -> None:
-        """Set the mean inactive pose, if there is one, from parts with log odds `y [n, P]` and poses `A [n, P, 6]`."""
-        if self.params.inactive_pose == "mean":
-            shares = y.sigmoid() / y.sigmoid().sum(0)
-            self.mean_pose.copy_(torch.einsum("np,npi->pi", shares, A))
+def _split(state: Tensor) -> tuple[Tensor, Tensor]:
+    """Log odds `[..., n]` and poses `[..., n, 6]` of capsules from numbers `[..., n, 7]`."""
+    return state[..., 0], state[..., 1:]
 
 
 def inverse_softplus(value: float) -> float:
     """The number whose softplus is `value` > 0."""
     return math.log(math.expm1(value))
-
-
-@dataclass(frozen=True)
-class BoundTrace:
-    """The bound of a batch and its terms: tensors `[B]` in nats, unless noted."""
-
-    log_pixels: Tensor
-    log_parts: Tensor
-    log_objects: Tensor
-    entropy: Tensor
-    parts: Tensor  # (B, P, 7), the states sampled
-    y0: Tensor  # (B, O)
-    object_logits: Tensor  # (B, O), log odds of q(t0)
-    object_poses: Tensor  # (B, O, 6), sampled
-    mean: Tensor  # (B, S, S), rendered
-    error: Tensor  # (B,), squared error summed over the pixels
-    children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
-
-    @property
-    def bound(self) -> Tensor:
-        """One-sample estimate of the evidence lower bound of each image."""
-        return self.log_pixels + self.log_parts + self.log_objects + self.entropy
-
-    def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
-        """Per-image values of the bound's terms, and metrics that show a collapse.
-
-        Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
-        object with the most children, and the perplexity of the objects' shares of all children, from 1 (one object has
-        every part) to O.
-        """
-        children = self.children.mean(0)
-        share = children / children.sum().clamp_min(1e-12)
-        return {
-            "bound": self.bound,
-            "log_pixels": self.log_pixels,
-            "log_parts": self.log_parts,
-            "log_objects": self.log_objects,
-            "entropy": self.entropy,
-            "pixel_error": self.error,
-            "parts_on": self.parts[..., 0].sigmoid().mean(-1),
-            "objects_on": self.y0.sigmoid().mean(-1),
-            "most_children": children.max(),
-            "objects_in_use": (-torch.xlogy(share, share).sum()).exp(),
-            "pose_sd": model.c[:, 1:].mean(),
-        }
-
-
-def trace_bound(
-    model: GenerativeModel,
-    images: Tensor,
-    noise: Tensor | None,
-    coupling: Tensor | float = 1.0,
-    guide: Callable[..., None] | None = None,
-    temperature: Tensor | float | None = None,
-) -> BoundTrace:
-    """One-sample evidence lower bound of each image, from the traces of guide and model.
-
-    `Trace_ELBO` computes the same sum but converts every term to a Python number, which stalls a GPU and does not run
-    under `torch.func.vmap`.
-
-    Args:
-        guide: a callable of images, noise and coupling, like `model.guide` (the default).
-        temperature: temperature of the model and of `model.guide`; None: that for evaluation. Other guides have their
-            own.
-    """
-    guide = guide or partial(model.guide, temperature=temperature)
-    guide_trace = poutine.trace(guide).get_trace(images, noise, coupling)
-    replayed = poutine.replay(model.model, trace=guide_trace)
-    model_trace = poutine.trace(replayed).get_trace(images, images.shape[0], coupling, temperature)
-    for trace in (guide_trace, model_trace):
-        trace.compute_log_prob()
-    p, q = model_trace.nodes, guide_trace.nodes
-    mean = p["_RETURN"]["value"]
-    with torch.no_grad():
-        children = p["parts"]["fn"].expected_children(q["parts"]["value"])
-    return BoundTrace(
-        log_pixels=p["pixels"]["log_prob"],
-        log_parts=p["parts"]["log_prob"],
-        log_objects=p["y0"]["log_prob"] + p["A0"]["log_prob"],
-        entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
-        parts=q["parts"]["value"],
-        y0=q["y0"]["value"],
-        object_logits=q["y0"]["fn"].base_dist.logits,
-        object_poses=q["A0"]["value"],
-        mean=mean,
-        error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
-        children=children,
-    )

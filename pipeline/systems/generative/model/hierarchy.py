@@ -23,17 +23,15 @@ does not change the likelihood. Two children may take the same place.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pyro.distributions import TorchDistribution
 from torch import Tensor
-from torch.distributions import constraints
 
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
-from pipeline.systems.generative.model.presences import RelaxedPresence, presence_log_prob
+from pipeline.systems.generative.model.presences import InFull, RelaxedPresence, presence_log_prob
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -78,7 +76,7 @@ def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
     return torch.cat([dummy.unsqueeze(-2).expand(*votes.shape[:-2], 1, POSE_SIZE), votes], dim=-2)
 
 
-class ChildrenGivenParents(TorchDistribution):
+class ChildrenGivenParents(InFull):
     """The joint distribution of m children's states, event shape `[m, 7]`: presence logit, then pose.
 
     Args:
@@ -94,8 +92,6 @@ class ChildrenGivenParents(TorchDistribution):
             `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
-    arg_constraints: ClassVar[dict[str, object]] = {}
-    support = constraints.independent(constraints.real, 2)
     has_rsample = False
 
     def __init__(
@@ -113,20 +109,7 @@ class ChildrenGivenParents(TorchDistribution):
         self.log_pi, self.gamma, self.votes, self.c = log_pi, gamma, votes, c
         self.inactive_pose, self.inactive_sd = inactive_pose, inactive_sd
         self.temperature, self.coupling, self.slots = temperature, coupling, slots
-        super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]), validate_args=False)
-
-    def expand(self, batch_shape: torch.Size, _instance: object = None) -> ChildrenGivenParents:
-        return ChildrenGivenParents(
-            self.log_pi.expand(*batch_shape, *self.log_pi.shape[-2:]),
-            self.gamma,
-            self.votes.expand(*batch_shape, *self.votes.shape[-3:]),
-            self.c,
-            self.inactive_pose,
-            self.inactive_sd,
-            self.temperature,
-            self.coupling,
-            self.slots,
-        )
+        super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]))
 
     def joint_log_prob(self, value: Tensor) -> Tensor:
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`."""

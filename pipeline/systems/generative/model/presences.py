@@ -8,12 +8,12 @@ cancels between model and guide.
 from __future__ import annotations
 
 import math
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from pyro.distributions import TorchDistribution
 from torch import Generator, Tensor
-from torch.distributions import constraints
 
 
 def logistic_noise(shape: tuple[int, ...], generator: Generator | None, device: torch.device | str) -> Tensor:
@@ -31,27 +31,31 @@ def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) ->
     return shift - 2 * F.softplus(shift) + log_temperature
 
 
-class RelaxedPresence(TorchDistribution):
+class InFull(TorchDistribution):
+    """A distribution made in its full shape, so that Pyro's plates have nothing to expand."""
+
+    arg_constraints: ClassVar[dict[str, object]] = {}
+    has_rsample = True
+
+    def __init__(self, batch_shape: torch.Size, event_shape: torch.Size = torch.Size()) -> None:  # noqa: B008
+        super().__init__(batch_shape, event_shape, validate_args=False)
+
+    def expand(self, batch_shape: torch.Size, _instance: object = None) -> Self:
+        return self
+
+
+class RelaxedPresence(InFull):
     """The logit of a relaxed presence with log odds `logits` at `temperature`.
 
     Args:
         logits: log odds of being present, any shape (the batch shape).
         temperature: positive, a number or a scalar tensor; smaller is closer to 0 or 1.
-        noise: standard logistic noise for `rsample`, with the shape of `logits`. The caller draws it, so that seeds
-            trained together get the same noise as alone. None: drawn at each call.
+        noise: standard logistic noise for `rsample`, with the shape of `logits`; None: drawn at each call.
     """
-
-    arg_constraints = {"logits": constraints.real}  # noqa: RUF012 (the form that torch.distributions reads)
-    support = constraints.real
-    has_rsample = True
 
     def __init__(self, logits: Tensor, temperature: Tensor | float, noise: Tensor | None = None) -> None:
         self.logits, self.temperature, self.noise = logits, temperature, noise
-        super().__init__(logits.shape, validate_args=False)
-
-    def expand(self, batch_shape: torch.Size, _instance: object = None) -> RelaxedPresence:
-        noise = None if self.noise is None else self.noise.expand(batch_shape)
-        return RelaxedPresence(self.logits.expand(batch_shape), self.temperature, noise)
+        super().__init__(logits.shape)
 
     def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
         noise = self.noise

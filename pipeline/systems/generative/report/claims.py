@@ -22,6 +22,7 @@ from pipeline.systems.generative.report.runs import (
     Sweep,
     chance_of,
     classes_of,
+    evaluated_capsules,
     shortcomings,
     sweep_of,
     swept_angles,
@@ -119,9 +120,10 @@ def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[st
     study = numbers.settings.optimise[name]
     angles: dict[float, dict[str, Measured]] = {}
     for angle in numbers.names("engine", study.chosen):
-        names = numbers.names("engine", study.chosen, angle)
-        measured = {each: numbers.measured("engine", study.chosen, angle, each) for each in names}
-        angles[float(angle)] = {each: value for each, value in measured.items() if value is not None}
+        place = ("engine", study.chosen, angle)
+        angles[float(angle)] = {
+            each: value for each in numbers.names(*place) if (value := numbers.measured(*place, each))
+        }
     return (study, numbers, dict(sorted(angles.items()))) if angles else None
 
 
@@ -140,13 +142,12 @@ def optimisation_repairs(results: Results) -> Finding | None:
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
     falls_by = {angle: each["pixel_error_before"].minus(each["pixel_error_after"]) for angle, each in angles.items()}
     least = min(rises, key=lambda angle: rises[angle].mean)
-    images = f"{tested_on(numbers, study.run, study.images)} per range"
+    at, images = angles[least], f"{tested_on(numbers, study.run, study.images)} per range"
     holds = all(
         rises[angle].mean > SIGNIFICANT_SES * each["bound_rise_error"].mean
         and falls_by[angle].mean > SIGNIFICANT_SES * each["pixel_fall_error"].mean
         for angle, each in angles.items()
     )
-    at = angles[least]
     notes = [
         f"bound and squared error from samples that no step used, standard errors {images}",
         f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
@@ -297,12 +298,11 @@ def children_classify(results: Results) -> Finding | None:
 
     "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
-    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    found = evaluated_capsules(results)
     if found is None:
         return None
     run, numbers = found
-    children = numbers.measured("probe", "children", "refit", "rotated_0")
-    t0 = numbers.measured("probe", "t0", "refit", "rotated_0")
+    children, t0 = (numbers.measured("probe", features, "refit", "rotated_0") for features in ("children", "t0"))
     if children is None or t0 is None:
         return None
     children, t0 = children.scaled(100), t0.scaled(100)
@@ -340,24 +340,18 @@ def full_posterior_bound(results: Results) -> Finding | None:
     if found is None:
         return None
     numbers, records, said, notes = found
-    pairs = [
+    (refined, scratch), (refined_normalised, scratch_normalised) = (
         [numbers.measured("guide", guide, bound) for guide in ("refined", "scratch")]
         for bound in ("elbo", "elbo_normalised")
-    ]
-    (refined, scratch), (refined_normalised, scratch_normalised) = pairs
+    )
     if refined is None or scratch is None or refined_normalised is None or scratch_normalised is None:
         return None
     if refined.n == 1:
-        said = [*said, "1 seed: the noise of the lead is unknown"]
-    lead = refined_normalised.minus(scratch_normalised)
-    printed = refined.minus(scratch)
-    notes = [
-        *notes,
-        f"by the document's density, not normalised, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats",
-    ]
+        said.append("1 seed: the noise of the lead is unknown")
+    lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
+    notes.append(f"by the document's density, not normalised, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
-    label = dataset_label(numbers.records)
-    return Finding(lead, label, records, holds=holds, remarks=said, notes=notes)
+    return Finding(lead, dataset_label(numbers.records), records, holds=holds, remarks=said, notes=notes)
 
 
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
@@ -382,8 +376,7 @@ def full_posterior_probes(results: Results) -> Finding | None:
         before, after = before.scaled(100), after.scaled(100)
         moves.append((abs(after.mean - before.mean) / max(sd, before.sd), after.minus(before)))
     in_sds, move = max(moves, key=lambda each: each[0])
-    label = dataset_label(numbers.records)
-    return Finding(move, label, records, holds=in_sds <= 2, remarks=said, notes=notes)
+    return Finding(move, dataset_label(numbers.records), records, holds=in_sds <= 2, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

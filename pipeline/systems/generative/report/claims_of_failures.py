@@ -11,6 +11,7 @@ from itertools import pairwise
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
 from pipeline.systems.generative.report.runs import (
+    evaluated_capsules,
     shortcomings,
     sweep_of,
     swept_angles,
@@ -48,7 +49,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
     around its parent's vote: beyond that the parts no longer form the same arrangement.
     """
-    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    found = evaluated_capsules(results)
     if found is None:
         return None
     run, numbers = found
@@ -73,7 +74,7 @@ def templates_are_copies(results: Results) -> Finding | None:
     only if it exceeds that of strokes, faded at their edges as the templates are, by more than that share varies
     between samples of strokes (one sd).
     """
-    found = results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+    found = evaluated_capsules(results)
     if found is None:
         return None
     run, numbers = found

@@ -56,10 +56,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
                 )
     axes[0].set(xscale="log", xlabel="gradient evaluations per image", ylabel=BOUND)
     axes[1].set(xscale="log", xlabel="seconds for all images")
-    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
-    start = table[table["round"] == 0]["bound"]
-    low = start.mean() if len(start) else last.min()
-    axes[0].set_ylim(low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low))
+    axes[0].set_ylim(*range_of_bounds(table))
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=3, label=name_of_engine(engine))
         for engine, (colour, marker) in zip(engines, cycle(ENGINE_LOOKS), strict=False)
@@ -70,6 +67,14 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), columnspacing=1.2)
     return figure
+
+
+def range_of_bounds(table: pd.DataFrame) -> tuple[float, float]:
+    """What the axis of bounds shows: from about the encoder's output to a little above the highest end."""
+    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
+    start = table[table["round"] == 0]["bound"]
+    low = start.mean() if len(start) else last.min()
+    return low - 0.02 * (last.max() - low), last.max() + 0.05 * (last.max() - low)
 
 
 def mean_over_replicas(rows: pd.DataFrame) -> pd.DataFrame:

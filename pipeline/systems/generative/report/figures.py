@@ -92,11 +92,7 @@ def _turned(results: Results, written: Written) -> Iterator[Drawing]:
         if arrays is None:
             written.miss(f"turn/{study} (its examples)")
             continue
-        rows = [
-            ("input", arrays["images"] / 255),
-            ("reconstruction", arrays["reconstructions"] / 255),
-            ("parts in colour", arrays["arrangements"] / 255),
-        ]
+        rows = [(name, pictures_of / 255) for name, pictures_of in _strips(arrays)]
         yield Drawing(
             f"turning-{study}",
             "png",
@@ -113,14 +109,14 @@ def _turned(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def _film(arrays: Mapping[str, np.ndarray]) -> Film:
-    strips = [
-        ("input", arrays["images"]),
-        ("reconstruction", arrays["reconstructions"]),
-        ("parts in colour", arrays["arrangements"]),
-    ]
-    return Film(
-        "rotation of the input", "°", arrays["angles"], strips, arrays["frames"], arrays["presences"], arrays["colours"]
-    )
+    tracks = (arrays[name] for name in ("frames", "presences", "colours"))
+    return Film("rotation of the input", "°", arrays["angles"], _strips(arrays), *tracks)
+
+
+def _strips(arrays: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
+    """What is seen of a digit as it turns."""
+    names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
+    return [(words, arrays[name]) for name, words in names.items()]
 
 
 def _optimised(results: Results, written: Written) -> Iterator[Drawing]:
@@ -185,15 +181,7 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
             "Figure 5).",
             f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
             numbers.records,
-            partial(
-                pictures.over_rotation,
-                arrays["angles"],
-                [
-                    ("input", arrays["images"]),
-                    ("reconstruction", arrays["reconstructions"]),
-                    ("parts in colour", arrays["arrangements"]),
-                ],
-            ),
+            partial(pictures.over_rotation, arrays["angles"], _strips(arrays)),
         )
         yield Drawing(
             f"templates-{run}",

@@ -89,6 +89,11 @@ def unswept(results: Results, sweep: Sweep, angle: float) -> tuple[Numbers, Meas
     return None if value is None else (numbers, value)
 
 
+def evaluated_capsules(results: Results) -> tuple[str, Numbers] | None:
+    """The run of capsules behind Table 1 and its evaluation."""
+    return results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
+
+
 def shortcomings(
     numbers: Numbers, run: str, document: str = "capsules", *, replicas: int | None = None, tested: int | None = None
 ) -> list[str]:

@@ -44,34 +44,6 @@ def check(params: Params, where: str, study: PosteriorParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train encoders with Gaussian poses from the trained run of an entry of `posterior`, and from scratch."""
-    from pipeline.learning.runs import of_kind
-    from pipeline.results.spread import stack_replicas
     from pipeline.systems.generative.experiments import posteriors
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
 
-    settings: PosteriorParams = context.settings
-    run, device = context.params.runs[settings.run], context.device
-    assert isinstance(run, GenerativeRun)  # params.yaml was checked
-    dataset = context.dataset(run.dataset)
-    delta = context.models(settings.run, GenerativeModel, settings.replicas)
-    sds = [posteriors.choose_sds(model, dataset.part("validation")[0], settings, device) for model in delta]
-    begin = [posteriors.with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
-    further = context.train(
-        "refined",
-        posteriors.refined(run, settings),
-        start=[dict(model.named_parameters()) for model in begin],
-        frozen=begin[0].generative_names(),
-    )
-    anew = context.train("scratch", posteriors.scratch(run, settings))
-    models = {
-        "delta": begin,
-        "refined": of_kind(GenerativeModel, further.models),
-        "scratch": of_kind(GenerativeModel, anew.models),
-    }
-    tables = {
-        guide: stack_replicas(
-            [posteriors.measure_guide(model, dataset, settings, context.params.evaluate, device) for model in each]
-        )
-        for guide, each in models.items()
-    }
-    return posteriors.outcome(tables, sds)
+    return posteriors.measure(context)

@@ -6,7 +6,7 @@ bounds at different values measure different things. Probes and the pixel error 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, ValidationError
@@ -15,18 +15,12 @@ from pipeline.settings import Name, Section
 from pipeline.systems.generative.settings import GenerativeRun
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import torch
-
-    from pipeline.data.datasets import Dataset
-    from pipeline.learning.model import Model
     from pipeline.params import Params
-    from pipeline.probes.settings import EvaluateParams
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
 
 
-COMPARED = ("t0", "t0_A0")
+PROBED = ("t0", "t0_A0")
 """The features that are probed."""
 
 
@@ -72,19 +66,19 @@ def check(params: Params, where: str, study: SensitivityParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's own."""
-    from pipeline.results.spread import stack_replicas
+    from pipeline.systems.generative.experiments.conditions import measures, outcome
 
     settings: SensitivityParams = context.settings
     run, name = context.params.runs[settings.run], context.item
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     dataset, own = context.dataset(run.dataset), getattr(run.model, name)
-    tables = {}
+    measured = {}
     for value in ordered_values(getattr(settings.hyperparameters, name), own):
         models = context.train(f"{name}={value:g}", varied(run, name, value, settings), key=f"{value:g}").models
-        tables[value] = stack_replicas(
-            [probe(model, dataset, context.params.evaluate, context.device) for model in models]
-        )
-    return outcome(tables, own)
+        measured[f"{value:g}"] = [
+            measures(model, dataset, PROBED, context.params.evaluate, context.device) for model in models
+        ]
+    return outcome("sensitivity", "value", measured, ("t0", "pixel_error"), own=own)
 
 
 def ordered_values(values: Sequence[float], own: float) -> list[float]:
@@ -100,38 +94,3 @@ def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams
     """A run with one hyperparameter set to `value`, for the study's epochs and replicas."""
     shorter = run.with_epochs(study.epochs)
     return shorter.model_copy(update={"replicas": study.replicas, "model": shorter.model.varied(name, value)})
-
-
-def probe(model: Model, dataset: Dataset, evaluate: EvaluateParams, device: torch.device) -> pd.DataFrame:
-    """Columns metric, measured: accuracies of the probes on clean images by their features, and pixel_error."""
-    import pandas as pd
-
-    from pipeline.probes.generalisation import rotation_probes
-    from pipeline.probes.metrics import metrics_on_test_images
-
-    probes = rotation_probes(model, dataset, 0.0, evaluate, device)
-    rows = [
-        (str(features), float(accuracy))
-        for features, accuracy in zip(probes["features"], probes["accuracy"], strict=True)
-        if features in COMPARED
-    ]
-    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
-    return pd.DataFrame([*rows, ("pixel_error", float(metrics["pixel_error"]))], columns=["metric", "measured"])
-
-
-def outcome(tables: Mapping[float, pd.DataFrame], own: float) -> Outcome:
-    """What was measured at every value.
-
-    Args:
-        tables: by value, columns replica, metric, measured.
-        own: the run's own value.
-    """
-    import pandas as pd
-
-    from pipeline.results.outcome import MOST_HEADLINES, Outcome
-    from pipeline.results.spread import nest
-
-    table = pd.concat([each.assign(value=f"{value:g}") for value, each in tables.items()], ignore_index=True)
-    values = nest(table, ["value", "metric"], "measured")
-    headline = [f"value.{value}.{metric}" for value in values for metric in ("t0", "pixel_error")][:MOST_HEADLINES]
-    return Outcome("sensitivity", table, {"own": own, "value": values}, tuple(headline))

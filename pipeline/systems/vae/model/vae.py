@@ -13,9 +13,9 @@ import pyro
 import pyro.distributions as dist
 import torch
 import torch.nn.functional as F
-from pyro import poutine
 from torch import Generator, Tensor, nn
 
+from pipeline.layers.traces import traced
 from pipeline.learning.model import Model
 from pipeline.systems.vae.settings import VAEModelParams
 
@@ -82,12 +82,10 @@ class VAE(Model):
             pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
 
-    def guide(self, images: Tensor, noise: Tensor | None = None) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal, drawn here if None."""
+    def guide(self, images: Tensor, noise: Tensor) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             code = self.encode(images)
-            if noise is None:
-                noise = torch.randn_like(code.mu)
             # The log densities of the base noise and of the code differ by log sigma. A delta with that log density
             # is the normal distribution, sampled with the caller's noise.
             z = code.mu + code.sigma * noise
@@ -102,20 +100,13 @@ class VAE(Model):
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The negative bound per image, in nats, and its terms; `epoch` and `labels` are unused."""
-        guide_trace = poutine.trace(self.guide).get_trace(images, noise)
-        model_trace = poutine.trace(poutine.replay(self.model, trace=guide_trace)).get_trace(images, images.shape[0])
-        for trace in (guide_trace, model_trace):
-            trace.compute_log_prob()
-        log_pixels = model_trace.nodes["pixels"]["log_prob"]
-        log_latent = model_trace.nodes["z"]["log_prob"]
-        entropy = -guide_trace.nodes["z"]["log_prob"]
-        bound = log_pixels + log_latent + entropy
-        error = ((images[:, 0] - model_trace.nodes["_RETURN"]["value"]) ** 2).sum((-1, -2))
-        values = {
-            "bound": bound,
-            "log_pixels": log_pixels,
-            "log_latent": log_latent,
-            "entropy": entropy,
-            "pixel_error": error,
+        p, q = traced(lambda: self.model(images, len(images)), lambda: self.guide(images, noise))
+        terms = {
+            "log_pixels": p["pixels"]["log_prob"],
+            "log_latent": p["z"]["log_prob"],
+            "entropy": -q["z"]["log_prob"],
         }
+        bound = terms["log_pixels"] + terms["log_latent"] + terms["entropy"]
+        error = ((images[:, 0] - p["_RETURN"]["value"]) ** 2).sum((-1, -2))
+        values = {"bound": bound, **terms, "pixel_error": error}
         return -bound.mean(), {name: value.detach().mean() for name, value in values.items()}

@@ -1,0 +1,101 @@
+"""The evidence lower bound of the probabilistic capsule model, term by term.
+
+Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pipeline.layers.traces import traced
+
+if TYPE_CHECKING:
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+
+@dataclass(frozen=True)
+class BoundTrace:
+    """The bound of a batch and its terms: tensors `[B]` in nats, unless noted."""
+
+    log_pixels: Tensor
+    log_parts: Tensor
+    log_objects: Tensor
+    entropy: Tensor
+    parts: Tensor  # (B, P, 7), the states sampled
+    y0: Tensor  # (B, O)
+    object_logits: Tensor  # (B, O), log odds of q(t0)
+    object_poses: Tensor  # (B, O, 6), sampled
+    mean: Tensor  # (B, S, S), rendered
+    error: Tensor  # (B,), squared error summed over the pixels
+    children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
+
+    @property
+    def bound(self) -> Tensor:
+        """One-sample estimate of the evidence lower bound of each image."""
+        return self.log_pixels + self.log_parts + self.log_objects + self.entropy
+
+    def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
+        """Per-image values of the bound's terms, and metrics that show a collapse.
+
+        Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
+        object with the most children, and the perplexity of the objects' shares of all children, from 1 (one object has
+        every part) to O.
+        """
+        children = self.children.mean(0)
+        share = children / children.sum().clamp_min(1e-12)
+        return {
+            "bound": self.bound,
+            "log_pixels": self.log_pixels,
+            "log_parts": self.log_parts,
+            "log_objects": self.log_objects,
+            "entropy": self.entropy,
+            "pixel_error": self.error,
+            "parts_on": self.parts[..., 0].sigmoid().mean(-1),
+            "objects_on": self.y0.sigmoid().mean(-1),
+            "most_children": children.max(),
+            "objects_in_use": (-torch.xlogy(share, share).sum()).exp(),
+            "pose_sd": model.c[:, 1:].mean(),
+        }
+
+
+def trace_bound(
+    model: GenerativeModel,
+    images: Tensor,
+    noise: Tensor,
+    coupling: Tensor | float = 1.0,
+    guide: Callable[..., None] | None = None,
+    temperature: Tensor | float | None = None,
+) -> BoundTrace:
+    """One-sample evidence lower bound of each image, from the traces of guide and model.
+
+    Args:
+        guide: a callable of images, noise and coupling, like `model.guide` (the default).
+        temperature: temperature of the model and of `model.guide`; None: that for evaluation. Other guides have their
+            own.
+    """
+    guide = guide or partial(model.guide, temperature=temperature)
+    p, q = traced(
+        partial(model.model, images, len(images), coupling, temperature), partial(guide, images, noise, coupling)
+    )
+    mean = p["_RETURN"]["value"]
+    with torch.no_grad():
+        children = p["parts"]["fn"].expected_children(q["parts"]["value"])
+    return BoundTrace(
+        log_pixels=p["pixels"]["log_prob"],
+        log_parts=p["parts"]["log_prob"],
+        log_objects=p["y0"]["log_prob"] + p["A0"]["log_prob"],
+        entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
+        parts=q["parts"]["value"],
+        y0=q["y0"]["value"],
+        object_logits=q["y0"]["fn"].base_dist.logits,
+        object_poses=q["A0"]["value"],
+        mean=mean,
+        error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
+        children=children,
+    )
