@@ -96,13 +96,13 @@ def status(
     """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and hours (~: estimate)."""
     from pipeline.layout import find_root
     from pipeline.locks import is_running
-    from pipeline.publishing.state import profile_state
     from pipeline.results.status import table
+    from pipeline.state import profile_items
 
     root, profiles = find_root(), _profiles()
     path = profiles.params_path(profile) if profile else root / "params.yaml"
     here = profile in (None, profiles.current)
-    found = profile_state(root, path, lambda label: here and is_running(root, *label.split("/"))).items
+    found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
     print("\n".join(table(found)))
 
 
@@ -158,12 +158,12 @@ def compare(
 def publish() -> None:
     """Copy recorded weights and arrays of the current profile to published/, a DVC remote, and write model cards."""
     from pipeline.layout import find_root
-    from pipeline.publishing.publish import publish as publish_profile
+    from pipeline.operations.publish import publish as publish_profile
 
-    selection = publish_profile(find_root())
-    for path, why in selection.left_out.items():
-        print(f"not published: {path}: {why}")
-    print(f"{len(selection.chosen)} outputs published, {selection.size / 1e6:.1f} MB; add published/ to Git")
+    sizes, left_out = publish_profile(find_root())
+    for output, why in left_out.items():
+        print(f"not published: {output.path}: {why}")
+    print(f"{len(sizes)} outputs published, {sum(sizes.values()) / 1e6:.1f} MB; add published/ to Git")
 
 
 @app.command()
@@ -173,12 +173,10 @@ def share(
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
     from pipeline.layout import find_root
-    from pipeline.publishing.sharing import share as share_runs
+    from pipeline.operations.share import share as share_runs
 
-    shared = share_runs(find_root(), remote, without or ())
-    print(f"{shared.runs} runs of stages, {shared.files} files pushed")
-    if shared.failed:
-        raise UserError(f"{shared.failed} files could not be pushed")
+    runs, files = share_runs(find_root(), remote, without or ())
+    print(f"{runs} runs of stages, {files} files pushed")
 
 
 @app.command()
@@ -193,7 +191,7 @@ def load(
 ) -> None:
     """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
     from pipeline.layout import find_root, model_folder
-    from pipeline.publishing.trained import load_trained, read_images
+    from pipeline.models import load_trained, read_images
 
     name = run.removeprefix("models/").rstrip("/")
     folder = model_folder(find_root(), name)
@@ -240,7 +238,7 @@ def check() -> None:
     """
     from pipeline.layout import find_root
     from pipeline.params import ParamsError, load_params
-    from pipeline.publishing.selection import outputs
+    from pipeline.state import outputs
 
     root = find_root()
     params = load_params(root / "params.yaml")
@@ -350,18 +348,9 @@ def doctor() -> None:
 
 def _stale(root: Path, profile: str) -> int:
     """How many results of a profile were made with other parameters than its `params.yaml` has now."""
-    from pipeline.dependencies import Graph
-    from pipeline.layout import Layout
-    from pipeline.params import load_params, read_params
-    from pipeline.results import freshness
-    from pipeline.results.reading import Results
+    from pipeline.state import profile_items
 
-    path = _profiles().params_path(profile)
-    layout = Layout(root, profile)
-    results = Results(layout.records_folder, layout.arrays_folder)
-    expected = freshness.current_settings(Graph.load(root, read_params(path)), load_params(path))
-    _, others = freshness.compare(results, expected)
-    return sum(why == freshness.CHANGED for why in others.values())
+    return sum(item.state == "stale" for item in profile_items(root, _profiles().params_path(profile)))
 
 
 def _profiles() -> Profiles:

@@ -103,11 +103,11 @@ def _parameters(root: Path) -> Finding:
 
 
 def _lock(root: Path) -> Finding:
-    from pipeline.publishing.selection import PublishingError, outputs
+    from pipeline.state import outputs
 
     try:
-        recorded = {output.label for output in outputs(root / "dvc.lock", ("reports/",))}
-    except PublishingError as error:
+        recorded = {each.label for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
+    except UserError as error:
         advice = "resolve the merge conflict, or get it back: git checkout dvc.lock"
         return Finding("lock", False, " ".join(str(error).split()), advice)
     return Finding("lock", True, f"dvc.lock has {len(recorded)} results")

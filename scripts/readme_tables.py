@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline.publishing.state import ProfileState
+    from pipeline.results.reading import Results
+    from pipeline.results.status import ItemStatus
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -29,11 +30,18 @@ _BLOCK = re.compile(r"(<!-- made by scripts/readme_tables\.py: (\w+) -->\n).*?(<
 
 def tables(root: Path) -> dict[str, list[str]]:
     """The lines of each table, by its name."""
+    from pipeline.layout import Layout
     from pipeline.profiles import Profiles
-    from pipeline.publishing.state import profile_state
+    from pipeline.results.reading import Results
+    from pipeline.state import profile_items
 
     scorecard = json.loads((root / f"reports/{PROFILE}/scorecard.json").read_text(encoding="utf-8"))
-    return {"claims": claims(scorecard), "hours": hours(profile_state(root, Profiles(root).params_path(PROFILE)))}
+    layout = Layout(root, PROFILE)
+    items = profile_items(root, Profiles(root).params_path(PROFILE))
+    return {
+        "claims": claims(scorecard),
+        "hours": hours(items, Results(layout.records_folder, layout.arrays_folder)),
+    }
 
 
 def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
@@ -63,12 +71,12 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
     return [*lines, _row("all", *cells(scorecard), "")]
 
 
-def hours(profile: ProfileState) -> list[str]:
+def hours(items: Sequence[ItemStatus], results: Results) -> list[str]:
     """A row for each stage, commit and state of what was run, with the hours that it took, and one for all."""
     groups: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
-    for each in profile.items:
+    for each in items:
         stage, _, item = each.label.partition("/")
-        numbers = profile.results.numbers(stage, item)
+        numbers = results.numbers(stage, item)
         if numbers is None:
             continue
         record = numbers.records[-1]

@@ -114,7 +114,7 @@ def log_model(
         "variant": settings.variant,
         "dataset": dataset.label,
         "commit": commit,
-        "loader": "pipeline.publishing.trained.load_trained",
+        "loader": "pipeline.models.load_trained",
         "seeds": settings.seeds,
         "signature": {"inputs": [images]},
         "settings": settings.model_dump(mode="json"),

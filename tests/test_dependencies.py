@@ -259,8 +259,8 @@ def test_folders_that_stages_depend_on_are_a_systems_own_or_used_whole() -> None
 
 
 def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
-    allowed = ("pipeline/params.py", "pipeline/systems/__init__.py", "pipeline/cli.py", "pipeline/doctor.py")
-    above = ("pipeline/page/", "pipeline/publishing/", "pipeline/report/", "pipeline/studies/")
+    above = ("pipeline/page/", "pipeline/report/", "pipeline/studies/")
+    allowed = ("params.py", "systems/__init__.py", "cli.py", "doctor.py", "models.py", "operations/publish.py")
     wrong = []
     for path in (ROOT / "pipeline").rglob("*.py"):
         file = path.relative_to(ROOT).as_posix()
@@ -268,7 +268,7 @@ def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
         for other in imports(file):
             if not other.startswith("pipeline/systems/") or other == "pipeline/systems/system.py":
                 continue
-            if file in allowed or file.startswith(above):
+            if file.removeprefix("pipeline/") in allowed or file.startswith(above):
                 continue
             if other == "pipeline/systems/__init__.py" or own is None or not other.startswith(f"{own}/"):
                 wrong.append(f"{file} imports {other}")

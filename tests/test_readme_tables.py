@@ -64,7 +64,7 @@ def test_hours_are_summed_over_the_items_of_a_stage_that_one_commit_made(script:
     ]
     by_label = {each.label: numbers for each, numbers in made}
     results = SimpleNamespace(numbers=lambda stage, name: by_label[f"{stage}/{name}"])
-    lines = script.hours(SimpleNamespace(items=[each for each, _ in made], results=results))
+    lines = script.hours([each for each, _ in made], results)
     assert lines[2:] == [
         "| train | a (5 seeds of 24 epochs), b (3 epochs) | 1.5 | 1234567 | recorded |",
         "| sweep | a-0 | 0.2 | 1234567 | recorded |",

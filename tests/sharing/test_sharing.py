@@ -49,7 +49,7 @@ STAGES = {
 SEED_0 = "files/md5/ca/be45dcc9ae5b66ba86600cca6b8ba8"
 """Where DVC keeps the content of `weights/seed-0`."""
 
-SHARE = "from pathlib import Path; from pipeline.publishing.sharing import share; print(share(Path()))"
+SHARE = "from pathlib import Path; from pipeline.operations.share import share; print(share(Path()))"
 
 WRITABLE = ("folder", "s3", "ssh")
 
@@ -137,9 +137,7 @@ def test_after_sharing_the_run_cache_restores_everything(
     """The rate 2 is in no commit: only the run cache knows its outputs."""
     remote: Remote = request.getfixturevalue(name)
     connect(first, remote)
-    said = first.run(sys.executable, "-c", SHARE, PYTHONPATH=str(ROOT), **remote.environment)
-    assert "runs=6" in said
-    assert "failed=0" in said
+    assert "(6, " in first.run(sys.executable, "-c", SHARE, PYTHONPATH=str(ROOT), **remote.environment)
     clone = another(first, tmp_path, remote)
     (clone.folder / "rate.txt").write_text("2\n")
     output = clone.run("dvc", "repro", "--pull", **remote.environment)
@@ -278,15 +276,15 @@ def test_named_targets_alone_are_pushed(first: Clone, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone, tmp_path: Path) -> None:
     from pipeline.errors import UserError
-    from pipeline.publishing.sharing import share
+    from pipeline.operations.share import share
 
     connect(first, Remote(str(tmp_path / "remote")))
-    assert share(first.folder, "team", without=["weights", "page.html"]).files == 2, "numbers at both rates"
+    assert share(first.folder, "team", without=["weights", "page.html"])[1] == 2, "numbers at both rates"
     assert not (tmp_path / "remote" / SEED_0).exists()
     with pytest.raises(UserError, match="remote 'nowhere' doesn't exist"):
         share(first.folder, "nowhere")
     (first.folder / ".dvc" / "config.local").unlink()
-    with pytest.raises(UserError, match="no default DVC remote"):
+    with pytest.raises(UserError, match="no remote specified"):
         share(first.folder)
     connect(first, Remote(str(first.folder / "published")))
     for remote in ("team", None):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from pipeline.classification.classifier import Classifier
@@ -20,9 +20,8 @@ from pipeline.learning.runs import SUMMARY, load_run
 from pipeline.learning.settings import CropParams
 from pipeline.settings import WITH_NEUTRAL
 from pipeline.systems import CLASSIFIERS, Run, build_model
-from pipeline.systems.capsnet.settings import CapsNetRun
+from pipeline.systems.capsnet.model.capsnet import CapsNet
 
-COLOURS = 3
 _AT_ONCE = 250  # images: more would need more memory, a megabyte an image for matrix capsules
 
 
@@ -56,11 +55,6 @@ class TrainedRun:
         """Whether the models have scores of classes."""
         return self.settings.variant in CLASSIFIERS
 
-    def seen(self, images: Tensor) -> Tensor:
-        """What the models are given of images `[N, C, S, S]`: their middle, where they are trained on crops."""
-        augmentation = self.settings.augmentation
-        return centre_crop(images, augmentation.crop) if isinstance(augmentation, CropParams) else images
-
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
         """Scores of the classes of images `[N, C, S, S]` in [0, 1], the mean over seeds, `[N, classes]`.
@@ -68,27 +62,30 @@ class TrainedRun:
         Raises:
             LoadingError: the models do not classify.
         """
-        return torch.cat([self._mean_scores(self.seen(part)) for part in images.split(_AT_ONCE)])
-
-    def _mean_scores(self, seen: Tensor) -> Tensor:
-        return torch.stack([self._scores(model, seen) for model in self.models]).mean(0)
+        parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
+        return torch.cat([part.mean(0) for part in parts])
 
     def _scores(self, model: Model, seen: Tensor) -> Tensor:
         if isinstance(model, Classifier):
             return model.scores(seen)
-        if isinstance(self.settings, CapsNetRun):
-            capsules = model.features(seen)["class_capsules"].unflatten(1, (self.settings.model.classes, -1))
-            return capsules.norm(dim=-1)  # a class capsule's length says whether its class is there
+        if isinstance(model, CapsNet):
+            return model.encode(seen).norm(dim=-1)  # a class capsule's length says whether its class is there
         raise LoadingError(f"run '{self.name}' ({self.settings.variant}) does not classify: use its features")
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
         """Features of images `[N, C, S, S]` in [0, 1], of each seed: arrays `[N, d]` by name; empty for classifiers."""
-        return [self._features(model, images) for model in self.models]
+        found = []
+        for model in self.models:
+            parts = [model.features(part) for part in self._parts(images)]
+            found.append({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+        return found
 
-    def _features(self, model: Model, images: Tensor) -> dict[str, Tensor]:
-        parts = [model.features(self.seen(part)) for part in images.split(_AT_ONCE)]
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    def _parts(self, images: Tensor) -> Iterator[Tensor]:
+        """Batches of what the models are given of images: their middle, where they are trained on crops."""
+        augmentation = self.settings.augmentation
+        for part in images.split(_AT_ONCE):
+            yield centre_crop(part, augmentation.crop) if isinstance(augmentation, CropParams) else part
 
 
 def load_trained(folder: Path) -> TrainedRun:
@@ -107,12 +104,10 @@ def load_trained(folder: Path) -> TrainedRun:
             f"{folder} has no trained run: `dvc pull -r published {folder.parent.name}/{folder.name}`, or `dvc repro "
             f"train@{folder.name}`, in the profile that has it (`python -m pipeline profile`)"
         ) from None
-    except ValidationError as error:
-        raise LoadingError(f"{folder / SUMMARY} has settings that this version does not know: {error}") from None
+    # ValueErrors: of JSON, and of settings that this version does not know
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LoadingError(f"{folder / SUMMARY} is damaged: {error}") from None
-    models = load_run(build_model, folder, name, settings, size, torch.device("cpu"))
-    return TrainedRun(name, settings, size, models)
+        raise LoadingError(f"{folder / SUMMARY} is damaged, or of another version: {error}") from None
+    return TrainedRun(name, settings, size, load_run(build_model, folder, name, settings, size, torch.device("cpu")))
 
 
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
@@ -126,40 +121,40 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     Raises:
         LoadingError: a file cannot be read, or does not fit.
     """
-    if len(paths) == 1 and paths[0].suffix == ".npy":
-        try:
-            with paths[0].open("rb") as file:  # np.load would open files of several arrays, too
-                images = np.lib.format.read_array(file, allow_pickle=False)
-        except OSError as error:
-            raise LoadingError(f"cannot read {paths[0]}: {error.strerror or error}") from None
-        except (ValueError, EOFError, MemoryError):
-            raise LoadingError(f"cannot read {paths[0]}: it is not an array of numbers as numpy.save writes") from None
-        if images.dtype != np.uint8 or images.shape[1:] != (channels, size, size) or not len(images):
-            raise LoadingError(
-                f"{paths[0]} has {images.dtype} {list(images.shape)}: give uint8 [N, {channels}, {size}, {size}]"
-            )
-        return torch.from_numpy(images).float() / 255
-    in_colour = channels == COLOURS
+    if [path.suffix for path in paths] == [".npy"]:
+        return _array(paths[0], (channels, size, size))
     if len(paths) % (files := pictures_of_an_image(channels)):
         given = f"{len(paths)} picture{'s' * (len(paths) > 1)}"
         raise LoadingError(f"{given}, but this network takes {files} for each image")
-    return torch.cat([_picture(path, size, in_colour) for path in paths]).view(-1, channels, size, size)
+    pictures = [_picture(path, size, channels // files) for path in paths]
+    return torch.stack(pictures).view(-1, channels, size, size)
 
 
 def pictures_of_an_image(channels: int) -> int:
     """How many picture files an image has: one, in colour, or one for each channel."""
-    return 1 if channels == COLOURS else channels
+    return 1 if channels == 3 else channels
 
 
-def _picture(path: Path, size: int, in_colour: bool) -> Tensor:
-    """`[3, size, size]` in colour, else `[1, size, size]`; upright and on black, as own images are prepared."""
+def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
+    try:
+        with path.open("rb") as file:
+            images = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        raise LoadingError(f"cannot read {path}: {error}") from None
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
+        raise LoadingError(f"{path} does not have images as this network needs them: give uint8 {['N', *shape]}")
+    return torch.from_numpy(images).float() / 255
+
+
+def _picture(path: Path, size: int, channels: int) -> Tensor:
+    """`[channels, size, size]`, in colour or grey; upright and on black, as own images are prepared."""
     from PIL import Image
 
     from pipeline.data.own_images import upright_on_black
 
     try:
         with Image.open(path) as picture:
-            plain = upright_on_black(picture, channels=3 if in_colour else 1)
+            plain = upright_on_black(picture, channels)
             if plain.width != plain.height:
                 raise LoadingError(
                     f"{path} has {plain.width}x{plain.height} pixels: cut a square out of it, framed like the images "
@@ -169,5 +164,5 @@ def _picture(path: Path, size: int, in_colour: bool) -> Tensor:
     # Pillow raises ValueError and SyntaxError, too, on damaged pictures.
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise LoadingError(f"cannot read {path}: {error}") from None
-    pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, -1)
+    pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

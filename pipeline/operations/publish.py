@@ -1,0 +1,208 @@
+"""Publishes the weights and arrays of the current profile in a DVC remote inside the repository, with model cards.
+
+`dvc push` takes a folder whose listing is on the remote for complete, and does not say what it could not find. `dvc
+pull --allow-missing` fetches nothing if one file of a listed folder is missing. So every file of the remote is checked
+here, and what is incomplete is pushed again or removed.
+
+Git keeps every version of the remote permanently, so sizes are limited. Raw data, data sets and checkpoints are never
+published.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pipeline.errors import UserError
+from pipeline.files import write_text
+from pipeline.layout import Layout
+from pipeline.models import pictures_of_an_image
+from pipeline.page.scorecard import dataset_and_remarks
+from pipeline.params import Params, load_params
+from pipeline.profiles import FILES, LOCK, PARAMS
+from pipeline.results.outcome import RECORD
+from pipeline.results.reading import Results, unique
+from pipeline.results.spread import flat
+from pipeline.results.status import STATES
+from pipeline.state import Output, md5, outputs, profile_items
+from pipeline.systems import SYSTEMS
+
+REMOTE = "published"
+"""The name of the DVC remote, and its folder in the repository."""
+LARGEST_FILE = 20_000_000
+"""Bytes of the largest file that is published."""
+LARGEST_TOTAL = 150_000_000
+"""Bytes of all published files together, those of other profiles included."""
+_MODELS, _ARRAYS = "models/", "results/"
+
+
+class PublishingError(UserError):
+    """Something cannot be published."""
+
+
+def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
+    """Copy what is recorded of the current profile to the remote, and write a card for each trained run, and the list.
+
+    Returns:
+        bytes of each published output; and why others are not published.
+
+    Raises:
+        PublishingError: there are uncommitted changes, the profile is not for publication, it is too large, or DVC
+            cannot copy it.
+    """
+    _check_committed(root)
+    params = load_params(root / PARAMS)
+    if not params.publish:
+        raise PublishingError(f"profile {params.profile} has `publish: false` in {PARAMS}")
+    states = {item.label: item.state for item in profile_items(root, root / PARAMS)}
+    here = [output for output in outputs(root / LOCK) if output.path.startswith((_MODELS, _ARRAYS))]
+    wanted = [output for output in here if states.get(output.label) == "recorded"]
+    left_out = {output: STATES[states.get(output.label, "gone")] for output in here if output not in wanted}
+    elsewhere = [output for lock in root.glob(f"profiles/*/{LOCK}") for output in outputs(lock)]
+    left_out |= push(root, wanted, [*here, *elsewhere])
+    sizes = {
+        output: sum(path.stat().st_size for path in stored(root, output)) for output in wanted if output not in left_out
+    }
+    models = {output.path for output in [*here, *elsewhere] if _place(root, output.md5).exists()}
+    for card in (root / REMOTE / "cards").glob("*.md"):
+        if f"{_MODELS}{card.stem}" not in models:
+            card.unlink()
+    _write_cards(root, params, sizes, left_out)
+    return sizes, left_out
+
+
+def _check_committed(root: Path) -> None:
+    """Raise an error if a clone of the commit would differ, but for the remote, and for the profile that is current."""
+    apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
+    changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
+    committed = _run(root, "git", "ls-tree", "-r", "HEAD")
+    for file in FILES:  # their content is what counts: switching profiles moves them
+        if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
+            changed += f" M {file}\n"
+    if changed:
+        raise PublishingError(f"there are uncommitted changes; commit or undo them first:\n{changed}")
+
+
+def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
+    """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
+
+    Returns:
+        why outputs are not on the remote: those of `wanted`, and others of which it had a part.
+
+    Raises:
+        PublishingError: the remote has become too large, or DVC reports an error.
+    """
+    incomplete = _tidy(root, locked)
+    new = [output.path for output in wanted if not _place(root, output.md5).exists()]
+    if new:  # without names, DVC would push everything; for each name, it reads dvc.lock again
+        _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
+    refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
+    total = sum(path.stat().st_size for path in _files(root))
+    if total > LARGEST_TOTAL:
+        raise PublishingError(
+            f"{REMOTE}/ has {total / 1e6:.0f} MB now, at most {LARGEST_TOTAL / 1e6:.0f} are allowed. Undo it with `git "
+            f"checkout {REMOTE} && git clean -fd {REMOTE}`, and share large runs by another DVC remote."
+        )
+    return {output: why for output, why in refused.items() if not _place(root, output.md5).exists()}
+
+
+def stored(root: Path, output: Output) -> list[Path]:
+    """The files of an output on the remote, and the listing of its folder.
+
+    Raises:
+        PublishingError: one of them is missing or damaged.
+    """
+
+    def checked(name: str) -> Path:
+        path = _place(root, name)
+        if md5(path) != name.removesuffix(".dir"):
+            raise PublishingError(f"{path.relative_to(root)} is {'damaged' if path.exists() else 'missing'}")
+        return path
+
+    listing = checked(output.md5)
+    entries = json.loads(listing.read_text(encoding="utf-8")) if output.md5.endswith(".dir") else []
+    return [listing, *(checked(entry["md5"]) for entry in entries)]
+
+
+def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
+    """Remove each file that belongs to no complete output with files of an allowed size; return why others are not."""
+    kept, refused = set(), {}
+    for output in locked:
+        if not _place(root, output.md5).exists():
+            continue
+        try:
+            files = stored(root, output)
+        except PublishingError as error:
+            refused[output] = str(error)
+            continue
+        largest = max(path.stat().st_size for path in files)
+        if largest > LARGEST_FILE:
+            refused[output] = f"a file of {largest / 1e6:.1f} MB, at most {LARGEST_FILE / 1e6:.0f} are allowed"
+        else:
+            kept.update(files)
+    for path in _files(root):
+        if path not in kept:
+            path.unlink()
+    return refused
+
+
+def _place(root: Path, name: str) -> Path:
+    """Where DVC keeps the content with this hash on the remote."""
+    return root / REMOTE / "files" / "md5" / name[:2] / name[2:]
+
+
+def _files(root: Path) -> list[Path]:
+    return [path for path in (root / REMOTE / "files").rglob("*") if path.is_file()]
+
+
+def _run(root: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PublishingError(f"`{' '.join(command[:4])} ...` failed: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_out: Mapping[Output, str]) -> None:
+    """Write the cards of published runs, and the list of all cards."""
+    layout, cards = Layout(root, params.profile), root / REMOTE / "cards"
+    results = Results(layout.records_folder, layout.arrays_folder)
+    scorecard = layout.scorecard_path
+    claims = json.loads(scorecard.read_text(encoding="utf-8")) if scorecard.exists() else []
+    folder = FileSystemLoader(Path(__file__).parent)
+    templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    for output, size in sizes.items():
+        run = output.path.removeprefix(_MODELS)
+        trained, evaluated = (results.numbers(stage, run) for stage in ("train", "evaluate"))
+        if not output.path.startswith(_MODELS) or trained is None:
+            continue
+        measured = json.loads((evaluated or trained).path.read_text(encoding="utf-8"))
+        rows = [row for row in claims if f"train/{run}" in row["provenance"].get("items", [])]
+        record = trained.records[-1]
+        settings = record["settings"]["runs"][run]
+        text = templates.get_template("card.md.j2").render(
+            run=run,
+            size=size,
+            description=SYSTEMS[settings["variant"]].description,
+            image_size=params.datasets[settings["dataset"]].canvas,
+            pictures=pictures_of_an_image(params.runs[run].channels),
+            record=record,
+            evaluated=evaluated is not None,
+            figures=flat({key: value for key, value in measured.items() if key != RECORD}),
+            rows=rows,
+            remarks=unique(remark for row in rows for remark in dataset_and_remarks(row)[1]),
+            settings=yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=110),
+        )
+        write_text(cards / f"{run}.md", text)
+    text = templates.get_template("published.md.j2").render(
+        profile=params.profile,
+        runs=sorted(path.stem for path in cards.glob("*.md")),
+        arrays=[size for output, size in sizes.items() if output.path.startswith(_ARRAYS)],
+        left_out={output.path: why for output, why in left_out.items()},
+    )
+    write_text(root / REMOTE / "README.md", text)

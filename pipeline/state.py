@@ -1,0 +1,70 @@
+"""The outputs that a `dvc.lock` names, and the state of every item of a profile."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.dependencies import Graph
+from pipeline.files import FileReadError, read_yaml
+from pipeline.layout import Layout
+from pipeline.params import parse_params, read_params
+from pipeline.profiles import LOCK
+from pipeline.results.freshness import current_settings
+from pipeline.results.reading import Results
+from pipeline.results.status import ItemStatus, statuses
+
+
+class Output(NamedTuple):
+    """An output of an executed stage.
+
+    Attributes:
+        label: the stage as results name it: `train/capsules-mnist`.
+        path: relative to the repository.
+        md5: as in `dvc.lock`; ends in `.dir` for a folder.
+    """
+
+    label: str
+    path: str
+    md5: str
+
+
+def outputs(lock: Path) -> list[Output]:
+    """The outputs in a `dvc.lock`, in its order; none if there is no lock. Raises `FileReadError`."""
+    content = read_yaml(lock) if lock.exists() else {"stages": {}}
+    try:
+        return [
+            Output(stage.replace("@", "/", 1), out["path"], out["md5"])
+            for stage, entry in content["stages"].items()
+            for out in entry.get("outs", [])
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise FileReadError(f"cannot read {lock}: {lock.name} is not what DVC writes: {error!r}") from None
+
+
+def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
+    """The state of every item of the profile whose parameters are in `path`, then of results that are not in it.
+
+    Args:
+        running: whether an item's stage runs at the moment.
+
+    Raises:
+        ParamsError: the parameters are invalid.
+        ResultError: a result file is corrupt; it is named.
+        FileReadError: `dvc.lock` cannot be read.
+    """
+    values = read_params(path)
+    params = parse_params(values, path.name)
+    layout = Layout(root, params.profile)
+    results = Results(layout.records_folder, layout.arrays_folder)
+    expected = current_settings(Graph.load(root, values), params)
+    records = [each for each in outputs(path.parent / LOCK) if each.path.startswith("reports/")]
+    locked = {each.label for each in records if each.path.endswith(".json") and md5(root / each.path) == each.md5}
+    return statuses(results, expected, publish=params.publish, locked=locked, running=running)
+
+
+def md5(path: Path) -> str | None:
+    """The hash that DVC knows a file by; None if there is no such file."""
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None

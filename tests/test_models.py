@@ -1,0 +1,107 @@
+"""Trained models outside the pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import ExifTags, Image
+from PIL.PngImagePlugin import PngInfo
+from small import SIZE, small_run, squares, training
+
+from pipeline.learning.runs import save_run
+from pipeline.learning.train import Task, train
+from pipeline.models import LoadingError, load_trained, read_images
+from pipeline.systems import Run, build_model
+
+
+def trained_in(folder: Path, variant: str) -> tuple[Path, Run]:
+    """The folder and settings of a run, trained for one epoch."""
+    run, data = small_run(variant, training=training(epochs=1).model_dump()), squares()
+    parts = data.part("train"), data.part("validation")
+    task = Task(lambda: build_model(run, SIZE), run.training, run.augmentation, *parts)
+    found = train(task, run.seeds, torch.device("cpu"))
+    save_run(folder / "mine", "mine", run, SIZE, "0123", "89ab", found)
+    return folder / "mine", run
+
+
+def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
+    folder, run = trained_in(tmp_path, "vae")
+    loaded = load_trained(folder)
+    assert (loaded.name, loaded.settings, loaded.image_size, loaded.channels) == ("mine", run, SIZE, 1)
+    features = loaded.features(torch.rand(3, 1, SIZE, SIZE))
+    assert [each["mu_sigma"].shape[0] for each in features] == [3, 3], "two seeds"
+    assert not loaded.classifies
+    with pytest.raises(LoadingError, match="does not classify"):
+        loaded.scores(torch.rand(3, 1, SIZE, SIZE))
+
+
+def test_capsnet_scores_classes_by_length_and_images_do_not_depend_on_each_other(tmp_path: Path) -> None:
+    folder, run = trained_in(tmp_path, "capsnet")
+    loaded, images = load_trained(folder), torch.rand(251, 1, SIZE, SIZE)
+    assert loaded.classifies
+    classes = [each["class_capsules"].unflatten(1, (run.model.classes, -1)) for each in loaded.features(images)]
+    scores = loaded.scores(images)
+    torch.testing.assert_close(scores, torch.stack(classes).norm(dim=-1).mean(0))
+    torch.testing.assert_close(scores[249:], loaded.scores(images[249:]))
+
+
+def test_a_missing_run_and_a_damaged_summary_are_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadingError, match="dvc pull -r published models/mine"):
+        load_trained(tmp_path / "models" / "mine")
+    folder, _ = trained_in(tmp_path, "vae")
+    text = (folder / "model.json").read_text()
+    for content in (text.replace('"vae"', '"other"'), text[:50]):
+        (folder / "model.json").write_text(content)
+        with pytest.raises(LoadingError, match=r"model\.json is damaged, or of another version"):
+            load_trained(folder)
+
+
+def test_pictures_are_turned_grey_upright_and_resized(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{index}.png" for index in range(4)]
+    for path, colour in zip(paths, ["white", "black", "red", "lime"], strict=True):
+        Image.new("RGB", (20, 20), colour).save(path)
+    images = read_images(paths, 2, 8)
+    assert images.shape == (2, 2, 8, 8)
+    assert images[0, :, 0, 0].tolist() == [1, 0]
+    with pytest.raises(LoadingError, match="3 pictures, but this network takes 2 for each image"):
+        read_images(paths[:3], 2, 8)
+    colours = read_images(paths, 3, 8)
+    assert colours[:, :, 4, 4].tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0]]
+    turned = Image.Exif()
+    turned[ExifTags.Base.Orientation] = 3
+    Image.fromarray(np.repeat(np.array([[0], [255]], np.uint8), 2, axis=1)).save(paths[0], exif=turned)
+    assert read_images(paths[:1], 1, 2)[0, 0].tolist() == [[1, 1], [0, 0]], "upside down"
+
+
+def test_a_picture_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    path, text = tmp_path / "broken.png", PngInfo()
+    Image.new("L", (20, 30)).save(path)
+    with pytest.raises(LoadingError, match=r"broken\.png has 20x30 pixels: cut a square out of it"):
+        read_images([path], 1, 8)
+    path.write_bytes(path.read_bytes()[:30])
+    with pytest.raises(LoadingError, match=r"cannot read .*broken\.png"):
+        read_images([path], 1, 8)
+    text.add_text("comment", "x" * (2 << 20), zip=True)
+    Image.new("L", (8, 8)).save(path, pnginfo=text)
+    with pytest.raises(LoadingError, match=r"cannot read .*broken\.png: Decompressed data too large"):
+        read_images([path], 1, 8)
+
+
+def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "images.npy"
+    np.save(path, np.full((3, 1, 8, 8), 51, np.uint8))
+    assert (read_images([path], 1, 8) == 0.2).all()
+    for wrong in (np.zeros((3, 1, 8, 9), np.uint8), np.zeros((3, 1, 8, 8)), np.zeros((0, 1, 8, 8), np.uint8)):
+        np.save(path, wrong)
+        with pytest.raises(LoadingError, match="give uint8"):
+            read_images([path], 1, 8)
+    with path.open("wb") as file:
+        np.savez(file, images=np.zeros((3, 1, 8, 8), np.uint8))
+    with pytest.raises(LoadingError, match="give uint8"):
+        read_images([path], 1, 8)
+    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(LoadingError, match="cannot read"):
+        read_images([path], 1, 8)
