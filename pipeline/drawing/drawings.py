@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from pipeline.drawing.style import Kind
-from pipeline.results.reading import Record
+from pipeline.results.provenance import Record
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.results.reading import Measured, Numbers, Record, dataset_label, merged_provenance
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import Record, dataset_label, merged_provenance
+from pipeline.results.reading import Numbers
 
 
 @dataclass(frozen=True)

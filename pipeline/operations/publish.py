@@ -27,7 +27,8 @@ from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import Params, load_params
 from pipeline.profiles import FILES, LOCK, PARAMS
 from pipeline.results.outcome import RECORD
-from pipeline.results.reading import Results, unique
+from pipeline.results.provenance import unique
+from pipeline.results.reading import Results
 from pipeline.results.spread import flat
 from pipeline.results.status import STATES
 from pipeline.state import Output, md5, outputs, profile_items

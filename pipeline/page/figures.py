@@ -17,7 +17,8 @@ from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
 from pipeline.report import draw
-from pipeline.results.reading import Record, ResultError, Results, unique
+from pipeline.results.provenance import Record, unique
+from pipeline.results.reading import ResultError, Results
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document")
 """The texts kept with a picture."""

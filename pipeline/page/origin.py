@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.results.reading import Record, dataset_label, merged_provenance, unique
+from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
 
 _FEW = 3
 """Items, or commits, that a line names; it counts the others."""

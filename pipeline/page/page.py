@@ -24,7 +24,7 @@ from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import CHANGED, DRAFT, GONE
-from pipeline.results.reading import Record, merged_provenance, unique
+from pipeline.results.provenance import Record, merged_provenance, unique
 
 TEMPLATE = "page.html.j2"
 _FOLDER = Path(__file__).parent

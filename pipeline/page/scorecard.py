@@ -38,7 +38,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 from pipeline import report
 from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Results, item_name, merged_provenance, unique
+from pipeline.results.measured import SIGNIFICANT_SES
+from pipeline.results.provenance import item_name, merged_provenance, unique
+from pipeline.results.reading import Results
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", "not run")

@@ -18,15 +18,9 @@ from pipeline.drawing.table import Table, spread, tracked
 from pipeline.report.models import ITSELF
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import (
-    SIGNIFICANT_SES,
-    Measured,
-    Numbers,
-    Results,
-    dataset_label,
-    training_behind,
-    with_training,
-)
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Numbers, Results, training_behind, with_training
 from pipeline.systems import SYSTEMS
 
 NAME = "data-efficiency"

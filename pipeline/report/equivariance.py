@@ -8,15 +8,9 @@ from dataclasses import dataclass
 
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import (
-    SIGNIFICANT_SES,
-    Measured,
-    Numbers,
-    Results,
-    dataset_label,
-    unique,
-    with_training,
-)
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label, unique
+from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems import SYSTEMS
 
 OWN, FITTED, INVARIANCE = "own", "fitted", "invariance"

@@ -17,7 +17,8 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style
 from pipeline.drawing.table import Table, tracked
 from pipeline.report.equivariance import FITTED, INVARIANCE, OWN, TRAINED, Error, error_at, variant_of
-from pipeline.results.reading import Numbers, Record, Results, dataset_label
+from pipeline.results.provenance import Record, dataset_label
+from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS
 
 NAME = "equivariance-systems"

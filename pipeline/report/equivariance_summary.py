@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, INK, in_house_style, plain
 from pipeline.report.equivariance import Followed, best_layer, variant_of
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems import SYSTEMS
 
 NAME = "equivariance-summary"

@@ -14,7 +14,8 @@ from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, Null
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.report.models import Entry, entries
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems import SYSTEMS
 
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels

@@ -14,7 +14,9 @@ from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.report import data_efficiency, equivariance
 from pipeline.report.models import ITSELF, Entry, entries
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label, distinct
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label, distinct
+from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS
 
 NAME = "systems"

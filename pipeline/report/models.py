@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.drawing.features import look
-from pipeline.results.reading import Measured, Numbers, Record, Results, training_behind
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import Record
+from pipeline.results.reading import Numbers, Results, training_behind
 from pipeline.systems import CLASSIFIERS, SYSTEMS
 from pipeline.systems.regression.report.studies import executed
 

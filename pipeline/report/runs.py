@@ -17,7 +17,8 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
-from pipeline.results.reading import Recorded, Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Recorded, Results
 from pipeline.systems import CLASSIFIERS, SYSTEMS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}

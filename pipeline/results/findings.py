@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pipeline.results.learned import Learned
-from pipeline.results.reading import Measured, Record, Results
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import Record
+from pipeline.results.reading import Results
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The mark of a finding on another data set than the paper's, wherever it is shown."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.results.reading import Results, unique
+from pipeline.results.provenance import unique
+from pipeline.results.reading import Results
 from pipeline.settings import WITHOUT_NEUTRAL, Section
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,11 +18,10 @@ import numpy as np
 import pandas as pd
 
 from pipeline.errors import UserError
+from pipeline.results.measured import Measured
 from pipeline.results.outcome import RECORD
+from pipeline.results.provenance import Record
 from pipeline.results.settings import EvidenceParams
-
-Record = dict[str, Any]
-"""One provenance record, as a stage wrote it: stage, item, dataset, commit, device, seeds, tracking_run and others."""
 
 
 class Recorded(dict[str, Any]):
@@ -57,67 +55,6 @@ class ResultError(UserError):
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
-
-
-SIGNIFICANT_SES = 2.0
-"""Standard errors by which two numbers must differ for a claim to count the difference."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1).
-
-    Attributes:
-        standard_error: whether `sd` is the standard error of the mean instead.
-    """
-
-    mean: float
-    sd: float
-    n: int
-    standard_error: bool = False
-
-    def scaled(self, factor: float) -> Measured:
-        """The same measurement in another unit: 100 turns fractions into percent."""
-        return replace(self, mean=self.mean * factor, sd=self.sd * abs(factor))
-
-    def as_error(self) -> Measured:
-        """Of an accuracy as a fraction, the error in percent."""
-        return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
-
-    def minus(self, other: Measured) -> Measured:
-        """The difference of two means, with the sd of independent measurements; 0, unknown, where one has one replica.
-
-        If both were measured on the same replicas, what they share is counted twice: this sd is too large where they
-        rise and fall together, and too small where one rises as the other falls.
-        """
-        return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
-
-    def over(self, other: Measured) -> Measured:
-        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as of
-        `minus`); infinite if only the other is 0, and 1 if both are.
-        """
-        if other.mean == 0:
-            return self._with(other, math.inf if self.mean else 1.0, 0.0)
-        ratio = self.mean / other.mean
-        return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
-
-    def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """What follows from both: of a single replica there is no sd, and thus none of what it is compared with."""
-        n = min(self.n, other.n)
-        return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
-
-    @property
-    def se(self) -> float:
-        """The standard error of the mean over replicas; 0 for one replica, whose noise is unknown."""
-        return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
-
-    def clearly_above(self, other: Measured) -> bool:
-        """Whether its mean is above the other's by more than `SIGNIFICANT_SES` standard errors of the difference."""
-        return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
-
-    def variance_of_share(self, images: float) -> float:
-        """The squared standard error of a share of so many test images: binomial, and over replicas."""
-        return self.mean * (1 - self.mean) / images + self.se**2
 
 
 @dataclass(frozen=True)
@@ -382,54 +319,3 @@ def _refuse_constant(name: str) -> float:
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts names by the numbers in them."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def unique(values: Iterable[Any]) -> list[Any]:
-    """`values` without None and duplicates, in order of first appearance."""
-    return list(dict.fromkeys(value for value in values if value is not None))
-
-
-def distinct(records: Iterable[Record]) -> list[Record]:
-    """`records` without duplicates: one per stage, item and tracked run, in order of first appearance."""
-    kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
-    return list(kept.values())
-
-
-def item_name(record: Record) -> str:
-    """`<stage>/<item>` of a record, or just the stage if it has no items."""
-    stage, item = str(record.get("stage", "?")), record.get("item")
-    return f"{stage}/{item}" if item else stage
-
-
-def dataset_label(records: Iterable[Record]) -> str:
-    """The labels of the data sets of `records`, joined."""
-    return ", ".join(unique(each.get("dataset") for each in records))
-
-
-def _commit(record: Record) -> str | None:
-    commit = record.get("commit")
-    known = commit and commit != "unknown"
-    return f"{commit}-dirty" if known and record.get("dirty") else commit
-
-
-def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
-    """One provenance for a number that is based on several items.
-
-    Returns:
-        commit ("-dirty" if the tree had uncommitted changes), params_hash and device, several values joined by commas;
-        the sum of the items' seconds; the largest number of epochs; and the lists of items and tracked runs. A value is
-        None or empty if no record has it.
-    """
-    records = distinct(records)
-    commits = unique(_commit(each) for each in records)
-    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
-    epochs = [each["epochs"] for each in records if isinstance(each.get("epochs"), int | float)]
-    return {
-        "commit": ", ".join(commits) or None,
-        "params_hash": ", ".join(unique(each.get("params_hash") for each in records)) or None,
-        "device": ", ".join(unique(each.get("device") for each in records)) or None,
-        "seconds": sum(seconds) if seconds else None,
-        "epochs": max(epochs) if epochs else None,
-        "items": unique(item_name(each) for each in records),
-        "tracking_runs": unique(each.get("tracking_run") for each in records),
-    }

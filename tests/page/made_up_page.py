@@ -15,7 +15,9 @@ from pipeline.page.page import build_page
 from pipeline.page.scorecard import Row, build_scorecard
 from pipeline.results.claims import Claim
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Record, Results
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import Record
+from pipeline.results.reading import Results
 
 CLAIMS = [
     Claim(id="000.a", where="Table 1", claim="The probe is right", value=96.0, sd=1.0, better="higher"),

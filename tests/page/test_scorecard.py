@@ -28,7 +28,8 @@ from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding
 from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.learned import Learned
-from pipeline.results.reading import Measured, Results, with_training
+from pipeline.results.measured import Measured
+from pipeline.results.reading import Results, with_training
 
 
 def numeric(value: float, sd: float | None = None, better: str = "higher", **more: Any) -> Claim:

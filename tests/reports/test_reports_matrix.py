@@ -18,7 +18,8 @@ from pipeline.data.norb import CATEGORIES
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
 from pipeline.params import Params, parse_params
-from pipeline.results.reading import Measured, Recorded, Results
+from pipeline.results.measured import Measured
+from pipeline.results.reading import Recorded, Results
 from pipeline.systems.matrix_capsules.report.curves import Dot
 from pipeline.systems.matrix_capsules.report.curves import accuracies as drawn_accuracies
 from pipeline.systems.matrix_capsules.report.curves import attacks as drawn_attacks

@@ -17,7 +17,7 @@ from pipeline.drawing.drawings import Written
 from pipeline.drawing.style import to_bytes
 from pipeline.params import Params, parse_params
 from pipeline.results.findings import Finding
-from pipeline.results.reading import item_name
+from pipeline.results.provenance import item_name
 from pipeline.systems.regression.report.claims import MEASURES
 from pipeline.systems.regression.report.figures import draw
 from pipeline.systems.regression.report.tables import build

@@ -14,7 +14,8 @@ from records import dump_record, load_record
 from pipeline.page.scorecard import VERDICTS, Row, build_scorecard, count_verdicts, dataset_and_remarks
 from pipeline.params import Params, parse_params
 from pipeline.results.claims import load_claims
-from pipeline.results.reading import Measured, ResultError
+from pipeline.results.measured import Measured
+from pipeline.results.reading import ResultError
 from pipeline.results.settings import EvidenceParams
 from pipeline.systems.generative.report.claims import falls
 from pipeline.systems.generative.report.claims_of_failures import grows

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.results.measured import Measured
 from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, combined, headlines, one, write_outcome
-from pipeline.results.reading import Measured, ResultError, Results
+from pipeline.results.reading import ResultError, Results
 from pipeline.results.studies import Study, studies_of
 
 NUMBERS = {

@@ -13,8 +13,10 @@ from records import dump_record, load_record
 from result_files import ResultFiles
 
 from pipeline.errors import UserError
+from pipeline.results.measured import Measured
 from pipeline.results.outcome import RECORD
-from pipeline.results.reading import Measured, Recorded, ResultError, merged_provenance
+from pipeline.results.provenance import merged_provenance
+from pipeline.results.reading import Recorded, ResultError
 
 
 def test_what_was_not_executed_is_none(files: ResultFiles) -> None:

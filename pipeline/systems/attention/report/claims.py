@@ -11,7 +11,9 @@ from fractions import Fraction
 from scipy.stats import norm
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Numbers, Results
 from pipeline.results.studies import Study, study_of
 
 AS_WRITTEN = "1"

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLACK, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems.attention.report.studies import executed
 
 FAMILIES = {

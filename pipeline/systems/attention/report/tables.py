@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from pipeline.drawing.table import Table, tracked
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems.attention.report.studies import executed
 
 _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, distinct, unique
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label, distinct, unique
+from pipeline.results.reading import Results
 from pipeline.systems.capsnet.report.runs import (
     ALMOST_ALL,
     CONDITIONS,

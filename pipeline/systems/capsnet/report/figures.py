@@ -26,7 +26,8 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.results.reading import Record, Recorded, Results, dataset_label
+from pipeline.results.provenance import Record, dataset_label
+from pipeline.results.reading import Recorded, Results
 from pipeline.systems.capsnet.report.runs import (
     CONDITIONS,
     PLAIN,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from pipeline.results.documents import remarks
-from pipeline.results.reading import Numbers, Record, Recorded, Results, distinct, with_training
+from pipeline.results.provenance import Record, distinct
+from pipeline.results.reading import Numbers, Recorded, Results, with_training
 
 PAPER_ITERATIONS = 3
 FORWARD, START = "forward", "start"

@@ -7,16 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.reading import (
-    SIGNIFICANT_SES,
-    Measured,
-    Numbers,
-    Record,
-    Recorded,
-    Results,
-    dataset_label,
-    with_training,
-)
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import Record, dataset_label
+from pipeline.results.reading import Numbers, Recorded, Results, with_training
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.runs import (
     Sweep,

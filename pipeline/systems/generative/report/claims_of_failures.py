@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label, with_training
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.generative.report.runs import (
     evaluated_capsules,
     shortcomings,

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 
 from pipeline.results.claims import Claim
-from pipeline.results.reading import Numbers, ResultError, Results, merged_provenance
+from pipeline.results.provenance import merged_provenance
+from pipeline.results.reading import Numbers, ResultError, Results
 from pipeline.systems.generative.report.claims import TABLE_1
 from pipeline.systems.generative.report.runs import Sweep
 

@@ -14,7 +14,8 @@ from pipeline.drawing.features import look
 from pipeline.drawing.films import Film
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS
-from pipeline.results.reading import Numbers, Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import curves
 from pipeline.systems.generative.report.comparison import (
     evaluated,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from pipeline.drawing.table import Row, Table, in_words, measured_table
-from pipeline.results.reading import Measured, Numbers, Results
+from pipeline.results.measured import Measured
+from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report.runs import classes_of
 
 SILENT_NATS = 0.1

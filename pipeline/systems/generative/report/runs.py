@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.results.documents import documents, remarks
-from pipeline.results.reading import Measured, Numbers, Record, Recorded, ResultError, Results, unique
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import Record, unique
+from pipeline.results.reading import Numbers, Recorded, ResultError, Results
 
 PAPER_SEEDS: int = documents()["generative"]["capsules"]["replicas"]
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}

@@ -8,7 +8,9 @@ from pipeline.drawing.features import look
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS
-from pipeline.results.reading import Measured, Results, dataset_label
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.claims import PROBE_SDS
 from pipeline.systems.generative.report.comparison import (

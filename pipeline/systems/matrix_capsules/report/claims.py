@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Measured, Numbers, Results, dataset_label
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Numbers, Results
 from pipeline.results.status import FAMILIAR_SHARE
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,

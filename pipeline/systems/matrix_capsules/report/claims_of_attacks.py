@@ -18,7 +18,9 @@ import pandas as pd
 
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import SIGNIFICANT_SES, Measured, Results, dataset_label, with_training
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import Compared, attack_study, attacked_images
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")

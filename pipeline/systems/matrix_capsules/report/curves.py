@@ -24,7 +24,7 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.results.reading import Measured
+from pipeline.results.measured import Measured
 from pipeline.systems.matrix_capsules.report.claims import NETWORKS, PAPER_FAMILIAR
 from pipeline.systems.matrix_capsules.report.claims_of_attacks import METHODS
 

@@ -10,8 +10,9 @@ import pandas as pd
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import plain
+from pipeline.results.provenance import Record, dataset_label
 from pipeline.results.public_curves import load_public_curves
-from pipeline.results.reading import Record, Results, dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.report import curves as matrix_curves
 from pipeline.systems.matrix_capsules.report import factors, images_seen
 from pipeline.systems.matrix_capsules.report import pictures as matrix_pictures

@@ -26,8 +26,9 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
+from pipeline.results.measured import Measured
 from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve
-from pipeline.results.reading import Measured, Numbers, Results, training_behind
+from pipeline.results.reading import Numbers, Results, training_behind
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 from pipeline.results.documents import LABELS, documents
 from pipeline.results.learned import Learned, learned
-from pipeline.results.reading import Numbers, Record, Recorded, Results, natural, with_training
+from pipeline.results.provenance import Record
+from pipeline.results.reading import Numbers, Recorded, Results, natural, with_training
 
 PAPER_DATASET = LABELS["smallnorb"]
 Variant = Literal["matrix_capsules", "cnn"]

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pipeline.drawing.table import Row, Table, in_words, measured_table, spread
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label
 from pipeline.results.public_curves import load_public_curves
-from pipeline.results.reading import Measured, Numbers, Results, dataset_label, training_behind
+from pipeline.results.reading import Numbers, Results, training_behind
 from pipeline.systems.matrix_capsules.report.claims import (
     NETWORKS,
     PAPER_FAMILIAR,

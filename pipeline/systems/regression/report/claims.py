@@ -12,7 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.reading import Measured, Results, dataset_label, unique
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label, unique
+from pipeline.results.reading import Results
 from pipeline.systems.regression.report.studies import SETS, Study, answering
 
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")

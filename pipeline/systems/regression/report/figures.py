@@ -28,7 +28,8 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS
 from pipeline.systems.regression.report.studies import Study, executed
 

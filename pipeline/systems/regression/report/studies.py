@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from pipeline.results.documents import remarks
-from pipeline.results.reading import Measured, Recorded, Results, natural
+from pipeline.results.measured import Measured
+from pipeline.results.reading import Recorded, Results, natural
 from pipeline.results.studies import Study as AnyStudy
 from pipeline.results.studies import studies_of, study_of
 

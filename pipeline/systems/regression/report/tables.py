@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from pipeline.drawing.table import Table, tracked
-from pipeline.results.reading import Results, dataset_label
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
 from pipeline.systems.regression.report.figures import PARTS
 from pipeline.systems.regression.report.studies import executed
 

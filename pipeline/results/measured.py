@@ -1,0 +1,66 @@
+"""A number measured on several replicas, and how two of them compare."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+SIGNIFICANT_SES = 2.0
+"""Standard errors by which two numbers must differ for a claim to count the difference."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1).
+
+    Attributes:
+        standard_error: whether `sd` is the standard error of the mean instead.
+    """
+
+    mean: float
+    sd: float
+    n: int
+    standard_error: bool = False
+
+    def scaled(self, factor: float) -> Measured:
+        """The same measurement in another unit: 100 turns fractions into percent."""
+        return replace(self, mean=self.mean * factor, sd=self.sd * abs(factor))
+
+    def as_error(self) -> Measured:
+        """Of an accuracy as a fraction, the error in percent."""
+        return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
+
+    def minus(self, other: Measured) -> Measured:
+        """The difference of two means, with the sd of independent measurements; 0, unknown, where one has one replica.
+
+        If both were measured on the same replicas, what they share is counted twice: this sd is too large where they
+        rise and fall together, and too small where one rises as the other falls.
+        """
+        return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
+
+    def over(self, other: Measured) -> Measured:
+        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as of
+        `minus`); infinite if only the other is 0, and 1 if both are.
+        """
+        if other.mean == 0:
+            return self._with(other, math.inf if self.mean else 1.0, 0.0)
+        ratio = self.mean / other.mean
+        return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
+
+    def _with(self, other: Measured, mean: float, sd: float) -> Measured:
+        """What follows from both: of a single replica there is no sd, and thus none of what it is compared with."""
+        n = min(self.n, other.n)
+        return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
+
+    @property
+    def se(self) -> float:
+        """The standard error of the mean over replicas; 0 for one replica, whose noise is unknown."""
+        return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
+
+    def clearly_above(self, other: Measured) -> bool:
+        """Whether its mean is above the other's by more than `SIGNIFICANT_SES` standard errors of the difference."""
+        return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
+
+    def variance_of_share(self, images: float) -> float:
+        """The squared standard error of a share of so many test images: binomial, and over replicas."""
+        return self.mean * (1 - self.mean) / images + self.se**2

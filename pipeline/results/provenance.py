@@ -1,0 +1,60 @@
+"""What a number was made from: the records of the items that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+"""One provenance record, as a stage wrote it: stage, item, dataset, commit, device, seeds, tracking_run and others."""
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """`values` without None and duplicates, in order of first appearance."""
+    return list(dict.fromkeys(value for value in values if value is not None))
+
+
+def distinct(records: Iterable[Record]) -> list[Record]:
+    """`records` without duplicates: one per stage, item and tracked run, in order of first appearance."""
+    kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
+    return list(kept.values())
+
+
+def item_name(record: Record) -> str:
+    """`<stage>/<item>` of a record, or just the stage if it has no items."""
+    stage, item = str(record.get("stage", "?")), record.get("item")
+    return f"{stage}/{item}" if item else stage
+
+
+def dataset_label(records: Iterable[Record]) -> str:
+    """The labels of the data sets of `records`, joined."""
+    return ", ".join(unique(each.get("dataset") for each in records))
+
+
+def _commit(record: Record) -> str | None:
+    commit = record.get("commit")
+    known = commit and commit != "unknown"
+    return f"{commit}-dirty" if known and record.get("dirty") else commit
+
+
+def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
+    """One provenance for a number that is based on several items.
+
+    Returns:
+        commit ("-dirty" if the tree had uncommitted changes), params_hash and device, several values joined by commas;
+        the sum of the items' seconds; the largest number of epochs; and the lists of items and tracked runs. A value is
+        None or empty if no record has it.
+    """
+    records = distinct(records)
+    commits = unique(_commit(each) for each in records)
+    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
+    epochs = [each["epochs"] for each in records if isinstance(each.get("epochs"), int | float)]
+    return {
+        "commit": ", ".join(commits) or None,
+        "params_hash": ", ".join(unique(each.get("params_hash") for each in records)) or None,
+        "device": ", ".join(unique(each.get("device") for each in records)) or None,
+        "seconds": sum(seconds) if seconds else None,
+        "epochs": max(epochs) if epochs else None,
+        "items": unique(item_name(each) for each in records),
+        "tracking_runs": unique(each.get("tracking_run") for each in records),
+    }
