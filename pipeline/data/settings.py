@@ -69,6 +69,25 @@ class DatasetParams(Section):
         "images are for validation",
     )
 
+    def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
+        """Check that no part has more images than there are.
+
+        Args:
+            where: the data set's place in params.yaml, for the message.
+            source: what the images are of, for the message.
+            images, test: as in `Published`.
+
+        Raises:
+            ValueError: one has.
+        """
+        parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
+        for wanted, there in zip(parts, (images, test), strict=False):
+            total = sum(getattr(self, part) for part in wanted)
+            if there is not None and total > there:
+                raise ValueError(
+                    f"{where}: {' + '.join(wanted)} must be at most {there}, the images of {source} (found {total})"
+                )
+
 
 class OwnImagesParams(Section):
     """Images of the user's own, a source of data sets: docs/own-images.md."""
