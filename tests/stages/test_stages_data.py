@@ -77,7 +77,7 @@ def test_no_network_is_one_message_and_exit_code_1(root: Path) -> None:
     told = run(root, "download", "mnist", **proxies, NO_PROXY="", no_proxy="")
     assert told.returncode == 1
     assert "Traceback" not in told.stderr
-    assert "No server could be reached: is there a network?" in told.stderr
+    assert "is there a network?" in told.stderr
     assert "CAPSULES_MIRROR" in told.stderr
     assert list((root / "data/raw/mnist").iterdir()) == []
 
