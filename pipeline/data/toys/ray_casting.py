@@ -17,7 +17,7 @@ Shapes: `V` images, `P` pieces of a solid; world axes are x forward, y left, z u
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,54 +37,27 @@ _CUBE = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (
 
 
 @dataclass(frozen=True)
-class Round:
-    """A piece bounded by a quadric around its local z axis, and by two flat ends.
+class Piece:
+    """A round piece or a block.
 
     Attributes:
         centre: `[3]`.
         axes: `[3, 3]`, its local axes as columns, from the centre to the faces of the cube around it.
-        profile: `p`, `q`, `w`; the squared radius must be in [0, 1] at every height `z`.
+        surface: of a round piece its profile `[3]`: `p`, `q`, `w`; the squared radius must be in [0, 1] at every height
+            `l_z`. Of a block its planes `[6, 4]`: the normal `n` and the offset `h` of each.
+        points: `[n, 3]` in local coordinates, on the surface; their convex hull is close to the piece.
     """
 
     centre: Floats
     axes: Floats
-    profile: tuple[float, float, float]
+    surface: Floats
+    points: Floats
 
     def outline(self) -> Floats:
-        """Points `[n, 3]` on its surface, whose convex hull is close to the piece: 9 rings of 12."""
-        p, q, w = self.profile
-        height = np.linspace(-1, 1, 9)
-        radius = np.sqrt(np.clip(p + q * height + w * height**2, 0, None))
-        angle = np.arange(12) * (np.pi / 6)
-        ring = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-        local = np.concatenate(
-            [radius[:, None, None] * ring, np.broadcast_to(height[:, None, None], (9, 12, 1))], axis=-1
-        )
-        return self.centre + local.reshape(-1, 3) @ self.axes.T
+        """The points `[n, 3]` on its surface, in the world."""
+        return self.centre + self.points @ self.axes.T
 
 
-@dataclass(frozen=True)
-class Block:
-    """A piece between six planes.
-
-    Attributes:
-        centre: `[3]`.
-        axes: `[3, 3]`, its local axes as columns.
-        planes: `[6, 4]`: the normal `n` and the offset `h` of each, `n . l <= h`.
-        corners: `[8, 3]` in local coordinates.
-    """
-
-    centre: Floats
-    axes: Floats
-    planes: Floats
-    corners: Floats
-
-    def outline(self) -> Floats:
-        """Its corners `[8, 3]`."""
-        return self.centre + self.corners @ self.axes.T
-
-
-Piece = Round | Block
 Solid = tuple[Piece, ...]
 
 
@@ -128,12 +101,7 @@ def ray_positions(size: int) -> Floats:
 
 def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
     """The solid after `x -> linear x + shift`, `linear` `[3, 3]`."""
-    return tuple(
-        Round(linear @ piece.centre + shift, linear @ piece.axes, piece.profile)
-        if isinstance(piece, Round)
-        else Block(linear @ piece.centre + shift, linear @ piece.axes, piece.planes, piece.corners)
-        for piece in solid
-    )
+    return tuple(replace(piece, centre=linear @ piece.centre + shift, axes=linear @ piece.axes) for piece in solid)
 
 
 def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
@@ -153,17 +121,16 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
     bright = np.repeat(lights.background, side * side)
     for slot in range(max(map(len, kinds.values()), default=0)):
         pieces = [solid[slot] if slot < len(solid) else None for solid in kinds.values()]
-        for sort in (Round, Block):
-            rows = np.array([index for index, piece in enumerate(pieces) if isinstance(piece, sort)], np.int64)
+        for dimensions, meet in ((1, _meet_rounds), (2, _meet_blocks)):
+            chosen = {row: piece for row, piece in enumerate(pieces) if piece and piece.surface.ndim == dimensions}
+            rows = np.array(list(chosen), np.int64)
             views = np.flatnonzero(np.isin(kind, rows))
             if len(views) == 0:
                 continue
             which = np.searchsorted(rows, kind[views])
-            chosen = [piece for piece in pieces if isinstance(piece, sort)]
-            surfaces = np.array([piece.profile if isinstance(piece, Round) else piece.planes for piece in chosen])
-            placed = _place(chosen, which, views, turns, cameras)
+            surfaces = np.array([piece.surface for piece in chosen.values()])
+            placed = _place(list(chosen.values()), which, views, turns, cameras)
             rays = _rays(placed, positions)
-            meet = _meet_rounds if sort is Round else _meet_blocks
             ray, distance, normals = meet(surfaces[which], placed, rays)
             pixels = views[rays.job[ray]] * (side * side) + rays.pixel[ray]
             seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
