@@ -32,7 +32,8 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     path = raw / "test_batches.zip"
     with reading(path, stage="download"), zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
-        for name in sorted(names, key=_number)[:versions]:
+        # By number: 2.mat comes before 10.mat.
+        for name in sorted(names, key=lambda name: int(re.findall(r"\d+", name)[-1]))[:versions]:
             record = loadmat(io.BytesIO(archive.read(name)))["affNISTdata"][0, 0]
             # One image per column, its pixels row by row.
             images.append(record["image"].T.reshape(-1, 1, AFFNIST_SIZE, AFFNIST_SIZE))
@@ -43,8 +44,3 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     digits = tuple("0123456789")
     factors = {"version": version}
     return Dataset("affnist", "affNIST", np.concatenate(images), np.concatenate(labels), factors, split, digits)
-
-
-def _number(name: str) -> int:
-    """The number of a file, which puts 2.mat before 10.mat."""
-    return int(re.findall(r"\d+", name)[-1])

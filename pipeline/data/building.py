@@ -46,22 +46,17 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     side, canvas = images.shape[-1], params.canvas
     if canvas < side:
         raise DatasetError(f"datasets.{name}: canvas {canvas} is too small for images of {side}x{side} pixels")
+    free = canvas - side
+    margin = (free // 2, free - free // 2)  # an odd pixel is added at the bottom and on the right
     return Dataset(
         name=name,
         label=content.label if canvas == side else f"{content.label}, {canvas}x{canvas}",
-        images=_centred(images, canvas),
+        images=np.pad(images, ((0, 0), (0, 0), margin, margin)) if free else images,
         labels=labels,
         factors=factors,
         split=split,
         classes=content.classes,
     )
-
-
-def _centred(images: NDArray[np.uint8], canvas: int) -> NDArray[np.uint8]:
-    """Images `[N, C, H, H]` centred on a black canvas; an odd pixel is added at the bottom and on the right."""
-    free = canvas - images.shape[-1]
-    before, after = free // 2, free - free // 2
-    return np.pad(images, ((0, 0), (0, 0), (before, after), (before, after))) if free else images
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:

@@ -78,13 +78,16 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
     write_arrays(path, arrays)
 
 
-def load_dataset(path: Path) -> Dataset:
+def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
     """Read what `save_dataset` wrote.
+
+    Args:
+        stage: the stage that writes the file, for messages.
 
     Raises:
         DatasetError: the file is missing, damaged or not a data set. The message names it.
     """
-    with reading(path, stage="preprocess"), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+    with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
             raise ValueError(f"it is no {_FORMAT!r}")

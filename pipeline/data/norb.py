@@ -7,7 +7,6 @@ elevations and 6 lightings: 24,300 pairs of 96x96 pixels in either part (LeCun, 
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +28,11 @@ _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 _BLOCK = 1000
 
 
-@dataclass(frozen=True)
-class NorbPart:
-    """The training or the test part.
-
-    Attributes:
-        images: `[N, 2, 48, 48]`, left before right.
-        category: `[N]`, an index into `CATEGORIES`.
-        factors: instance (0 to 9), azimuth and elevation (degrees), lighting (0 to 5), `[N]` each; `UNKNOWN` where so.
-    """
-
-    images: NDArray[np.uint8]
-    category: NDArray[np.int64]
-    factors: dict[str, NDArray[np.int64]]
-
-    def chosen(self, mask: NDArray[np.bool_]) -> NorbPart:
-        """The images where a mask `[N]` is true."""
-        factors = {name: values[mask] for name, values in self.factors.items()}
-        return NorbPart(self.images[mask], self.category[mask], factors)
+Part = tuple[NDArray[np.uint8], NDArray[np.int64], dict[str, NDArray[np.int64]]]
+"""The training or the test part: images `[N, 2, 48, 48]`, left before right; categories `[N]`, indices into
+`CATEGORIES`; and factors `[N]` by name: instance (0 to 9), azimuth and elevation (degrees), lighting (0 to 5), each
+`UNKNOWN` where it is not known.
+"""
 
 
 def read_matrix(path: Path) -> NDArray[Any]:
@@ -73,7 +59,7 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return small
 
 
-def read_smallnorb(raw: Path, prefix: str) -> NorbPart:
+def read_smallnorb(raw: Path, prefix: str) -> Part:
     """One part from its three official files, halved to 48x48 pixels as in document 004, section 5.
 
     Args:
@@ -86,7 +72,7 @@ def read_smallnorb(raw: Path, prefix: str) -> NorbPart:
     return _part(halved(images), category, numbers)
 
 
-def read_smallnorb48(path: Path) -> NorbPart:
+def read_smallnorb48(path: Path) -> Part:
     """One part of the smaller copy: decoded from JPEG copies of the official images in their order, and halved.
 
     Args:
@@ -97,7 +83,7 @@ def read_smallnorb48(path: Path) -> NorbPart:
     return _part(arrays.pop("images"), arrays.pop("category"), arrays)
 
 
-def _part(images: NDArray[np.uint8], category: NDArray[Any], numbers: dict[str, NDArray[Any]]) -> NorbPart:
+def _part(images: NDArray[np.uint8], category: NDArray[Any], numbers: dict[str, NDArray[Any]]) -> Part:
     """A part with its factors from smallNORB's numbers: elevation 0 to 8 is 30 to 70 degrees, azimuth 0 to 34 is 0 to
     340 degrees.
     """
@@ -109,4 +95,4 @@ def _part(images: NDArray[np.uint8], category: NDArray[Any], numbers: dict[str, 
         "elevation": 30 + 5 * known["elevation"] if "elevation" in known else unknown,
         "lighting": known.get("lighting", unknown),
     }
-    return NorbPart(images, category.astype(np.int64), factors)
+    return images, category.astype(np.int64), factors

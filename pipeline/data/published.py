@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from pipeline.data import norb, toys
-from pipeline.data.datasets import OWN_IMAGES, DatasetError, load_dataset
+from pipeline.data.datasets import OWN_IMAGES, load_dataset
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
 
 POSED_TEST_INSTANCES = (3, 5)
@@ -117,15 +117,10 @@ def _cifar10(raw: Path) -> Content:
     return Content("CIFAR-10", images, labels, len(batches["test_batch"][b"labels"]), _CIFAR10)
 
 
-def _norb(label: str, train: norb.NorbPart, test: norb.NorbPart) -> Content:
-    return Content(
-        label,
-        np.concatenate([train.images, test.images]),
-        np.concatenate([train.category, test.category]),
-        len(test.images),
-        norb.CATEGORIES,
-        {name: np.concatenate([train.factors[name], test.factors[name]]) for name in train.factors},
-    )
+def _norb(label: str, train: norb.Part, test: norb.Part) -> Content:
+    images, labels = (np.concatenate([train[place], test[place]]) for place in (0, 1))
+    factors = {name: np.concatenate([train[2][name], test[2][name]]) for name in train[2]}
+    return Content(label, images, labels, len(test[1]), norb.CATEGORIES, factors)
 
 
 def _smallnorb(raw: Path) -> Content:
@@ -139,10 +134,13 @@ def _smallnorb48(raw: Path) -> Content:
 
 def _smallnorb48_posed(raw: Path) -> Content:
     """The official test part alone, for studies of viewpoints: the training part's viewpoints are unknown."""
-    whole = norb.read_smallnorb48(raw / "test.npz")
-    is_test = np.isin(whole.factors["instance"], POSED_TEST_INSTANCES)
-    label = "smallNORB test part by instance (JPEG-derived)"
-    return _norb(label, whole.chosen(~is_test), whole.chosen(is_test))
+    images, labels, factors = norb.read_smallnorb48(raw / "test.npz")
+    is_test = np.isin(factors["instance"], POSED_TEST_INSTANCES)
+    train, test = (
+        (images[mask], labels[mask], {name: values[mask] for name, values in factors.items()})
+        for mask in (~is_test, is_test)
+    )
+    return _norb("smallNORB test part by instance (JPEG-derived)", train, test)
 
 
 def _toys(_: Path) -> Content:
@@ -167,15 +165,8 @@ def _toys(_: Path) -> Content:
 
 
 def own_images(raw: Path) -> Content:
-    """What the stage `own_images` wrote.
-
-    Raises:
-        DatasetError: it has not run.
-    """
-    path = raw / OWN_IMAGES
-    if not path.is_file():
-        raise DatasetError(f"{path} is missing: run the own_images stage first")
-    own = load_dataset(path)
+    """What the stage `own_images` wrote."""
+    own = load_dataset(raw / OWN_IMAGES, stage="own_images")
     return Content(own.label, own.images, own.labels, len(own.split["test"]), own.classes)
 
 

@@ -70,15 +70,8 @@ class DatasetParams(Section):
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
-        """Check that no part has more images than there are.
-
-        Args:
-            where: the data set's place in params.yaml, for the message.
-            source: what the images are of, for the message.
-            images, test: as in `Published`.
-
-        Raises:
-            ValueError: one has.
+        """ValueError if parts of the data set at `where` have more images than a source: `images` and `test`, as in
+        `Published`.
         """
         parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
         for wanted, there in zip(parts, (images, test), strict=False):

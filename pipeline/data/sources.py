@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
-import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -50,13 +49,11 @@ class Source:
             mirror can have the files.
         files: the SHA-256 of each file, in hexadecimal, by name.
         folder: folder with the files on the user's own mirror; if empty, the source's name.
-        note: for a source without files: an explanation, written to its folder.
     """
 
     mirrors: tuple[str, ...]
     files: dict[str, str]
     folder: str = ""
-    note: str = ""
 
 
 def _packaged(package: str, folder: str) -> str:
@@ -75,8 +72,8 @@ _SMALLNORB48 = {
     "test.npz": "6a6a6563c2337587493d06a098e45079b313af83999d18db4052ef2f7ad67ea4",
 }
 
-NOTE = "README.txt"
-"""The one file in the folder of a source without files."""
+NOTE = "There is nothing to download: preprocess renders the toys itself.\n"
+"""In the folder of the source that has no files, which other stages depend on."""
 
 SOURCES = {
     "digits": Source(
@@ -130,15 +127,13 @@ SOURCES = {
     # Not published anywhere: smallNORB decoded from JPEG copies at half size, for when the official server is down.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
-    "toys": Source(mirrors=(), files={}, note="There is nothing to download: preprocess renders the toys itself.\n"),
+    "toys": Source(mirrors=(), files={}),
 }
 """All sources by name: the values of `datasets.<name>.source` in params.yaml, and affNIST for the evaluation."""
 
 
 def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
-
-    For a source without files, its note is written, so that other stages can depend on the folder.
 
     Args:
         name: a key of `SOURCES`.
@@ -150,14 +145,14 @@ def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> 
         DownloadError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
         FileWriteError: a file could not be written, for example because the disk is full.
     """
-    if mirror and _scheme(mirror) not in ("http", "https", "file", ""):
+    if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise DownloadError(
             f"{mirror}: files cannot be read from there: use a folder, or a URL with https, http or file"
         )
     source = SOURCES[name]
     if not source.files:
-        write_text(folder / NOTE, source.note)
-        return [folder / NOTE]
+        write_text(folder / "README.txt", NOTE)
+        return [folder / "README.txt"]
     places = [*([f"{mirror.rstrip('/')}/{source.folder or name}"] if mirror else []), *source.mirrors]
     return [_fetch_file(name, file, places, folder / file, partial) for file in source.files]
 
@@ -227,8 +222,9 @@ def _download(unfinished: Path, url: str, output: str, _: object) -> None:
         HTTPError: the connection broke.
         OSError: the disk is full, for example.
     """
-    if _scheme(url) not in ("http", "https"):
-        path = Path(unquote(urlparse(url).path)) if _scheme(url) == "file" else Path(url).expanduser()
+    parsed = urlparse(url)
+    if parsed.scheme not in ("http", "https"):
+        path = Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(url).expanduser()
         if not path.is_file():
             raise DownloadError(f"{path}: no such file")
         shutil.copyfile(path, output)
@@ -238,7 +234,7 @@ def _download(unfinished: Path, url: str, output: str, _: object) -> None:
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
         if response.status_code == requests.codes.requested_range_not_satisfiable:
-            unfinished.unlink()
+            unfinished.unlink(missing_ok=True)
             raise HTTPError("the unfinished file is not shorter than the whole one")
         response.raise_for_status()
         continues = response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
@@ -261,15 +257,9 @@ def _plain(error: requests.RequestException) -> str:
         case requests.HTTPError() if error.response is not None:
             return f"the server answers {error.response.status_code} {error.response.reason}"
         case requests.Timeout():
-            return f"no answer within {TIMEOUT[0]:.0f} to {TIMEOUT[1]:.0f} seconds: is there a network?"
+            return "no answer: is there a network?"
         case requests.ConnectionError():
             # "HTTPConnection(host=..., port=...): Failed to ...", inside the exception's first argument.
             reason = str(getattr(error.args[0], "reason", "")) if error.args else ""
             return f"cannot connect ({reason.partition(': ')[2] or type(error).__name__}): is there a network?"
     return f"{type(error).__name__}: {error}"
-
-
-def _scheme(place: str) -> str:
-    """The scheme of a URL in lower case; empty for a folder."""
-    found = re.match(r"([a-z][a-z0-9+.-]*)://", place, re.IGNORECASE)
-    return found[1].lower() if found else ""

@@ -25,7 +25,7 @@ from pipeline.data.datasets import PARTS, Dataset, DatasetError, load_dataset, s
 from pipeline.data.norb import UNKNOWN, halved, read_matrix
 from pipeline.data.settings import PUBLISHED, DatasetParams, SourceName
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING, SOURCES, fetch
-from pipeline.data.viewpoints import ViewpointError, split_viewpoints
+from pipeline.data.viewpoints import ViewpointError, is_familiar
 
 RANDOM = np.random.default_rng(0)
 TRAIN, TEST = 60, 20
@@ -352,7 +352,7 @@ def test_the_smaller_smallnorb_keeps_order_and_bytes_and_says_what_is_unknown(tm
     # 10 x 34 is beyond a byte.
     np.testing.assert_array_equal(found.factors["azimuth"][TRAIN:], 10 * parts["test"]["azimuth"].astype(int))
     with pytest.raises(ViewpointError, match="60 of 80 images"):
-        split_viewpoints(found.factors, "azimuth")
+        is_familiar(found.factors, "azimuth")
 
 
 def test_the_posed_smallnorb_is_the_test_part_split_by_instance(tmp_path: Path) -> None:
@@ -369,4 +369,4 @@ def test_the_posed_smallnorb_is_the_test_part_split_by_instance(tmp_path: Path) 
     np.testing.assert_array_equal(found.factors["elevation"], 30 + 5 * test["elevation"][order].astype(int))
     for part, allowed in (("train", {0, 1, 2}), ("validation", {0, 1, 2}), ("test", {3, 5})):
         assert set(found.factors["instance"][found.split[part]].tolist()) <= allowed
-    assert split_viewpoints(found.factors, "elevation").familiar.any()
+    assert is_familiar(found.factors, "elevation").any()

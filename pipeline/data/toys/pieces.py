@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline.data.toys.ray_casting import Floats, Piece
 
+Pair = tuple[float, float]
 Point = tuple[float, float, float]
 
 SIDES = (1.0, -1.0)
@@ -85,14 +86,7 @@ def block(
     return Piece(np.array(centre), axes, np.array(planes, np.float64), np.array(corners))
 
 
-def box(
-    x: tuple[float, float],
-    width: float,
-    z: tuple[float, float],
-    front: float = 0.0,
-    rear: float = 0.0,
-    side: float = 0.0,
-) -> Piece:
+def box(x: Pair, width: float, z: Pair, front: float = 0.0, rear: float = 0.0, side: float = 0.0) -> Piece:
     """A `block` from rear to front, from right (-width) to left, and from bottom to top."""
     axes = np.diag([(x[1] - x[0]) / 2, width, (z[1] - z[0]) / 2])
     return block(((x[0] + x[1]) / 2, 0.0, (z[0] + z[1]) / 2), axes, front, rear, side, side)

@@ -130,11 +130,11 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
             which = np.searchsorted(rows, kind[views])
             surfaces = np.array([piece.surface for piece in chosen.values()])
             placed = _place(list(chosen.values()), which, views, turns, cameras)
-            rays = _rays(placed, positions)
-            ray, distance, normals = meet(surfaces[which], placed, rays)
-            pixels = views[rays.job[ray]] * (side * side) + rays.pixel[ray]
+            job, pixel, direction = _rays(placed, positions)
+            ray, distance, normals = meet(surfaces[which], placed, job, direction)
+            pixels = views[job[ray]] * (side * side) + pixel[ray]
             seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
-            pixels, view = pixels[seen], views[rays.job[ray[seen]]]
+            pixels, view = pixels[seen], views[job[ray[seen]]]
             nearest[pixels] = distance[seen]
             bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
     fine = bright.reshape(-1, size, RAYS, size, RAYS)
@@ -178,23 +178,13 @@ def _place(pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cam
     return _Placed(inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views]))
 
 
-@dataclass(frozen=True)
-class _Rays:
-    """The rays that may hit each piece, all in one list of `n`.
+def _rays(placed: _Placed, positions: Floats) -> tuple[Ints, Ints, Vectors]:
+    """All rays through the rectangle around the cube of each piece, in one list of `n`.
 
-    Attributes:
-        job: `[n]` the piece, an index into `_Placed`.
-        pixel: `[n]` index of the pixel in its image, row by row.
-        direction: in the piece's coordinates.
+    Returns:
+        the piece `[n]`, an index into `_Placed`; the index `[n]` of the pixel in its image, row by row; and the
+        direction in the piece's coordinates.
     """
-
-    job: Ints
-    pixel: Ints
-    direction: Vectors
-
-
-def _rays(placed: _Placed, positions: Floats) -> _Rays:
-    """All rays through the rectangle around the cube of each piece."""
     side = len(positions)
     # (u, v, 1) times `t`, for each corner of the cube
     seen = np.einsum("jab,jcb->jca", np.linalg.inv(placed.frame), _CUBE - placed.eye[:, None])
@@ -215,7 +205,7 @@ def _rays(placed: _Placed, positions: Floats) -> _Rays:
         start = down[row_job] * v + ahead[row_job]
         direction.append(np.repeat(right[row_job], row_width) * u + np.repeat(start, row_width))
     job = np.repeat(row_job, row_width)
-    return _Rays(job, np.repeat(row * side, row_width) + column, (direction[0], direction[1], direction[2]))
+    return job, np.repeat(row * side, row_width) + column, (direction[0], direction[1], direction[2])
 
 
 def _counted(lengths: Ints) -> Ints:
@@ -232,7 +222,7 @@ _Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
 """Rays that hit their piece (indices `[m]`), their `t` `[m]`, and a function: the unit normals in the world at some."""
 
 
-def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
+def _meet_rounds(profiles: Floats, placed: _Placed, job: Ints, direction: Vectors) -> _Hits:
     """Where rays hit pieces with the profiles `[J, 3]`.
 
     Along a ray the surface is the root of `f(t) = a t^2 + 2 b t + c`, which is negative inside.
@@ -243,8 +233,7 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     """
     p, q, w = profiles.T
     ex, ey, ez = placed.eye.T
-    dx, dy, dz = rays.direction
-    job = rays.job
+    dx, dy, dz = direction
     a = dx * dx + dy * dy - w[job] * (dz * dz)
     b = ex[job] * dx + ey[job] * dy - (q / 2 + w * ez)[job] * dz
     c = (ex * ex + ey * ey - p - (q + w * ez) * ez)[job]
@@ -261,21 +250,20 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
 
     def normals(subset: Ints) -> Vectors:
         of, t, end = job[subset], distance[subset], by_end[subset]
-        x, y, z = (placed.eye[of, axis] + t * rays.direction[axis][ray[subset]] for axis in range(3))
+        x, y, z = (placed.eye[of, axis] + t * direction[axis][ray[subset]] for axis in range(3))
         up = np.where(end, facing[subset], -(q / 2)[of] - w[of] * z)
         return _unit(placed.inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
 
     return ray, distance, normals
 
 
-def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
+def _meet_blocks(planes: Floats, placed: _Placed, job: Ints, direction: Vectors) -> _Hits:
     """Where rays hit pieces between the planes `[J, 6, 4]`.
 
     A ray enters at the last plane that it crosses inwards, unless it crosses another one outwards before.
     """
     room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], placed.eye)
-    dx, dy, dz = rays.direction
-    job = rays.job
+    dx, dy, dz = direction
     enter = np.full(len(job), -np.inf)
     leave = np.full(len(job), np.inf)
     face = np.zeros(len(job), np.int64)

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.toys.pieces import SIDES, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
+from pipeline.data.toys.pieces import SIDES, Pair, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
 from pipeline.data.toys.ray_casting import Piece, Solid, moved
 
 INSTANCES = 10
 
-Pair = tuple[float, float]
 Triple = tuple[float, float, float]
 Four = tuple[float, float, float, float]
 Limbs = tuple[Pair, Pair]
@@ -116,9 +115,7 @@ _ANIMALS = (
 )
 
 
-def _limb(
-    start: Point, length: float, swings: tuple[float, float], aside: float, radius: float
-) -> tuple[list[Piece], Point]:
+def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
     """An arm or a leg of two parts of equal length, and its end point.
 
     Args:
