@@ -41,6 +41,5 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     version = np.repeat(np.arange(1, len(labels) + 1), [len(each) for each in labels])
     none = np.empty(0, np.int64)
     split = {"train": none, "validation": none, "test": np.arange(len(version))}
-    digits = tuple("0123456789")
-    factors = {"version": version}
-    return Dataset("affnist", "affNIST", np.concatenate(images), np.concatenate(labels), factors, split, digits)
+    pixels, digits = np.concatenate(images), np.concatenate(labels)
+    return Dataset("affnist", "affNIST", pixels, digits, {"version": version}, split, tuple("0123456789"))

@@ -24,7 +24,7 @@ PARTS = ("train", "validation", "test")
 OWN_IMAGES = "images.npz"
 """The file of the user's own images among the raw data: a data set without validation images, not yet split."""
 
-_FORMAT = "capsules data set 1"
+_FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
 
 class DatasetError(UserError):
@@ -74,15 +74,12 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
         "labels": dataset.labels,
     }
     arrays |= {f"split/{part}": dataset.split[part] for part in PARTS}
-    arrays |= {f"factors/{name}": dataset.factors[name] for name in sorted(dataset.factors)}
+    arrays |= {f"{_FACTORS}{name}": dataset.factors[name] for name in sorted(dataset.factors)}
     write_arrays(path, arrays)
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """Read what `save_dataset` wrote.
-
-    Args:
-        stage: the stage that writes the file, for messages.
+    """Read what `save_dataset` wrote in a stage, which messages name.
 
     Raises:
         DatasetError: the file is missing, damaged or not a data set. The message names it.
@@ -96,8 +93,8 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
             label=str(arrays["label"]),
             images=arrays["images"],
             labels=arrays["labels"],
-            factors=_under("factors/", arrays),
-            split=_under("split/", arrays),
+            factors={name[len(_FACTORS) :]: arrays[name] for name in arrays if name.startswith(_FACTORS)},
+            split={part: arrays[f"split/{part}"] for part in PARTS},
             classes=tuple(arrays["classes"].tolist()),
         )
 
@@ -131,7 +128,3 @@ def reading(path: Path, stage: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise DatasetError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error
-
-
-def _under(folder: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(folder): array for name, array in arrays.items() if name.startswith(folder)}

@@ -70,9 +70,7 @@ class DatasetParams(Section):
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
-        """ValueError if parts of the data set at `where` have more images than a source: `images` and `test`, as in
-        `Published`.
-        """
+        """ValueError if parts have more images than there are: `images` and `test`, as in `Published`."""
         parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
         for wanted, there in zip(parts, (images, test), strict=False):
             total = sum(getattr(self, part) for part in wanted)

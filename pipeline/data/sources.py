@@ -72,9 +72,6 @@ _SMALLNORB48 = {
     "test.npz": "6a6a6563c2337587493d06a098e45079b313af83999d18db4052ef2f7ad67ea4",
 }
 
-NOTE = "There is nothing to download: preprocess renders the toys itself.\n"
-"""In the folder of the source that has no files, which other stages depend on."""
-
 SOURCES = {
     "digits": Source(
         mirrors=(_packaged("sklearn", "datasets/data"),),
@@ -150,8 +147,8 @@ def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> 
             f"{mirror}: files cannot be read from there: use a folder, or a URL with https, http or file"
         )
     source = SOURCES[name]
-    if not source.files:
-        write_text(folder / "README.txt", NOTE)
+    if not source.files:  # other stages depend on the folder
+        write_text(folder / "README.txt", "There is nothing to download: preprocess renders the toys itself.\n")
         return [folder / "README.txt"]
     places = [*([f"{mirror.rstrip('/')}/{source.folder or name}"] if mirror else []), *source.mirrors]
     return [_fetch_file(name, file, places, folder / file, partial) for file in source.files]
@@ -256,9 +253,7 @@ def _plain(error: requests.RequestException) -> str:
     match error:
         case requests.HTTPError() if error.response is not None:
             return f"the server answers {error.response.status_code} {error.response.reason}"
-        case requests.Timeout():
-            return "no answer: is there a network?"
-        case requests.ConnectionError():
+        case requests.ConnectionError() | requests.Timeout():
             # "HTTPConnection(host=..., port=...): Failed to ...", inside the exception's first argument.
             reason = str(getattr(error.args[0], "reason", "")) if error.args else ""
             return f"cannot connect ({reason.partition(': ')[2] or type(error).__name__}): is there a network?"

@@ -15,9 +15,6 @@ Point = tuple[float, float, float]
 SIDES = (1.0, -1.0)
 """Left and right."""
 
-_ELLIPSOID = (1.0, 0.0, -1.0)
-_CYLINDER = (1.0, 0.0, 0.0)
-
 
 def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
     """Sine and cosine, rounded to 12 digits: maths libraries differ in the last bit, and images must not."""
@@ -46,7 +43,7 @@ def ball(centre: Point, length: float, width: float, height: float, pitch: float
     """An ellipsoid with half its length, width and height given, and its front raised by `pitch` degrees."""
     s, c = sine_cosine(pitch)
     turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
-    return round_piece(np.array(centre), turn * np.array([length, width, height]), _ELLIPSOID)
+    return round_piece(np.array(centre), turn * np.array([length, width, height]), (1.0, 0.0, -1.0))
 
 
 def rod(start: Point, end: Point, radius: float, end_radius: float | None = None) -> Piece:
@@ -60,7 +57,7 @@ def rod(start: Point, end: Point, radius: float, end_radius: float | None = None
     axes = np.stack([side * widest, np.cross(along, side) * widest, half], axis=1)
     # Its radius at height z is m + h z; the profile is the square of that.
     m, h = (last + radius) / (2 * widest), (last - radius) / (2 * widest)
-    return round_piece(np.array(start) + half, axes, _CYLINDER if last == radius else (m * m, 2 * m * h, h * h))
+    return round_piece(np.array(start) + half, axes, (1.0, 0.0, 0.0) if last == radius else (m * m, 2 * m * h, h * h))
 
 
 def block(

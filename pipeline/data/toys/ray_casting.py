@@ -129,9 +129,9 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
                 continue
             which = np.searchsorted(rows, kind[views])
             surfaces = np.array([piece.surface for piece in chosen.values()])
-            placed = _place(list(chosen.values()), which, views, turns, cameras)
-            job, pixel, direction = _rays(placed, positions)
-            ray, distance, normals = meet(surfaces[which], placed, job, direction)
+            inverse, eye, frame = _place(list(chosen.values()), which, views, turns, cameras)
+            job, pixel, direction = _rays(eye, frame, positions)
+            ray, distance, normals = meet(surfaces[which], inverse, eye, job, direction)
             pixels = views[job[ray]] * (side * side) + pixel[ray]
             seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
             pixels, view = pixels[seen], views[job[ray[seen]]]
@@ -153,41 +153,32 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
     return lights.ambient[view] + lights.sky[view] * (0.5 + 0.5 * normals[2]) + diffuse
 
 
-@dataclass(frozen=True)
-class _Placed:
+def _place(
+    pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
+) -> tuple[Floats, Floats, Floats]:
     """`J` pieces in their images: the camera in each piece's local coordinates.
 
-    Attributes:
-        inverse: `[J, 3, 3]` from the world to the piece.
-        eye: `[J, 3]` in the piece's coordinates.
-        frame: `[J, 3, 3]` columns right, down, ahead in the piece's coordinates.
+    Returns:
+        the map `[J, 3, 3]` from the world to the piece; the eye `[J, 3]`; the camera's frame `[J, 3, 3]`.
     """
-
-    inverse: Floats
-    eye: Floats
-    frame: Floats
-
-
-def _place(pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras) -> _Placed:
     axes = np.stack([piece.axes for piece in pieces])
     centres = np.stack([piece.centre for piece in pieces])
     turn = turns[views]
     inverse = np.einsum("jab,jcb->jac", np.linalg.inv(axes)[which], turn)
     centre = np.einsum("jab,jb->ja", turn, centres[which])
     eye = np.einsum("jab,jb->ja", inverse, cameras.eye[views] - centre)
-    return _Placed(inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views]))
+    return inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views])
 
 
-def _rays(placed: _Placed, positions: Floats) -> tuple[Ints, Ints, Vectors]:
+def _rays(eye: Floats, frame: Floats, positions: Floats) -> tuple[Ints, Ints, Vectors]:
     """All rays through the rectangle around the cube of each piece, in one list of `n`.
 
     Returns:
-        the piece `[n]`, an index into `_Placed`; the index `[n]` of the pixel in its image, row by row; and the
-        direction in the piece's coordinates.
+        the piece `[n]`; the pixel's index `[n]` in its image, row by row; and the direction in the piece's coordinates.
     """
     side = len(positions)
     # (u, v, 1) times `t`, for each corner of the cube
-    seen = np.einsum("jab,jcb->jca", np.linalg.inv(placed.frame), _CUBE - placed.eye[:, None])
+    seen = np.einsum("jab,jcb->jca", np.linalg.inv(frame), _CUBE - eye[:, None])
     flat = seen[..., :2] / seen[..., 2:]
     spacing = positions[1] - positions[0]
     first = np.ceil((flat.min(axis=1) - positions[0]) / spacing - 1e-6).clip(0, side).astype(np.int64)
@@ -201,7 +192,7 @@ def _rays(placed: _Placed, positions: Floats) -> tuple[Ints, Ints, Vectors]:
     v = positions[row]
     direction = []
     for axis in range(3):
-        right, down, ahead = placed.frame[:, axis].T
+        right, down, ahead = frame[:, axis].T
         start = down[row_job] * v + ahead[row_job]
         direction.append(np.repeat(right[row_job], row_width) * u + np.repeat(start, row_width))
     job = np.repeat(row_job, row_width)
@@ -222,7 +213,7 @@ _Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
 """Rays that hit their piece (indices `[m]`), their `t` `[m]`, and a function: the unit normals in the world at some."""
 
 
-def _meet_rounds(profiles: Floats, placed: _Placed, job: Ints, direction: Vectors) -> _Hits:
+def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
     """Where rays hit pieces with the profiles `[J, 3]`.
 
     Along a ray the surface is the root of `f(t) = a t^2 + 2 b t + c`, which is negative inside.
@@ -232,7 +223,7 @@ def _meet_rounds(profiles: Floats, placed: _Placed, job: Ints, direction: Vector
     ends and is never reached.
     """
     p, q, w = profiles.T
-    ex, ey, ez = placed.eye.T
+    ex, ey, ez = eye.T
     dx, dy, dz = direction
     a = dx * dx + dy * dy - w[job] * (dz * dz)
     b = ex[job] * dx + ey[job] * dy - (q / 2 + w * ez)[job] * dz
@@ -250,19 +241,19 @@ def _meet_rounds(profiles: Floats, placed: _Placed, job: Ints, direction: Vector
 
     def normals(subset: Ints) -> Vectors:
         of, t, end = job[subset], distance[subset], by_end[subset]
-        x, y, z = (placed.eye[of, axis] + t * direction[axis][ray[subset]] for axis in range(3))
+        x, y, z = (eye[of, axis] + t * direction[axis][ray[subset]] for axis in range(3))
         up = np.where(end, facing[subset], -(q / 2)[of] - w[of] * z)
-        return _unit(placed.inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
+        return _unit(inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
 
     return ray, distance, normals
 
 
-def _meet_blocks(planes: Floats, placed: _Placed, job: Ints, direction: Vectors) -> _Hits:
+def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
     """Where rays hit pieces between the planes `[J, 6, 4]`.
 
     A ray enters at the last plane that it crosses inwards, unless it crosses another one outwards before.
     """
-    room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], placed.eye)
+    room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], eye)
     dx, dy, dz = direction
     enter = np.full(len(job), -np.inf)
     leave = np.full(len(job), np.inf)
@@ -280,7 +271,7 @@ def _meet_blocks(planes: Floats, placed: _Placed, job: Ints, direction: Vectors)
     job, face, distance = job[ray], face[ray], enter[ray]
     sides = planes.shape[1]
     nx, ny, nz = planes[..., :3].reshape(-1, 3).T
-    x, y, z = _unit(np.repeat(placed.inverse, sides, axis=0), (nx, ny, nz))
+    x, y, z = _unit(np.repeat(inverse, sides, axis=0), (nx, ny, nz))
 
     def normals(subset: Ints) -> Vectors:
         of = job[subset] * sides + face[subset]

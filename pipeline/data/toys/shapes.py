@@ -17,8 +17,6 @@ import numpy as np
 from pipeline.data.toys.pieces import SIDES, Pair, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
 from pipeline.data.toys.ray_casting import Piece, Solid, moved
 
-INSTANCES = 10
-
 Triple = tuple[float, float, float]
 Four = tuple[float, float, float, float]
 Limbs = tuple[Pair, Pair]
@@ -30,13 +28,11 @@ class Toy:
     """One instance of a category.
 
     Attributes:
-        solid: centred on the origin.
-        radius: of its bounding sphere around the origin, about 1.
+        solid: centred on the origin; the radius of its bounding sphere is about 1.
         grey: share of the light that it reflects.
     """
 
     solid: Solid
-    radius: float
     grey: float
 
 
@@ -377,6 +373,5 @@ def toy(category: int, instance: int) -> Toy:
     outline = np.concatenate([piece.outline() for piece in solid])
     middle = (outline.min(axis=0) + outline.max(axis=0)) / 2
     reach = float(np.sqrt(((outline - middle) ** 2).sum(axis=1).max()))
-    radius = 0.94 + 0.12 * size
-    scale = radius / reach
-    return Toy(moved(solid, np.eye(3) * scale, -middle * scale), radius, grey=0.62 + 0.12 * paint)
+    scale = (0.94 + 0.12 * size) / reach
+    return Toy(moved(solid, np.eye(3) * scale, -middle * scale), grey=0.62 + 0.12 * paint)
