@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import math
 import os
 import stat
 import tempfile
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -37,9 +36,6 @@ class FileReadError(UserError):
 
 DEEPEST = 50
 """Most levels of nesting in a YAML file. With very many, libyaml's loader crashes the process."""
-
-_DEFLATED = 1032  # times as long as a compressed file can be what it unpacks to
-_BLOCK = 1 << 20  # bytes read at a time
 
 _CAUSES = {
     errno.ENOSPC: "the disk is full",
@@ -116,74 +112,6 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
             entry.file_size = array.nbytes  # about: decides whether 64-bit sizes are needed
             with archive.open(entry, "w") as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)
-
-
-def read_arrays(path: Path, most: int) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file, without pickles.
-
-    No size that the file states is trusted. numpy would allocate what a header of some bytes asks for.
-
-    Args:
-        most: bytes that the arrays may have together.
-
-    Raises:
-        OSError: the file is missing or cannot be opened.
-        ValueError: it is damaged or something else.
-        MemoryError: it states more than `most` bytes.
-    """
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-                total = sum(member.file_size for member in members)
-                if total > most:
-                    raise MemoryError(f"its arrays have {total:,} bytes, more than the {most:,} allowed")
-                packed = os.fstat(file.fileno()).st_size
-                found = {}
-                for member in members:
-                    stored = member.compress_type == zipfile.ZIP_STORED
-                    if not stored and member.compress_type != zipfile.ZIP_DEFLATED:
-                        raise ValueError(f"{member.filename} is not packed as in npz files")
-                    if member.file_size > (packed if stored else _DEFLATED * packed):
-                        raise ValueError(f"{member.filename} claims {member.file_size} bytes, more than it can hold")
-                    with archive.open(member) as content:
-                        found[member.filename.removesuffix(".npy")] = _read_array(content, member)
-                return found
-        except (ValueError, MemoryError):
-            raise
-        # All exceptions: zipfile and numpy raise many kinds on damaged files.
-        except Exception as error:
-            raise ValueError(str(error) or type(error).__name__) from None
-
-
-def _read_array(file: IO[bytes], member: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array in numpy's format. Raises ValueError, or others of numpy and zipfile."""
-    import numpy as np
-    from numpy.lib import format as npy
-
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    version = npy.read_magic(file)
-    if version not in readers:
-        raise ValueError(f"{member.filename} has version {version} of numpy's format")
-    try:
-        shape, fortran_order, element = readers[version](file)
-    except (RecursionError, MemoryError):  # of the parser of its header, which has 10,000 characters at most
-        raise ValueError(f"{member.filename} has a header that cannot be read") from None
-    if element.hasobject:
-        raise ValueError(f"{member.filename} holds pickled objects")
-    count = math.prod(shape)
-    if min(shape, default=0) < 0 or element.subdtype or not element.itemsize:
-        raise ValueError(f"{member.filename} claims an array {element} {shape}")
-    if file.tell() + count * element.itemsize != member.file_size:
-        raise ValueError(f"{member.filename} has {member.file_size} bytes, not those of an array {element} {shape}")
-    array = np.empty(count, element)
-    content = memoryview(array.view(np.uint8).data)
-    start = 0
-    while read := file.readinto(content[start : start + _BLOCK]):  # type: ignore[attr-defined]
-        start += read
-    if start < len(content) or file.read(1):  # the last read checks the checksum
-        raise ValueError(f"{member.filename} is cut short")
-    return array.reshape(shape, order="F" if fortran_order else "C")
 
 
 def read_yaml(path: Path) -> Any:

@@ -158,14 +158,7 @@ class Shared(Section):
                     f"datasets.{name}.{part}: must be at least {known.classes}, the number of classes "
                     f"(found {getattr(dataset, part)})"
                 )
-        parts = [("train", "validation"), ("test",)] if known.test else [("train", "validation", "test")]
-        for wanted, there in zip(parts, (known.images, known.test), strict=False):
-            total = sum(getattr(dataset, part) for part in wanted)
-            if there is not None and total > there:
-                raise ValueError(
-                    f"datasets.{name}: {' + '.join(wanted)} must be at most {there}, the images of {dataset.source} "
-                    f"(found {total})"
-                )
+        dataset.check_counts(f"datasets.{name}", dataset.source, known.images, known.test)
 
     def check_fits(self, where: str, run: Run, dataset: str) -> None:
         """ValueError if a run's model cannot take the images of a data set."""
@@ -186,7 +179,7 @@ class Shared(Section):
 
     def _check_affnist(self) -> None:
         """ValueError if affNIST's digits would test a model of other images."""
-        from pipeline.data.formats import AFFNIST_SIZE
+        from pipeline.data.affnist import AFFNIST_SIZE
 
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]

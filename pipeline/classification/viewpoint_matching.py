@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipeline.data.datasets import PARTS, Dataset
-from pipeline.data.viewpoints import split_viewpoints
+from pipeline.data.viewpoints import is_familiar
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled
 from pipeline.results.outcome import Outcome
@@ -62,10 +62,10 @@ def familiar_views(dataset: Dataset, axis: Axis) -> Views:
     kept, watched = {}, {}
     for part in PARTS:
         chosen = dataset.split[part]
-        views = split_viewpoints({name: values[chosen] for name, values in dataset.factors.items()}, axis)
-        kept[part] = chosen if part == "test" else chosen[views.familiar]
+        familiar = is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
+        kept[part] = chosen if part == "test" else chosen[familiar]
         if part == "test":
-            for name, mask in (("familiar", views.familiar), ("novel", views.novel)):
+            for name, mask in (("familiar", familiar), ("novel", ~familiar)):
                 watched[name] = (dataset.images[chosen[mask]], dataset.labels[chosen[mask]])
     return Views(replace(dataset, split=kept), watched)
 

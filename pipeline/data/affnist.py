@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import io
+import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.datasets import Dataset
-from pipeline.data.formats import read_affnist
+from pipeline.data.datasets import Dataset, reading
 
-_DIGITS = tuple("0123456789")
+AFFNIST_SIZE = 40
+"""Height and width of an affNIST image in pixels."""
 
 
 def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     """The official affNIST test images, 40x40 pixels, all of them in the test part.
 
     Args:
-        raw: folder with affNIST's `test_batches.zip`.
+        raw: folder with affNIST's `test_batches.zip`, an archive of numbered Matlab files.
         versions: how many of the 32 random versions of each MNIST test digit to read; 10,000 images each. The factor
             `version` counts them from 1.
 
     Raises:
-        FormatError: the file is missing, damaged or in another format.
+        DatasetError: the file is missing or damaged.
     """
-    images, labels, version = read_affnist(raw / "test_batches.zip", versions)
+    from scipy.io import loadmat
+
+    images, labels = [], []
+    path = raw / "test_batches.zip"
+    with reading(path, stage="download"), zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
+        # By number: 2.mat comes before 10.mat.
+        for name in sorted(names, key=lambda name: int(re.findall(r"\d+", name)[-1]))[:versions]:
+            record = loadmat(io.BytesIO(archive.read(name)))["affNISTdata"][0, 0]
+            # One image per column, its pixels row by row.
+            images.append(record["image"].T.reshape(-1, 1, AFFNIST_SIZE, AFFNIST_SIZE))
+            labels.append(record["label_int"].ravel().astype(np.int64))
+    version = np.repeat(np.arange(1, len(labels) + 1), [len(each) for each in labels])
     none = np.empty(0, np.int64)
-    split = {"train": none, "validation": none, "test": np.arange(len(labels))}
-    return Dataset("affnist", "affNIST", images[:, None], labels, {"version": version}, split, _DIGITS)
+    split = {"train": none, "validation": none, "test": np.arange(len(version))}
+    pixels, digits = np.concatenate(images), np.concatenate(labels)
+    return Dataset("affnist", "affNIST", pixels, digits, {"version": version}, split, tuple("0123456789"))

@@ -7,6 +7,8 @@ data sets, only the images of the split are rendered.
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.files import read_arrays, write_arrays
-from pipeline.memory import available_bytes
+from pipeline.files import write_arrays
 
 PARTS = ("train", "validation", "test")
 
 OWN_IMAGES = "images.npz"
 """The file of the user's own images among the raw data: a data set without validation images, not yet split."""
 
-_FORMAT = "capsules data set 1"
+_FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
 
 class DatasetError(UserError):
-    """More images were requested than there are, or a data set's file is missing, damaged or in another format."""
+    """More images were requested than there are, or a file is missing, damaged or in another format."""
 
 
 @dataclass(frozen=True)
@@ -73,79 +74,57 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
         "labels": dataset.labels,
     }
     arrays |= {f"split/{part}": dataset.split[part] for part in PARTS}
-    arrays |= {f"factors/{name}": dataset.factors[name] for name in sorted(dataset.factors)}
+    arrays |= {f"{_FACTORS}{name}": dataset.factors[name] for name in sorted(dataset.factors)}
     write_arrays(path, arrays)
 
 
-def load_dataset(path: Path) -> Dataset:
-    """Read what `save_dataset` wrote.
+def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
+    """Read what `save_dataset` wrote in a stage, which messages name.
 
     Raises:
-        DatasetError: the file is missing, unreadable, damaged, not a data set, or larger than the memory that is free.
-            The message names it.
+        DatasetError: the file is missing, damaged or not a data set. The message names it.
     """
-    try:
-        if not path.is_file():
-            raise DatasetError(f"{path} is missing: run the preprocess stage first")
-        arrays = read_arrays(path, available_bytes())
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
-    except MemoryError as error:
-        raise DatasetError(f"{path} does not fit into memory: {error}") from None
-    except ValueError as error:
-        raise DatasetError(f"{path} is damaged ({error}): delete it and run preprocess again") from None
-    foreign = "is not a data set of this pipeline"
-    try:
-        if str(arrays.pop("format")) != _FORMAT:
-            raise ValueError("another format")
-        dataset = Dataset(
+    with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        arrays = dict(stored)
+        if str(arrays["format"]) != _FORMAT:
+            raise ValueError(f"it is no {_FORMAT!r}")
+        return Dataset(
             name=str(arrays["name"]),
             label=str(arrays["label"]),
             images=arrays["images"],
             labels=arrays["labels"],
-            factors=_under("factors/", arrays),
-            split=_under("split/", arrays),
+            factors={name[len(_FACTORS) :]: arrays[name] for name in arrays if name.startswith(_FACTORS)},
+            split={part: arrays[f"split/{part}"] for part in PARTS},
             classes=tuple(arrays["classes"].tolist()),
         )
-        _check(dataset)
-    except KeyError as error:
-        raise DatasetError(f"{path} {foreign} (it lacks {error}): delete it and run preprocess again") from None
-    except ValueError as error:
-        raise DatasetError(f"{path} {foreign} ({error}): delete it and run preprocess again") from None
-    return dataset
 
 
 def pixel_bytes(path: Path) -> int:
     """The size of a data set's images in memory, from the header of its file; 0 if it is missing or damaged."""
     try:
-        if not path.is_file():  # reading a pipe would wait for ever
-            return 0
         with zipfile.ZipFile(path) as archive:
             return archive.getinfo("images.npy").file_size
-    # All exceptions: zipfile raises many kinds on damaged files.
-    except Exception:
+    except (OSError, KeyError, zipfile.BadZipFile):
         return 0  # `load_dataset` says what is wrong
 
 
-def _under(folder: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(folder): array for name, array in arrays.items() if name.startswith(folder)}
+@contextmanager
+def reading(path: Path, stage: str) -> Iterator[None]:
+    """Name the file that cannot be read, and the stage that makes it anew.
 
+    Args:
+        path: the file, or the folder of the files.
 
-def _check(dataset: Dataset) -> None:
-    """Raise ValueError if the arrays of a data set do not match."""
-    if dataset.labels.ndim != 1 or dataset.labels.dtype.kind not in "iu":
-        raise ValueError(f"labels are {dataset.labels.dtype} {dataset.labels.shape}")
-    count = len(dataset.labels)
-    if dataset.images.dtype != np.uint8 or dataset.images.ndim != 4 or len(dataset.images) != count:
-        raise ValueError(f"images are {dataset.images.dtype} {dataset.images.shape} for {count} labels")
-    if set(dataset.split) != set(PARTS):
-        raise ValueError(f"its split has the parts {', '.join(sorted(dataset.split)) or 'none'}")
-    for part, chosen in dataset.split.items():
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-            raise ValueError(f"its part {part} is {chosen.dtype} {chosen.shape}, not a list of indices")
-    for name, values in dataset.factors.items():
-        if values.shape[:1] != (count,):
-            raise ValueError(f"its factor {name} is {values.dtype} {values.shape} for {count} labels")
-    indices = np.concatenate([dataset.split[part] for part in PARTS])
-    if len(np.unique(indices)) != len(indices) or (len(indices) and not 0 <= indices.min() <= indices.max() < count):
-        raise ValueError("its split repeats images or has indices out of range")
+    Raises:
+        DatasetError: for any error in the block.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except FileNotFoundError as error:
+        raise DatasetError(f"{error.filename} is missing: run the {stage} stage first") from None
+    # All exceptions: the libraries raise many kinds on damaged files.
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise DatasetError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error

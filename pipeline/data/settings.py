@@ -69,6 +69,16 @@ class DatasetParams(Section):
         "images are for validation",
     )
 
+    def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
+        """ValueError if parts have more images than there are: `images` and `test`, as in `Published`."""
+        parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
+        for wanted, there in zip(parts, (images, test), strict=False):
+            total = sum(getattr(self, part) for part in wanted)
+            if there is not None and total > there:
+                raise ValueError(
+                    f"{where}: {' + '.join(wanted)} must be at most {there}, the images of {source} (found {total})"
+                )
+
 
 class OwnImagesParams(Section):
     """Images of the user's own, a source of data sets: docs/own-images.md."""

@@ -6,7 +6,6 @@ A model is trained on some azimuths or elevations (familiar), and tested on thes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,20 +23,8 @@ class ViewpointError(UserError):
     """The viewpoints of some images are unknown, or not among those of the published split."""
 
 
-@dataclass(frozen=True)
-class Viewpoints:
-    """Which images have familiar and which have novel viewpoints.
-
-    Attributes:
-        familiar, novel: `[N]` bool; exactly one is true for each image.
-    """
-
-    familiar: NDArray[np.bool_]
-    novel: NDArray[np.bool_]
-
-
-def split_viewpoints(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> Viewpoints:
-    """Separate familiar from novel viewpoints.
+def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
+    """Which images have familiar viewpoints, `[N]`; the others have novel ones.
 
     Args:
         factors: the images' factors, `[N]` each; azimuth and elevation in degrees.
@@ -49,12 +36,12 @@ def split_viewpoints(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth",
         known = ", ".join(sorted(factors)) or "none"
         raise ViewpointError(f"these images cannot be split by {by}: their known factors are: {known}")
     degrees = factors[by]
-    familiar, novel = np.isin(degrees, FAMILIAR[by]), np.isin(degrees, NOVEL[by])
-    neither = np.flatnonzero(~(familiar | novel))
+    familiar = np.isin(degrees, FAMILIAR[by])
+    neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
     if len(neither):
         angles = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
         raise ViewpointError(
             f"{len(neither)} of {len(degrees)} images cannot be split by {by}: they have {angles} (-1 is unknown). "
             "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
         )
-    return Viewpoints(familiar, novel)
+    return familiar

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 def measure(context: Context) -> Outcome:
     """Evaluate an entry of `runs`, with its trained weights."""
-    from pipeline.data.affnist import build_affnist
-    from pipeline.data.formats import AFFNIST_SIZE
+    from pipeline.data.affnist import AFFNIST_SIZE, build_affnist
     from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
     from pipeline.systems import evaluation_of

@@ -15,10 +15,9 @@ import pytest
 from PIL import Image
 
 from pipeline import memory
-from pipeline.data import own_images
 from pipeline.data.building import build_dataset
-from pipeline.data.datasets import OWN_IMAGES, DatasetError, pixel_bytes, save_dataset
-from pipeline.data.own_images import OwnImagesError, PlaceError, check_places, find, plan, read, repeated
+from pipeline.data.datasets import OWN_IMAGES, save_dataset
+from pipeline.data.own_images import OwnImagesError, check_places, find, plan, read, repeated
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.memory import OutOfMemoryError, available_bytes, check_fits, readable
 
@@ -89,25 +88,6 @@ def test_images_of_the_right_size_keep_their_pixels_in_the_order_of_classes_and_
         np.testing.assert_array_equal(image, np.asarray(Image.open(file)).transpose(2, 0, 1))
     assert data.labels.tolist() == [0, 0, 1, 1, 1]
     assert (data.classes, data.label) == (("dog", "cat"), "pets (own images)")
-
-
-def test_the_order_of_files_on_the_disk_does_not_matter(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = read(plan("pets", params(), pets)).images
-    scandir = os.scandir
-
-    class Reversed:
-        def __init__(self, folder: Path) -> None:
-            with scandir(folder) as entries:
-                self.entries = sorted(entries, key=lambda entry: entry.name, reverse=True)
-
-        def __enter__(self) -> list[os.DirEntry[str]]:
-            return self.entries
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr(own_images.os, "scandir", Reversed)
-    np.testing.assert_array_equal(read(plan("pets", params(), pets)).images, before)
 
 
 def test_images_of_any_size_are_resized_and_this_is_said_once(pets: Path) -> None:
@@ -189,7 +169,7 @@ def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
             for number in range(count):
                 put(tmp_path / "pets" / part / name / f"{number}.png", picture())
     planned = plan("pets", params(test_part=True), tmp_path)
-    assert planned.summary.startswith("pets: 12 images of 2 classes (8 in train, 4 in test), ")
+    assert planned.summary.startswith("pets: 12 images of 2 classes (8 in train, 4 in test). ")
     data = read(planned)
     assert data.labels.tolist() == [0] * 4 + [1] * 4 + [0, 0, 1, 1]
     assert data.split["test"].tolist() == [8, 9, 10, 11]
@@ -199,13 +179,6 @@ def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
     assert set(built.split["test"]) == {8, 9, 10, 11}
     assert built.label == "pets (own images), 28x28"
     np.testing.assert_array_equal(built.images[:, :, 6:22, 6:22], data.images)
-
-
-def test_a_class_without_training_images_is_named(pets: Path) -> None:
-    save_dataset(pets / "raw" / OWN_IMAGES, read(plan("pets", params(), pets)))
-    split = {"source": "pets", "canvas": 28, "train": 1, "validation": 2, "test": 2, "split_seed": 0}
-    with pytest.raises(DatasetError, match=r"datasets\.mine: no training image is of the class '(cat|dog)'"):
-        build_dataset("mine", DatasetParams.model_validate(split), pets / "raw")
 
 
 def test_equal_images_are_counted(pets: Path) -> None:
@@ -264,7 +237,7 @@ def test_arrays_are_resized_and_may_have_a_test_part_and_two_channels(tmp_path: 
         ({"labels": np.arange(6)}, {}, "labels go from 0 to 5, but `classes` names 0 to 1"),
         ({"labels": np.array([0, 0, 0, 0, 0, -1])}, {}, "labels go from -1 to 0"),
         ({"labels": np.ones(6, int)}, {}, "labels: no image is of the class 'cat'"),
-        ({"labels": np.array([object()] * 6)}, {}, "is damaged, or no npz file: labels.npy"),
+        ({"labels": np.array([object()] * 6)}, {}, "is damaged, or no npz file: "),
     ],
 )
 def test_arrays_of_another_form_are_refused(
@@ -276,7 +249,7 @@ def test_arrays_of_another_form_are_refused(
     assert told.startswith(str(path))
 
 
-@pytest.mark.parametrize("how", ["cut", "empty", "text", "flipped", "zip", "lying header"])
+@pytest.mark.parametrize("how", ["cut", "empty", "text", "flipped", "lying header"])
 def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
     path = arrays(tmp_path)
     content = path.read_bytes()
@@ -289,16 +262,14 @@ def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
             path.write_text("images")
         case "flipped":
             path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
-        case "zip":
-            with zipfile.ZipFile(path, "w") as archive:
-                archive.writestr("images.npy", "no array")
         case "lying header":
             header = io.BytesIO()
             np.lib.format.write_array_header_1_0(
                 header, {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
             )
             with zipfile.ZipFile(path, "w") as archive:
-                archive.writestr("images.npy", header.getvalue())
+                for name in ("images.npy", "labels.npy"):
+                    archive.writestr(name, header.getvalue())
     told = refusal(of_arrays(), tmp_path)
     assert told.startswith(f"{path} is damaged")
 
@@ -306,17 +277,16 @@ def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
 # ---- refusals
 
 
-def test_a_place_without_images_is_named_with_code_2(tmp_path: Path) -> None:
+def test_a_place_without_images_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     for settings, message in (
-        (params(path="nowhere"), r"own_images\.pets\.path: .*nowhere: No such file or directory"),
+        (params(path="nowhere"), r"own_images\.pets\.path: .*nowhere is not there"),
         (params(path="file"), "is not a folder, as format: folder needs"),
         (of_arrays(path="folder"), "is not a file, as format: npz needs"),
     ):
-        with pytest.raises(PlaceError, match=message) as caught:
+        with pytest.raises(match=message):
             find(settings, "own_images.pets", tmp_path)
-        assert caught.value.exit_code == 2
 
 
 def test_a_path_may_be_absolute_a_link_or_outside_the_repository(pets: Path) -> None:
@@ -330,7 +300,7 @@ def test_a_path_may_be_absolute_a_link_or_outside_the_repository(pets: Path) -> 
 @pytest.mark.parametrize("path", [".", "..", "data", "data/raw/pets", "data/raw/pets/more", "models"])
 def test_a_folder_that_stages_write_to_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "root" / path).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(PlaceError, match="which a stage writes"):
+    with pytest.raises(match="which a stage writes"):
         check_places({"pets": params(path=path)}, tmp_path / "root", ["data/raw/pets", "models/vae"])
 
 
@@ -338,7 +308,7 @@ def test_a_folder_that_stages_write_to_is_refused(tmp_path: Path, path: str) -> 
     ("classes", "message"),
     [
         (["cat", "dog", "cow"], "has no folder for 'cow' of `classes`"),
-        (["cat", "cow"], "has no folder for 'cow' of `classes` and has folders that are not among `classes`: 'dog'"),
+        (["cow", "dog"], "has no folder for 'cow' of `classes`"),
     ],
 )
 def test_folders_and_classes_must_be_the_same(pets: Path, classes: list[str], message: str) -> None:
@@ -350,9 +320,7 @@ def test_what_is_no_image_in_a_class_folder_is_named(pets: Path) -> None:
         (pets / ignored).write_text("")
     find(params(), "", pets)
     (pets / "pets/cat/x.gif").write_text("")
-    assert "pets/cat must hold PNG and JPEG files only (.png, .jpg, .jpeg): move or convert 'x.gif'" in refusal(
-        params(), pets
-    )
+    assert "pets/cat must hold .png, .jpg, .jpeg files only: move or convert 'x.gif'" in refusal(params(), pets)
     (pets / "pets/cat/x.gif").unlink()
     (pets / "pets/cat/sub").mkdir()
     assert "move or convert 'sub'" in refusal(params(), pets)
@@ -361,13 +329,21 @@ def test_what_is_no_image_in_a_class_folder_is_named(pets: Path) -> None:
     assert "holds 'loose.png': an image must be in the folder of its class" in refusal(params(), pets)
 
 
+def test_a_folder_of_no_class_is_named(pets: Path) -> None:
+    (pets / "pets/cow").mkdir()
+    assert refusal(params(), pets) == f"{pets}/pets has folders that are not among `classes`: 'cow'"
+
+
 def test_an_empty_class_folder_is_named(pets: Path) -> None:
     (pets / "pets/empty").mkdir()
     assert f"{pets}/pets/empty holds no images" in refusal(params(classes=["cat", "dog", "empty"]), pets)
 
 
-def test_train_and_test_folders_are_asked_for_by_test_part(pets: Path) -> None:
-    assert "must have the folders train and test" in refusal(params(test_part=True), pets)
+def test_train_and_test_folders_and_no_others_are_asked_for_by_test_part(pets: Path) -> None:
+    assert refusal(params(test_part=True), pets) == f"{pets}/pets has no folder for 'test', 'train' of `test_part`"
+    for name in ("train", "test"):
+        (pets / "pets" / name).mkdir()
+    assert "not among `test_part`: 'cat', 'dog'" in refusal(params(test_part=True), pets)
 
 
 def test_links_pipes_and_names_that_are_not_utf8_are_refused_without_opening_them(pets: Path) -> None:
@@ -383,12 +359,10 @@ def test_links_pipes_and_names_that_are_not_utf8_are_refused_without_opening_the
     assert r"dog/\xff.png: the name is not UTF-8" in refusal(params(), pets)
 
 
-def test_a_folder_that_cannot_be_read_is_named(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(folder: Path) -> None:  # permissions would not stop root
-        raise PermissionError(13, "Permission denied", str(folder))
-
-    monkeypatch.setattr(own_images.os, "scandir", denied)
-    assert refusal(params(), pets) == f"{pets}/pets cannot be read: Permission denied"
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root")
+def test_a_folder_that_cannot_be_read_is_named(pets: Path) -> None:
+    (pets / "pets" / "cat").chmod(0)
+    assert refusal(params(), pets) == f"{pets}/pets/cat cannot be read: Permission denied"
 
 
 def test_accents_written_in_two_ways_are_one_name(tmp_path: Path) -> None:
@@ -412,7 +386,6 @@ def test_an_image_of_billions_of_pixels_is_refused_by_its_header(
     pets: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (pets / "pets/cat/bomb.png").write_bytes(bomb(*size))
-    monkeypatch.setattr(own_images, "_decoded", None)
     told = refusal(params(), pets)
     assert told == f"{pets}/pets/cat/bomb.png has more than 50,000,000 pixels: make it smaller"
 
@@ -454,10 +427,9 @@ def test_memory_is_announced_and_what_does_not_fit_is_refused_before_decoding(
     pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = plan("pets", params(), pets)
-    assert "5 images of 2 classes, 3.8 kB of pixels to decode. As 3x16x16 they take 3.8 kB" in planned.summary
+    assert "5 images of 2 classes. As 3x16x16 they take 3.8 kB" in planned.summary
     assert "about 11.5 kB in a training" in planned.summary
     monkeypatch.setattr(memory, "available_bytes", lambda: 2 * planned.kept)
-    monkeypatch.setattr(own_images, "_decoded", None)
     with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 10\.8 kB of memory needed, 7\.7 kB"):
         plan("pets", params(), pets)
 
@@ -486,11 +458,3 @@ def test_sizes_in_words() -> None:
     assert [readable(count) for count in (7, 1234, 56_700_000, 5.2e9, 999e9, 4e15)] == [
         "7 bytes", "1.2 kB", "56.7 MB", "5.2 GB", "999 GB", "4,000.0 TB",
     ]  # fmt: skip
-
-
-def test_the_pixels_of_a_data_set_are_known_without_reading_them(pets: Path) -> None:
-    data = read(plan("pets", params(), pets))
-    save_dataset(pets / "a.npz", data)
-    assert pixel_bytes(pets / "a.npz") == pytest.approx(data.images.nbytes, abs=200)
-    (pets / "b.npz").write_text("text")
-    assert pixel_bytes(pets / "b.npz") == pixel_bytes(pets / "missing.npz") == 0

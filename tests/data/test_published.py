@@ -1,21 +1,52 @@
-"""What is known of published images before they are there, against what is made of them."""
+"""Published files: what is read of each source, to the byte, and what is known of it before."""
 
 from __future__ import annotations
 
+import gzip
+import io
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+from scipy import ndimage
+from scipy.io import savemat
+from sklearn.datasets import load_digits
 
-from pipeline.data import building, cifar, norb
+from pipeline.data import norb, published
+from pipeline.data.affnist import build_affnist
+from pipeline.data.building import build_dataset
+from pipeline.data.datasets import PARTS, Dataset, DatasetError, load_dataset, save_dataset
+from pipeline.data.norb import UNKNOWN, halved, read_matrix
 from pipeline.data.settings import PUBLISHED, DatasetParams, SourceName
-from pipeline.data.sources import SOURCES, fetch
+from pipeline.data.sources import NORB_TESTING, NORB_TRAINING, SOURCES, fetch
+from pipeline.data.viewpoints import ViewpointError, is_familiar
+
+RANDOM = np.random.default_rng(0)
+TRAIN, TEST = 60, 20
+
+
+def built(source: str, raw: Path, **changes: int) -> Dataset:
+    values = {"canvas": 48, "train": 30, "validation": 10, "test": 15, "split_seed": 0}
+    return build_dataset("mine", DatasetParams.model_validate({"source": source, **values, **changes}), raw)
+
+
+def write_gz(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content, 1))
+    return path
+
+
+# ---- what is known before
 
 
 def test_every_source_is_known() -> None:
     assert set(SOURCES) == set(get_args(SourceName))
-    assert set(PUBLISHED) == set(building._READERS) == set(SOURCES) - {"affnist"}
+    assert set(PUBLISHED) == set(published.READERS) == set(SOURCES) - {"affnist"}
 
 
 @pytest.mark.parametrize("source", ["digits", "toys"])
@@ -23,27 +54,319 @@ def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     """All images, and not one more; few are rendered."""
     fetch(source, tmp_path / "raw", tmp_path / "partial")
     known = PUBLISHED[source]
-    published = building._READERS[source](tmp_path / "raw")
+    content = published.READERS[source](tmp_path / "raw")
     assert known.images is not None
-    assert (published.side, published.test, len(published.classes)) == (known.side, known.test, known.classes)
-    assert len(published.labels) == known.images + known.test
-    assert published.factors.keys() == set(known.factors or ())
-    parts = {"train": 10, "validation": 10, "test": 10}
-    settings = {"source": source, "canvas": known.side, "split_seed": 0, **parts}
-    images = building.build_dataset("mine", DatasetParams.model_validate(settings), tmp_path / "raw").images
-    assert images.shape[1:] == (known.channels, known.side, known.side)
+    assert (content.test, len(content.classes)) == (known.test, known.classes)
+    assert len(content.labels) == known.images + known.test
+    assert content.factors.keys() == set(known.factors or ())
+    assert built(source, tmp_path / "raw", canvas=known.side).images.shape[1:] == (known.channels, *2 * [known.side])
 
 
-def test_smallnorb_and_cifar10_are_as_published() -> None:
+def test_smallnorb_is_as_published() -> None:
     """Five categories of five instances a part, at 18 azimuths, 9 elevations and 6 lightings."""
     instance = 5 * 18 * 9 * 6
     for name in ("smallnorb", "smallnorb48"):
-        known = PUBLISHED[name]
-        assert (known.side, known.classes) == (norb.SIZE, len(norb.CATEGORIES))
-        assert known.images == instance * len(norb.TRAIN_INSTANCES)
-        assert known.test == instance * len(norb.TEST_INSTANCES)
+        assert PUBLISHED[name].classes == len(norb.CATEGORIES)
+        assert PUBLISHED[name].images == instance * len(norb.TRAIN_INSTANCES)
+        assert PUBLISHED[name].test == instance * len(norb.TEST_INSTANCES)
     posed = PUBLISHED["smallnorb48-posed"]
-    is_test = np.isin(norb.TEST_INSTANCES, building.POSED_TEST_INSTANCES)
+    is_test = np.isin(norb.TEST_INSTANCES, published.POSED_TEST_INSTANCES)
     assert (posed.images, posed.test) == (instance * (~is_test).sum(), instance * is_test.sum())
-    ten = PUBLISHED["cifar10"]
-    assert (ten.side, ten.classes, ten.test) == (cifar.SIZE, len(cifar.CLASSES), cifar.TEST)
+
+
+# ---- files that are missing or damaged
+
+
+@pytest.mark.parametrize("source", ["digits", "mnist", "cifar10", "smallnorb", "smallnorb48"])
+def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str) -> None:
+    with pytest.raises(DatasetError, match="is missing: run the download stage first"):
+        built(source, tmp_path)
+    for file in SOURCES[source].files:
+        (tmp_path / file).write_bytes(b"hello")
+    with pytest.raises(DatasetError, match=f"{tmp_path} cannot be read .*run the download stage again"):
+        built(source, tmp_path)
+
+
+# ---- digits
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("digits")
+    fetch("digits", folder / "raw", folder / "partial")
+    return built("digits", folder / "raw", canvas=28, train=1200, validation=237, test=360)
+
+
+def test_digits_fill_the_middle_of_28_pixels(digits: Dataset) -> None:
+    assert digits.label == "digits (scikit-learn)"
+    assert digits.images.shape == (1797, 1, 28, 28)
+    assert sorted(np.concatenate([digits.split[part] for part in PARTS])) == list(range(1797))
+    np.testing.assert_array_equal(digits.labels, load_digits().target)
+    ink = digits.images[:, 0].any(axis=0)
+    # 20x20 in the middle, and the strokes' soft edge around: half a pixel of the original, so one here.
+    for axis in (0, 1):
+        np.testing.assert_array_equal(np.flatnonzero(ink.any(axis=axis)), range(3, 25))
+
+
+def test_digits_are_smooth_enlargements(digits: Dataset) -> None:
+    """Averaged back to 8x8 they are nearly what they were, upright and in place."""
+    original = load_digits().images * (255 / 16)
+    middle = digits.images[:, 0, 4:24, 4:24].astype(float)
+    back = ndimage.zoom(middle, (1, 2, 2), order=0).reshape(-1, 8, 5, 8, 5).mean(axis=(2, 4))
+    correlation = np.corrcoef(back.ravel(), original.ravel())[0, 1]
+    assert correlation > 0.98
+    assert np.corrcoef(back.swapaxes(1, 2).ravel(), original.ravel())[0, 1] < 0.7
+    assert abs(middle.mean() / original.mean() - 1) < 0.1
+    # No stroke, no ink: nothing further from a stroke than linear interpolation reaches.
+    reach = ndimage.zoom(ndimage.maximum_filter(original > 0, (1, 3, 3)), (1, 2, 2), order=0)
+    reach = reach.repeat(5, axis=1).repeat(5, axis=2).reshape(-1, 8, 10, 8, 10)[:, :, 0, :, 0]
+    assert not (back > 0)[~reach].any()
+
+
+# ---- MNIST and Fashion-MNIST
+
+
+@pytest.mark.parametrize(("source", "label"), [("mnist", "MNIST"), ("fashion-mnist", "Fashion-MNIST")])
+def test_idx_data_sets_keep_the_official_bytes_and_order(tmp_path: Path, source: str, label: str) -> None:
+    arrays = {}
+    for part, count in (("train", TRAIN), ("t10k", TEST)):
+        arrays[f"{part}-images-idx3-ubyte"] = RANDOM.integers(0, 256, (count, 28, 28), np.uint8)
+        arrays[f"{part}-labels-idx1-ubyte"] = RANDOM.integers(0, 10, count).astype(np.uint8)
+    for name, array in arrays.items():
+        header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+        write_gz(tmp_path / f"{name}.gz", header + array.tobytes())
+    found = built(source, tmp_path, canvas=28)
+    assert (found.name, found.label) == ("mine", label)
+    images = np.concatenate([arrays["train-images-idx3-ubyte"], arrays["t10k-images-idx3-ubyte"]])
+    labels = np.concatenate([arrays["train-labels-idx1-ubyte"], arrays["t10k-labels-idx1-ubyte"]])
+    np.testing.assert_array_equal(found.images[:, 0], images)
+    np.testing.assert_array_equal(found.labels, labels)
+    assert (found.images.dtype, found.labels.dtype) == (np.uint8, np.int64)
+    assert set(found.split["test"]) <= set(range(TRAIN, TRAIN + TEST))
+
+
+# ---- affNIST
+
+
+def affnist_archive(path: Path, batches: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
+    """Files as affNIST's are: a struct with one image a column, among other fields."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for number, (images, labels) in batches.items():
+            content = io.BytesIO()
+            columns = images.reshape(len(images), -1).T
+            record = {"weight": 1.0, "image": columns, "label_int": labels[None]}
+            savemat(content, {"affNISTdata": record}, do_compression=True)
+            archive.writestr(f"test_batches/{number}.mat", content.getvalue())
+        archive.writestr("__MACOSX/test_batches/._1.mat", b"")
+
+
+def test_affnist_is_all_test_images_in_the_order_of_their_files_numbers(tmp_path: Path) -> None:
+    batches = {
+        number: (RANDOM.integers(0, 256, (3, 40, 40), np.uint8), RANDOM.integers(0, 10, 3).astype(np.uint8))
+        for number in (10, 2, 1)
+    }
+    affnist_archive(tmp_path / "test_batches.zip", batches)
+    found = build_affnist(tmp_path)
+    images, labels = found.part("test")
+    assert found.label == "affNIST"
+    np.testing.assert_array_equal(images[:, 0], np.concatenate([batches[number][0] for number in (1, 2, 10)]))
+    np.testing.assert_array_equal(labels, np.concatenate([batches[number][1] for number in (1, 2, 10)]))
+    assert (images.dtype, labels.dtype) == (np.uint8, np.int64)
+    np.testing.assert_array_equal(found.factors["version"], [1] * 3 + [2] * 3 + [3] * 3)
+    assert len(build_affnist(tmp_path, versions=1).images) == 3
+    save_dataset(tmp_path / "affnist.npz", found)
+    np.testing.assert_array_equal(load_dataset(tmp_path / "affnist.npz").images, found.images)
+
+
+def test_affnist_that_is_missing_or_damaged_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"test_batches\.zip is missing: run the download stage"):
+        build_affnist(tmp_path)
+    (tmp_path / "test_batches.zip").write_text("hello")
+    with pytest.raises(DatasetError, match=r"test_batches\.zip cannot be read .*run the download stage again"):
+        build_affnist(tmp_path)
+
+
+# ---- CIFAR-10
+
+CIFAR10_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+
+
+def string(content: bytes) -> bytes:
+    """A string of Python 2: opcode U or T, its length, its bytes."""
+    return b"U" + bytes([len(content)]) + content if len(content) < 256 else b"T" + size(len(content)) + content
+
+
+def size(number: int) -> bytes:
+    return number.to_bytes(4, "little")
+
+
+def python_2_batch(pixels: np.ndarray, labels: list[int]) -> bytes:
+    """What Python 2 pickled: {'data': an array, 'labels': a list}, opcode by opcode."""
+    rows, columns = pixels.shape
+    made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + string(b"b") + b"\x87R"
+    dtype = b"cnumpy\ndtype\n" + string(b"u1") + b"K\x00K\x01\x87R(K\x03" + string(b"|") + b"NNN"
+    dtype += 2 * b"J\xff\xff\xff\xff" + b"K\x00tb"
+    state = (
+        b"(K\x01J" + size(rows) + b"J" + size(columns) + b"\x86" + dtype + b"\x89" + string(pixels.tobytes()) + b"tb"
+    )
+    numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    return b"\x80\x02}(" + string(b"data") + made + state + string(b"labels") + numbers + b"u."
+
+
+def cifar10_archive(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path / "cifar-10-python.tar.gz", "w:gz", compresslevel=1) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("python", [2, 3])
+def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path, python: int) -> None:
+    pixels, labels = RANDOM.integers(0, 256, (30, 3072), np.uint8), RANDOM.integers(0, 10, 30).tolist()
+    members = {"readme.html": b"hello"}
+    for index, name in reversed(list(enumerate(CIFAR10_FILES))):
+        rows, numbers = pixels[5 * index : 5 * index + 5], labels[5 * index : 5 * index + 5]
+        members[name] = (
+            python_2_batch(rows, numbers) if python == 2 else pickle.dumps({b"data": rows, b"labels": numbers})
+        )
+    cifar10_archive(tmp_path, members)
+    found = built("cifar10", tmp_path, canvas=32, train=15, test=5)
+    assert (found.images.shape, found.images.dtype, found.labels.dtype) == ((30, 3, 32, 32), np.uint8, np.int64)
+    np.testing.assert_array_equal(found.images.reshape(30, -1), pixels)
+    assert found.labels.tolist() == labels
+    # Red, then green, then blue, each row by row.
+    assert found.images[5, 1, 2, 3] == pixels[5, 1024 + 2 * 32 + 3]
+    assert set(found.split["test"]) == set(range(25, 30))
+    assert (found.label, found.classes[9], found.factors) == ("CIFAR-10", "truck", {})
+
+
+class Malicious:
+    """Unpickled by whoever trusts it, this makes a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.target}",)
+
+
+def test_a_malicious_pickle_is_refused_and_runs_nothing(tmp_path: Path) -> None:
+    cifar10_archive(tmp_path, {"data_batch_1": pickle.dumps({b"data": Malicious(tmp_path / "ran"), b"labels": [1]})})
+    with pytest.raises(DatasetError, match=r"it asks for \w+\.system"):
+        built("cifar10", tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+# ---- smallNORB
+
+
+def whole(number: int) -> bytes:
+    return number.to_bytes(4, "little")
+
+
+def matrix(array: np.ndarray) -> bytes:
+    """As the files are: the dimensions filled up with ones to three."""
+    magic = b"\x55\x4c\x3d\x1e" if array.dtype == np.uint8 else b"\x54\x4c\x3d\x1e"
+    shape = [*array.shape, 1, 1][: max(3, array.ndim)]
+    return magic + whole(array.ndim) + b"".join(map(whole, shape)) + array.tobytes()
+
+
+def test_matrices_of_bytes_and_of_integers_are_read_in_the_shape_stated(tmp_path: Path) -> None:
+    content = b"\x55\x4c\x3d\x1e" + whole(3) + whole(1) + whole(2) + whole(3) + b"\x00\x01\x02\xfd\xfe\xff"
+    found = read_matrix(write_gz(tmp_path / "a.gz", content))
+    np.testing.assert_array_equal(found, [[[0, 1, 2], [253, 254, 255]]])
+    assert found.dtype == np.uint8
+    # Little endian, and a vector has three dimensions written down.
+    content = b"\x54\x4c\x3d\x1e" + whole(1) + whole(2) + whole(7) + whole(9) + b"\x01\x02\x00\x00\xff\xff\xff\xff"
+    np.testing.assert_array_equal(read_matrix(write_gz(tmp_path / "a.gz", content)), [513, -1])
+    array = RANDOM.integers(0, 256, (2, 3, 4, 5), np.uint8)
+    np.testing.assert_array_equal(read_matrix(write_gz(tmp_path / "a.gz", matrix(array))), array)
+
+
+def test_halving_takes_means_of_two_by_two() -> None:
+    """1 + 2 + 3 + 4 = 10, 2.5 up to 3; 5 of 4 down to 1; 255 stays; 6 of 4, 1.5 up to 2."""
+    image = np.array([[1, 2, 0, 1], [3, 4, 4, 0], [255, 255, 3, 1], [255, 255, 2, 0]], np.uint8)
+    np.testing.assert_array_equal(halved(image[None]), [[[3, 1], [255, 2]]])
+    images = RANDOM.integers(0, 256, (1234, 2, 4, 6), np.uint8)  # more than are taken at once
+    expected = np.floor(images.reshape(1234, 2, 2, 2, 3, 2).mean(axis=(3, 5)) + 0.5)
+    np.testing.assert_array_equal(halved(images), expected)
+    assert halved(images).dtype == np.uint8
+
+
+def norb_info(instances: tuple[int, ...], count: int) -> np.ndarray:
+    """Instance, elevation, azimuth, lighting, as the files have them."""
+    columns = (RANDOM.choice(instances, count), *(RANDOM.integers(0, most, count) for most in (9, 18, 6)))
+    return np.stack(columns, axis=1) * [1, 1, 2, 1]
+
+
+def test_the_official_smallnorb_is_halved_and_has_its_factors_in_degrees(tmp_path: Path) -> None:
+    values = []
+    for prefix, instances, count in ((NORB_TRAINING, (4, 6), 6), (NORB_TESTING, (0, 5), 4)):
+        small = RANDOM.integers(0, 256, (count, 2, 48, 48), np.uint8)
+        category, info = RANDOM.integers(0, 5, count), norb_info(instances, count)
+        arrays = {"dat": small.repeat(2, axis=2).repeat(2, axis=3), "cat": category, "info": info}
+        for kind, array in arrays.items():
+            stored = array if kind == "dat" else array.astype(np.int32)
+            write_gz(tmp_path / f"{prefix}-{kind}.mat.gz", matrix(stored))
+        values.append((small, category, info))
+    images, labels, info = (np.concatenate(columns) for columns in zip(*values, strict=True))
+    found = built("smallnorb", tmp_path, train=4, validation=2, test=4)
+    assert found.label == "smallNORB"
+    np.testing.assert_array_equal(found.images, images)
+    np.testing.assert_array_equal(found.labels, labels)
+    scaled = info * [1, 5, 10, 1] + [0, 30, 0, 0]
+    for name, expected in zip(("instance", "elevation", "azimuth", "lighting"), scaled.T, strict=True):
+        np.testing.assert_array_equal(found.factors[name], expected)
+        assert found.factors[name].dtype == np.int64
+    assert set(found.split["test"]) == set(range(6, 10))
+
+
+def write_smallnorb48(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The smaller copy, smaller still."""
+    parts = {}
+    for part, instances, count in (("train", (4, 6, 7, 8, 9), TRAIN), ("test", (0, 1, 2, 3, 5), TEST)):
+        info = norb_info(instances, count).astype(np.uint8)
+        known = dict(zip(("instance", "elevation", "azimuth", "lighting"), info.T, strict=True))
+        arrays = {
+            "images": RANDOM.integers(0, 256, (count, 2, 48, 48), np.uint8),
+            "category": RANDOM.integers(0, 5, count).astype(np.uint8),
+            **(known if part == "test" else {"instance": known["instance"]}),
+        }
+        np.savez(folder / f"{part}.npz", **arrays)
+        parts[part] = arrays
+    return parts
+
+
+def test_the_smaller_smallnorb_keeps_order_and_bytes_and_says_what_is_unknown(tmp_path: Path) -> None:
+    parts = write_smallnorb48(tmp_path)
+    found = built("smallnorb48", tmp_path)
+    assert found.label == "smallNORB (JPEG-derived)"
+    assert found.classes == ("animal", "human", "airplane", "truck", "car")
+    np.testing.assert_array_equal(found.images, np.concatenate([parts[part]["images"] for part in parts]))
+    np.testing.assert_array_equal(found.labels, np.concatenate([parts[part]["category"] for part in parts]))
+    assert set(found.split["test"]) <= set(range(TRAIN, TRAIN + TEST))
+    for factor in ("azimuth", "elevation", "lighting"):
+        assert (found.factors[factor][:TRAIN] == UNKNOWN).all()
+        assert (found.factors[factor][TRAIN:] >= 0).all()
+    # 10 x 34 is beyond a byte.
+    np.testing.assert_array_equal(found.factors["azimuth"][TRAIN:], 10 * parts["test"]["azimuth"].astype(int))
+    with pytest.raises(ViewpointError, match="60 of 80 images"):
+        is_familiar(found.factors, "azimuth")
+
+
+def test_the_posed_smallnorb_is_the_test_part_split_by_instance(tmp_path: Path) -> None:
+    """Instances 0, 1, 2 train and 3, 5 test; nothing is read but the file of the test part."""
+    test = write_smallnorb48(tmp_path)["test"]
+    (tmp_path / "train.npz").unlink()
+    is_test = np.isin(test["instance"], (3, 5))
+    sizes = {"train": int((~is_test).sum()) - 2, "validation": 2, "test": int(is_test.sum())}
+    found = built("smallnorb48-posed", tmp_path, **sizes)
+    assert found.label == "smallNORB test part by instance (JPEG-derived)"
+    order = np.concatenate([np.flatnonzero(~is_test), np.flatnonzero(is_test)])
+    np.testing.assert_array_equal(found.images, test["images"][order])
+    np.testing.assert_array_equal(found.labels, test["category"][order])
+    np.testing.assert_array_equal(found.factors["elevation"], 30 + 5 * test["elevation"][order].astype(int))
+    for part, allowed in (("train", {0, 1, 2}), ("validation", {0, 1, 2}), ("test", {3, 5})):
+        assert set(found.factors["instance"][found.split[part]].tolist()) <= allowed
+    assert is_familiar(found.factors, "elevation").any()

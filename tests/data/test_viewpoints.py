@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.data.viewpoints import ViewpointError, split_viewpoints
+from pipeline.data.viewpoints import ViewpointError, is_familiar
 
 AZIMUTHS = np.arange(0, 360, 20)
 ELEVATIONS = np.arange(30, 75, 5)
@@ -16,29 +16,27 @@ FACTORS = {
 
 def test_a_third_of_the_azimuths_is_familiar() -> None:
     """'azimuths of (300, 320, 340, 0, 20, 40)' to train on, 'azimuths from 60 to 280' to test on."""
-    found = split_viewpoints(FACTORS, "azimuth")
-    assert set(FACTORS["azimuth"][found.familiar]) == {300, 320, 340, 0, 20, 40}
-    assert set(FACTORS["azimuth"][found.novel]) == {60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280}
-    assert found.familiar.dtype == found.novel.dtype == bool
-    np.testing.assert_array_equal(found.familiar, ~found.novel)
-    assert 3 * found.familiar.sum() == len(FACTORS["azimuth"])
+    found = is_familiar(FACTORS, "azimuth")
+    assert set(FACTORS["azimuth"][found]) == {300, 320, 340, 0, 20, 40}
+    assert set(FACTORS["azimuth"][~found]) == {60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280}
+    assert found.dtype == bool
+    assert 3 * found.sum() == len(FACTORS["azimuth"])
 
 
 def test_the_three_smallest_of_nine_elevations_are_familiar() -> None:
     """'the 3 smaller elevations' to train on, 'the 6 larger elevations' to test on."""
-    found = split_viewpoints(FACTORS, "elevation")
-    assert set(FACTORS["elevation"][found.familiar]) == {30, 35, 40}
-    assert set(FACTORS["elevation"][found.novel]) == {45, 50, 55, 60, 65, 70}
-    np.testing.assert_array_equal(found.familiar, ~found.novel)
+    found = is_familiar(FACTORS, "elevation")
+    assert set(FACTORS["elevation"][found]) == {30, 35, 40}
+    assert set(FACTORS["elevation"][~found]) == {45, 50, 55, 60, 65, 70}
 
 
 @pytest.mark.parametrize(("by", "wrong"), [("azimuth", -1), ("elevation", -1), ("azimuth", 10), ("elevation", 8)])
 def test_images_of_unknown_or_foreign_viewpoints_are_refused(by: str, wrong: int) -> None:
     factors = {**FACTORS, by: np.where(np.arange(len(FACTORS[by])) < 2, wrong, FACTORS[by])}
     with pytest.raises(ViewpointError, match=rf"2 of 162 images cannot be split by {by}: they have {wrong} .*posed"):
-        split_viewpoints(factors, by)  # type: ignore[arg-type]
+        is_familiar(factors, by)  # type: ignore[arg-type]
 
 
 def test_images_without_viewpoints_are_refused() -> None:
     with pytest.raises(ViewpointError, match="cannot be split by azimuth: their known factors are: version"):
-        split_viewpoints({"version": np.arange(3)}, "azimuth")
+        is_familiar({"version": np.arange(3)}, "azimuth")

@@ -53,33 +53,27 @@ def turntable(azimuth: Floats) -> Floats:
     return np.stack([np.stack([c, -s, zero], -1), np.stack([s, c, zero], -1), np.stack([zero, zero, one], -1)], -2)
 
 
-def stereo_cameras(azimuth: Floats, elevation: Floats) -> Cameras:
-    """`[2 N]` cameras, left and right alternating, that look at the world's origin.
+def stereo_cameras(elevation: Floats) -> Cameras:
+    """`[2 N]` cameras, left and right alternating, that look at the world's origin from the front (x).
 
     Both share one image plane, through the origin and perpendicular to the line of sight: a point on it has the same
     position in both images; a nearer point is further to the right in the left one.
 
     Args:
-        azimuth: `[N]` degrees around the vertical axis; 0 looks from the front (x), 90 from the left (y).
         elevation: `[N]` degrees above the horizon.
     """
-    (sa, ca), (se, ce) = sine_cosine(azimuth), sine_cosine(elevation)
-    zero = np.zeros_like(sa)
-    back = np.stack([ca * ce, sa * ce, se], axis=-1)
-    right = np.stack([-sa, ca, zero], axis=-1)
-    down = np.stack([ca * se, sa * se, -ce], axis=-1)
-    eyes, frames = [], []
-    for side in (-0.5, 0.5):
-        eye = DISTANCE * back + side * BASELINE * right
-        eyes.append(eye)
-        frames.append(np.stack([PIXEL * right, PIXEL * down, -eye], axis=-1))
+    s, c = sine_cosine(elevation)
+    zero, one = np.zeros_like(s), np.ones_like(s)
+    back, right, down = (np.stack(each, axis=-1) for each in ((c, zero, s), (zero, one, zero), (s, zero, -c)))
+    eyes = [DISTANCE * back + side * BASELINE * right for side in (-0.5, 0.5)]
+    frames = [np.stack([PIXEL * right, PIXEL * down, -eye], axis=-1) for eye in eyes]
     return Cameras(np.stack(eyes, axis=1).reshape(-1, 3), np.stack(frames, axis=1).reshape(-1, 3, 3))
 
 
-def lights(lighting: Ints, azimuth: Floats | float = 0.0) -> Lights:
-    """The light of each lighting `[N]`, 0 to 5, for cameras at `azimuth` (degrees): the lamps move with them."""
+def lights(lighting: Ints) -> Lights:
+    """The light of each lighting `[N]`, 0 to 5."""
     around, up, lamp, sky, ambient, background = np.array(_LIGHTINGS, dtype=np.float64)[lighting].T
-    (sa, ca), (su, cu) = sine_cosine(around + azimuth), sine_cosine(up)
+    (sa, ca), (su, cu) = sine_cosine(around), sine_cosine(up)
     return Lights(np.stack([ca * cu, sa * cu, su], axis=-1), lamp, sky, ambient, background)
 
 
@@ -103,7 +97,7 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
             [each.solid for each in toys for _ in range(2)],
             np.repeat([each.grey for each in toys], 2),
             np.repeat(turntable(turned), 2, axis=0),
-            stereo_cameras(np.zeros_like(raised), raised),
+            stereo_cameras(raised),
             lights(np.repeat(lighting[batch], 2)),
             SIZE,
         )

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.data.toys.ray_casting import Block, Floats, Piece, Round
+from pipeline.data.toys.ray_casting import Floats, Piece
 
+Pair = tuple[float, float]
 Point = tuple[float, float, float]
 
 SIDES = (1.0, -1.0)
 """Left and right."""
-
-_ELLIPSOID = (1.0, 0.0, -1.0)
-_CYLINDER = (1.0, 0.0, 0.0)
 
 
 def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
@@ -30,14 +28,25 @@ def polar(start: Point, length: float, degrees: float) -> Point:
     return start[0] + length * float(c), start[1], start[2] + length * float(s)
 
 
-def ball(centre: Point, length: float, width: float, height: float, pitch: float = 0.0) -> Round:
+def round_piece(centre: Floats, axes: Floats, profile: tuple[float, float, float]) -> Piece:
+    """A round `Piece` with points in 9 rings of 12."""
+    p, q, w = profile
+    height = np.linspace(-1, 1, 9)
+    radius = np.sqrt(np.clip(p + q * height + w * height**2, 0, None))
+    angle = np.arange(12) * (np.pi / 6)
+    ring = radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    points = np.concatenate([ring, np.broadcast_to(height[:, None, None], (9, 12, 1))], axis=-1)
+    return Piece(centre, axes, np.array(profile), points.reshape(-1, 3))
+
+
+def ball(centre: Point, length: float, width: float, height: float, pitch: float = 0.0) -> Piece:
     """An ellipsoid with half its length, width and height given, and its front raised by `pitch` degrees."""
     s, c = sine_cosine(pitch)
     turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
-    return Round(np.array(centre), turn * np.array([length, width, height]), _ELLIPSOID)
+    return round_piece(np.array(centre), turn * np.array([length, width, height]), (1.0, 0.0, -1.0))
 
 
-def rod(start: Point, end: Point, radius: float, end_radius: float | None = None) -> Round:
+def rod(start: Point, end: Point, radius: float, end_radius: float | None = None) -> Piece:
     """A cylinder from one point to another, or a truncated cone if the radii differ."""
     last = radius if end_radius is None else end_radius
     half = (np.array(end) - np.array(start)) / 2
@@ -48,12 +57,12 @@ def rod(start: Point, end: Point, radius: float, end_radius: float | None = None
     axes = np.stack([side * widest, np.cross(along, side) * widest, half], axis=1)
     # Its radius at height z is m + h z; the profile is the square of that.
     m, h = (last + radius) / (2 * widest), (last - radius) / (2 * widest)
-    return Round(np.array(start) + half, axes, _CYLINDER if last == radius else (m * m, 2 * m * h, h * h))
+    return round_piece(np.array(start) + half, axes, (1.0, 0.0, 0.0) if last == radius else (m * m, 2 * m * h, h * h))
 
 
 def block(
     centre: Point, axes: Floats, front: float = 0.0, rear: float = 0.0, left: float = 0.0, right: float = 0.0
-) -> Block:
+) -> Piece:
     """A box whose top (local z = 1) is shortened on each side, by fractions of half its length or width.
 
     With `front` 1 the top's front edge is in the middle, with 2 at the rear: a wedge.
@@ -71,23 +80,16 @@ def block(
     ]
     corners = [(x, y, -1.0) for x in SIDES for y in SIDES]
     corners += [(x, y, 1.0) for x in (rear - 1, 1 - front) for y in (right - 1, 1 - left)]
-    return Block(np.array(centre), axes, np.array(planes, np.float64), np.array(corners))
+    return Piece(np.array(centre), axes, np.array(planes, np.float64), np.array(corners))
 
 
-def box(
-    x: tuple[float, float],
-    width: float,
-    z: tuple[float, float],
-    front: float = 0.0,
-    rear: float = 0.0,
-    side: float = 0.0,
-) -> Block:
+def box(x: Pair, width: float, z: Pair, front: float = 0.0, rear: float = 0.0, side: float = 0.0) -> Piece:
     """A `block` from rear to front, from right (-width) to left, and from bottom to top."""
     axes = np.diag([(x[1] - x[0]) / 2, width, (z[1] - z[0]) / 2])
     return block(((x[0] + x[1]) / 2, 0.0, (z[0] + z[1]) / 2), axes, front, rear, side, side)
 
 
-def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) -> Block:
+def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) -> Piece:
     """A flat wing between the middles of its root and its tip, swept if their x differs.
 
     Args:

@@ -17,7 +17,7 @@ Shapes: `V` images, `P` pieces of a solid; world axes are x forward, y left, z u
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,54 +37,27 @@ _CUBE = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (
 
 
 @dataclass(frozen=True)
-class Round:
-    """A piece bounded by a quadric around its local z axis, and by two flat ends.
+class Piece:
+    """A round piece or a block.
 
     Attributes:
         centre: `[3]`.
         axes: `[3, 3]`, its local axes as columns, from the centre to the faces of the cube around it.
-        profile: `p`, `q`, `w`; the squared radius must be in [0, 1] at every height `z`.
+        surface: of a round piece its profile `[3]`: `p`, `q`, `w`; the squared radius must be in [0, 1] at every height
+            `l_z`. Of a block its planes `[6, 4]`: the normal `n` and the offset `h` of each.
+        points: `[n, 3]` in local coordinates, on the surface; their convex hull is close to the piece.
     """
 
     centre: Floats
     axes: Floats
-    profile: tuple[float, float, float]
+    surface: Floats
+    points: Floats
 
     def outline(self) -> Floats:
-        """Points `[n, 3]` on its surface, whose convex hull is close to the piece: 9 rings of 12."""
-        p, q, w = self.profile
-        height = np.linspace(-1, 1, 9)
-        radius = np.sqrt(np.clip(p + q * height + w * height**2, 0, None))
-        angle = np.arange(12) * (np.pi / 6)
-        ring = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-        local = np.concatenate(
-            [radius[:, None, None] * ring, np.broadcast_to(height[:, None, None], (9, 12, 1))], axis=-1
-        )
-        return self.centre + local.reshape(-1, 3) @ self.axes.T
+        """The points `[n, 3]` on its surface, in the world."""
+        return self.centre + self.points @ self.axes.T
 
 
-@dataclass(frozen=True)
-class Block:
-    """A piece between six planes.
-
-    Attributes:
-        centre: `[3]`.
-        axes: `[3, 3]`, its local axes as columns.
-        planes: `[6, 4]`: the normal `n` and the offset `h` of each, `n . l <= h`.
-        corners: `[8, 3]` in local coordinates.
-    """
-
-    centre: Floats
-    axes: Floats
-    planes: Floats
-    corners: Floats
-
-    def outline(self) -> Floats:
-        """Its corners `[8, 3]`."""
-        return self.centre + self.corners @ self.axes.T
-
-
-Piece = Round | Block
 Solid = tuple[Piece, ...]
 
 
@@ -128,12 +101,7 @@ def ray_positions(size: int) -> Floats:
 
 def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
     """The solid after `x -> linear x + shift`, `linear` `[3, 3]`."""
-    return tuple(
-        Round(linear @ piece.centre + shift, linear @ piece.axes, piece.profile)
-        if isinstance(piece, Round)
-        else Block(linear @ piece.centre + shift, linear @ piece.axes, piece.planes, piece.corners)
-        for piece in solid
-    )
+    return tuple(replace(piece, centre=linear @ piece.centre + shift, axes=linear @ piece.axes) for piece in solid)
 
 
 def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
@@ -153,21 +121,20 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
     bright = np.repeat(lights.background, side * side)
     for slot in range(max(map(len, kinds.values()), default=0)):
         pieces = [solid[slot] if slot < len(solid) else None for solid in kinds.values()]
-        for sort in (Round, Block):
-            rows = np.array([index for index, piece in enumerate(pieces) if isinstance(piece, sort)], np.int64)
+        for dimensions, meet in ((1, _meet_rounds), (2, _meet_blocks)):
+            chosen = {row: piece for row, piece in enumerate(pieces) if piece and piece.surface.ndim == dimensions}
+            rows = np.array(list(chosen), np.int64)
             views = np.flatnonzero(np.isin(kind, rows))
             if len(views) == 0:
                 continue
             which = np.searchsorted(rows, kind[views])
-            chosen = [piece for piece in pieces if isinstance(piece, sort)]
-            surfaces = np.array([piece.profile if isinstance(piece, Round) else piece.planes for piece in chosen])
-            placed = _place(chosen, which, views, turns, cameras)
-            rays = _rays(placed, positions)
-            meet = _meet_rounds if sort is Round else _meet_blocks
-            ray, distance, normals = meet(surfaces[which], placed, rays)
-            pixels = views[rays.job[ray]] * (side * side) + rays.pixel[ray]
+            surfaces = np.array([piece.surface for piece in chosen.values()])
+            inverse, eye, frame = _place(list(chosen.values()), which, views, turns, cameras)
+            job, pixel, direction = _rays(eye, frame, positions)
+            ray, distance, normals = meet(surfaces[which], inverse, eye, job, direction)
+            pixels = views[job[ray]] * (side * side) + pixel[ray]
             seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
-            pixels, view = pixels[seen], views[rays.job[ray[seen]]]
+            pixels, view = pixels[seen], views[job[ray[seen]]]
             nearest[pixels] = distance[seen]
             bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
     fine = bright.reshape(-1, size, RAYS, size, RAYS)
@@ -186,51 +153,32 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
     return lights.ambient[view] + lights.sky[view] * (0.5 + 0.5 * normals[2]) + diffuse
 
 
-@dataclass(frozen=True)
-class _Placed:
+def _place(
+    pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
+) -> tuple[Floats, Floats, Floats]:
     """`J` pieces in their images: the camera in each piece's local coordinates.
 
-    Attributes:
-        inverse: `[J, 3, 3]` from the world to the piece.
-        eye: `[J, 3]` in the piece's coordinates.
-        frame: `[J, 3, 3]` columns right, down, ahead in the piece's coordinates.
+    Returns:
+        the map `[J, 3, 3]` from the world to the piece; the eye `[J, 3]`; the camera's frame `[J, 3, 3]`.
     """
-
-    inverse: Floats
-    eye: Floats
-    frame: Floats
-
-
-def _place(pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras) -> _Placed:
     axes = np.stack([piece.axes for piece in pieces])
     centres = np.stack([piece.centre for piece in pieces])
     turn = turns[views]
     inverse = np.einsum("jab,jcb->jac", np.linalg.inv(axes)[which], turn)
     centre = np.einsum("jab,jb->ja", turn, centres[which])
     eye = np.einsum("jab,jb->ja", inverse, cameras.eye[views] - centre)
-    return _Placed(inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views]))
+    return inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views])
 
 
-@dataclass(frozen=True)
-class _Rays:
-    """The rays that may hit each piece, all in one list of `n`.
+def _rays(eye: Floats, frame: Floats, positions: Floats) -> tuple[Ints, Ints, Vectors]:
+    """All rays through the rectangle around the cube of each piece, in one list of `n`.
 
-    Attributes:
-        job: `[n]` the piece, an index into `_Placed`.
-        pixel: `[n]` index of the pixel in its image, row by row.
-        direction: in the piece's coordinates.
+    Returns:
+        the piece `[n]`; the pixel's index `[n]` in its image, row by row; and the direction in the piece's coordinates.
     """
-
-    job: Ints
-    pixel: Ints
-    direction: Vectors
-
-
-def _rays(placed: _Placed, positions: Floats) -> _Rays:
-    """All rays through the rectangle around the cube of each piece."""
     side = len(positions)
     # (u, v, 1) times `t`, for each corner of the cube
-    seen = np.einsum("jab,jcb->jca", np.linalg.inv(placed.frame), _CUBE - placed.eye[:, None])
+    seen = np.einsum("jab,jcb->jca", np.linalg.inv(frame), _CUBE - eye[:, None])
     flat = seen[..., :2] / seen[..., 2:]
     spacing = positions[1] - positions[0]
     first = np.ceil((flat.min(axis=1) - positions[0]) / spacing - 1e-6).clip(0, side).astype(np.int64)
@@ -244,11 +192,11 @@ def _rays(placed: _Placed, positions: Floats) -> _Rays:
     v = positions[row]
     direction = []
     for axis in range(3):
-        right, down, ahead = placed.frame[:, axis].T
+        right, down, ahead = frame[:, axis].T
         start = down[row_job] * v + ahead[row_job]
         direction.append(np.repeat(right[row_job], row_width) * u + np.repeat(start, row_width))
     job = np.repeat(row_job, row_width)
-    return _Rays(job, np.repeat(row * side, row_width) + column, (direction[0], direction[1], direction[2]))
+    return job, np.repeat(row * side, row_width) + column, (direction[0], direction[1], direction[2])
 
 
 def _counted(lengths: Ints) -> Ints:
@@ -265,7 +213,7 @@ _Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
 """Rays that hit their piece (indices `[m]`), their `t` `[m]`, and a function: the unit normals in the world at some."""
 
 
-def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
+def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
     """Where rays hit pieces with the profiles `[J, 3]`.
 
     Along a ray the surface is the root of `f(t) = a t^2 + 2 b t + c`, which is negative inside.
@@ -275,9 +223,8 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     ends and is never reached.
     """
     p, q, w = profiles.T
-    ex, ey, ez = placed.eye.T
-    dx, dy, dz = rays.direction
-    job = rays.job
+    ex, ey, ez = eye.T
+    dx, dy, dz = direction
     a = dx * dx + dy * dy - w[job] * (dz * dz)
     b = ex[job] * dx + ey[job] * dy - (q / 2 + w * ez)[job] * dz
     c = (ex * ex + ey * ey - p - (q + w * ez) * ez)[job]
@@ -294,21 +241,20 @@ def _meet_rounds(profiles: Floats, placed: _Placed, rays: _Rays) -> _Hits:
 
     def normals(subset: Ints) -> Vectors:
         of, t, end = job[subset], distance[subset], by_end[subset]
-        x, y, z = (placed.eye[of, axis] + t * rays.direction[axis][ray[subset]] for axis in range(3))
+        x, y, z = (eye[of, axis] + t * direction[axis][ray[subset]] for axis in range(3))
         up = np.where(end, facing[subset], -(q / 2)[of] - w[of] * z)
-        return _unit(placed.inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
+        return _unit(inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
 
     return ray, distance, normals
 
 
-def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
+def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
     """Where rays hit pieces between the planes `[J, 6, 4]`.
 
     A ray enters at the last plane that it crosses inwards, unless it crosses another one outwards before.
     """
-    room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], placed.eye)
-    dx, dy, dz = rays.direction
-    job = rays.job
+    room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], eye)
+    dx, dy, dz = direction
     enter = np.full(len(job), -np.inf)
     leave = np.full(len(job), np.inf)
     face = np.zeros(len(job), np.int64)
@@ -325,7 +271,7 @@ def _meet_blocks(planes: Floats, placed: _Placed, rays: _Rays) -> _Hits:
     job, face, distance = job[ray], face[ray], enter[ray]
     sides = planes.shape[1]
     nx, ny, nz = planes[..., :3].reshape(-1, 3).T
-    x, y, z = _unit(np.repeat(placed.inverse, sides, axis=0), (nx, ny, nz))
+    x, y, z = _unit(np.repeat(inverse, sides, axis=0), (nx, ny, nz))
 
     def normals(subset: Ints) -> Vectors:
         of = job[subset] * sides + face[subset]

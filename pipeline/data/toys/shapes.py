@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.toys.pieces import SIDES, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
+from pipeline.data.toys.pieces import SIDES, Pair, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
 from pipeline.data.toys.ray_casting import Piece, Solid, moved
 
-INSTANCES = 10
+Triple = tuple[float, float, float]
+Four = tuple[float, float, float, float]
+Limbs = tuple[Pair, Pair]
+"""Angles of the two parts of the left and of the right one, degrees forward."""
 
 
 @dataclass(frozen=True)
@@ -25,41 +28,27 @@ class Toy:
     """One instance of a category.
 
     Attributes:
-        solid: centred on the origin.
-        radius: of its bounding sphere around the origin, about 1.
+        solid: centred on the origin; the radius of its bounding sphere is about 1.
         grey: share of the light that it reflects.
     """
 
     solid: Solid
-    radius: float
     grey: float
 
 
-def _animal(
-    length: float,
-    girth: float,
-    legs: float,
-    leg: float,
-    neck: float,
-    rise: float,
-    head: float,
-    muzzle: float,
-    tail: float,
-    droop: float,
-    stride: float,
-    extra: str,
-) -> list[Piece]:
+def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride: float, extra: str) -> list[Piece]:
     """An animal with four legs.
 
     Args:
-        length, girth: half the length and half the height of the trunk.
-        legs, leg: length and radius of the legs.
-        neck, rise: length of the neck, and its angle upwards in degrees.
-        head, muzzle: radius of the head, and length of the muzzle.
-        tail, droop: length of the tail, and its angle downwards in degrees.
+        size: half the length and half the height of the trunk.
+        limbs: length and radius of the legs.
+        nape: length of the neck, and its angle upwards in degrees.
+        face: radius of the head, and length of the muzzle.
+        rump: length of the tail, and its angle downwards in degrees.
         stride: how far each foot is moved, the front ones forward and the rear ones back.
         extra: a further part, such as ears.
     """
+    (length, girth), (legs, leg), (neck, rise), (head, muzzle), (tail, droop) = size, limbs, nape, face, rump
     back = legs + 0.8 * girth
     pieces: list[Piece] = [ball((0, 0, back), length, 0.8 * girth, girth)]
     for x, first in ((0.66 * length, 1.0), (-0.68 * length, -1.0)):
@@ -108,23 +97,21 @@ def _animal(
 
 
 _ANIMALS = (
-    # length, girth, legs, leg, neck, rise, head, muzzle, tail, droop, stride, extra
-    (0.72, 0.31, 0.78, 0.080, 0.62, 55, 0.17, 0.27, 0.60, 65, 0.12, "ears"),  # horse
-    (0.78, 0.50, 0.62, 0.170, 0.22, 35, 0.30, 0.05, 0.40, 75, 0.12, "trunk"),  # elephant
-    (0.60, 0.24, 0.50, 0.075, 0.28, 50, 0.19, 0.20, 0.50, -50, 0.12, "ears"),  # dog
-    (0.80, 0.40, 0.50, 0.095, 0.30, 20, 0.20, 0.22, 0.55, 80, 0.10, "horns"),  # cow
-    (0.74, 0.29, 0.50, 0.090, 0.30, 40, 0.21, 0.12, 0.70, 30, 0.20, "mane"),  # lion
-    (0.58, 0.24, 0.72, 0.060, 0.50, 60, 0.14, 0.18, 0.16, 20, 0.12, "antlers"),  # deer
-    (0.66, 0.33, 0.80, 0.080, 0.75, 40, 0.16, 0.20, 0.40, 75, 0.12, "hump"),  # camel
-    (0.84, 0.44, 0.42, 0.130, 0.28, 0, 0.25, 0.26, 0.35, 70, 0.10, "horn"),  # rhinoceros
-    (0.64, 0.22, 0.42, 0.070, 0.20, 45, 0.19, 0.06, 0.75, -60, 0.20, "ears"),  # cat
-    (0.66, 0.30, 0.60, 0.080, 0.45, 45, 0.18, 0.26, 0.45, 75, 0.05, "ears"),  # donkey
+    # size, limbs, nape, face, rump, stride, extra
+    ((0.72, 0.31), (0.78, 0.080), (0.62, 55), (0.17, 0.27), (0.60, 65), 0.12, "ears"),  # horse
+    ((0.78, 0.50), (0.62, 0.170), (0.22, 35), (0.30, 0.05), (0.40, 75), 0.12, "trunk"),  # elephant
+    ((0.60, 0.24), (0.50, 0.075), (0.28, 50), (0.19, 0.20), (0.50, -50), 0.12, "ears"),  # dog
+    ((0.80, 0.40), (0.50, 0.095), (0.30, 20), (0.20, 0.22), (0.55, 80), 0.10, "horns"),  # cow
+    ((0.74, 0.29), (0.50, 0.090), (0.30, 40), (0.21, 0.12), (0.70, 30), 0.20, "mane"),  # lion
+    ((0.58, 0.24), (0.72, 0.060), (0.50, 60), (0.14, 0.18), (0.16, 20), 0.12, "antlers"),  # deer
+    ((0.66, 0.33), (0.80, 0.080), (0.75, 40), (0.16, 0.20), (0.40, 75), 0.12, "hump"),  # camel
+    ((0.84, 0.44), (0.42, 0.130), (0.28, 0), (0.25, 0.26), (0.35, 70), 0.10, "horn"),  # rhinoceros
+    ((0.64, 0.22), (0.42, 0.070), (0.20, 45), (0.19, 0.06), (0.75, -60), 0.20, "ears"),  # cat
+    ((0.66, 0.30), (0.60, 0.080), (0.45, 45), (0.18, 0.26), (0.45, 75), 0.05, "ears"),  # donkey
 )
 
 
-def _limb(
-    start: Point, length: float, swings: tuple[float, float], aside: float, radius: float
-) -> tuple[list[Piece], Point]:
+def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
     """An arm or a leg of two parts of equal length, and its end point.
 
     Args:
@@ -143,27 +130,14 @@ def _limb(
     return pieces, here
 
 
-def _human(
-    left_arm: tuple[float, float],
-    right_arm: tuple[float, float],
-    left_leg: tuple[float, float],
-    right_leg: tuple[float, float],
-    arms_aside: float,
-    legs_aside: float,
-    bulk: float,
-    leg: float,
-    hat: str,
-    stick: float,
-    stick_swing: float,
-) -> list[Piece]:
+def _human(arms: Limbs, legs: Limbs, aside: Pair, bulk: float, leg: float, hat: str, stick: Pair) -> list[Piece]:
     """A figure on a round base.
 
     Args:
-        left_arm, right_arm, left_leg, right_leg: angles of their two parts, degrees forward.
-        arms_aside, legs_aside: how far they lean outwards.
+        aside: how far arms and legs lean outwards.
         bulk: thickness of the body.
         leg: length of half a leg.
-        stick, stick_swing: length of the stick in the right hand, and its angle in degrees; 90 points forward.
+        stick: length of the stick in the right hand, and its angle in degrees; 90 points forward.
     """
     shoulder = 0.45
     pieces: list[Piece] = [
@@ -174,18 +148,17 @@ def _human(
         ball((0.03, 0, shoulder + 0.34), 0.17, 0.15, 0.19),
     ]
     soles = []
-    for side, swings in zip(SIDES, (left_leg, right_leg), strict=True):
-        parts, foot = _limb((0, 0.11 * side * bulk, 0), leg, swings, side * legs_aside, 0.12 * bulk)
+    for side, swings in zip(SIDES, legs, strict=True):
+        parts, foot = _limb((0, 0.11 * side * bulk, 0), leg, swings, side * aside[1], 0.12 * bulk)
         pieces += [*parts, ball((foot[0] + 0.07, foot[1], foot[2]), 0.16, 0.08, 0.07)]
         soles.append(foot[2] - 0.05)
     hand = (0.0, 0.0, 0.0)
-    for side, swings in zip(SIDES, (left_arm, right_arm), strict=True):
-        parts, hand = _limb((0, 0.26 * side * bulk, shoulder + 0.03), 0.32, swings, side * arms_aside, 0.09 * bulk)
+    for side, swings in zip(SIDES, arms, strict=True):
+        parts, hand = _limb((0, 0.26 * side * bulk, shoulder + 0.03), 0.32, swings, side * aside[0], 0.09 * bulk)
         pieces += [*parts, ball(hand, 0.08, 0.08, 0.08)]
-    if stick:
-        pieces.append(
-            rod(polar(hand, -0.3 * stick, stick_swing - 90), polar(hand, 0.7 * stick, stick_swing - 90), 0.045)
-        )
+    reach, swing = stick
+    if reach:
+        pieces.append(rod(polar(hand, -0.3 * reach, swing - 90), polar(hand, 0.7 * reach, swing - 90), 0.045))
     crown = shoulder + 0.34
     match hat:
         case "brim":
@@ -200,44 +173,32 @@ def _human(
 
 
 _HUMANS = (
-    # left arm, right arm, left leg, right leg, arms aside, legs aside, bulk, leg, hat, stick, its swing
-    ((5, 20), (5, 20), (0, 0), (0, 0), 0.30, 0.10, 1.10, 0.46, "", 0.0, 0),
-    ((30, 80), (75, 95), (25, 5), (-20, -25), 0.15, 0.10, 1.00, 0.46, "brim", 0.6, 90),
-    ((-40, 20), (50, 110), (50, -10), (-25, -60), 0.20, 0.05, 1.00, 0.46, "", 0.0, 0),
-    ((0, 0), (0, 0), (0, 0), (0, 0), 3.00, 0.35, 1.15, 0.44, "", 0.0, 0),
-    ((10, 30), (60, 100), (10, 0), (-10, -10), 0.20, 0.12, 1.05, 0.44, "helmet", 1.3, 188),
-    ((60, 85), (80, 90), (30, 10), (-30, -30), 0.10, 0.15, 1.20, 0.42, "helmet", 0.8, 90),
-    ((160, 175), (160, 175), (0, 0), (0, 0), 0.40, 0.30, 1.05, 0.44, "", 0.0, 0),
-    ((25, 60), (-25, 10), (-25, -35), (28, 5), 0.25, 0.05, 1.15, 0.46, "cone", 0.0, 0),
-    ((15, 70), (140, 165), (5, 0), (-5, -5), 0.20, 0.35, 1.05, 0.44, "brim", 0.8, 140),
-    ((60, 85), (50, 80), (60, -20), (10, -60), 0.20, 0.10, 1.05, 0.48, "", 0.0, 0),
+    # arms, legs, aside, bulk, leg, hat, stick
+    (((5, 20), (5, 20)), ((0, 0), (0, 0)), (0.30, 0.10), 1.10, 0.46, "", (0.0, 0)),
+    (((30, 80), (75, 95)), ((25, 5), (-20, -25)), (0.15, 0.10), 1.00, 0.46, "brim", (0.6, 90)),
+    (((-40, 20), (50, 110)), ((50, -10), (-25, -60)), (0.20, 0.05), 1.00, 0.46, "", (0.0, 0)),
+    (((0, 0), (0, 0)), ((0, 0), (0, 0)), (3.00, 0.35), 1.15, 0.44, "", (0.0, 0)),
+    (((10, 30), (60, 100)), ((10, 0), (-10, -10)), (0.20, 0.12), 1.05, 0.44, "helmet", (1.3, 188)),
+    (((60, 85), (80, 90)), ((30, 10), (-30, -30)), (0.10, 0.15), 1.20, 0.42, "helmet", (0.8, 90)),
+    (((160, 175), (160, 175)), ((0, 0), (0, 0)), (0.40, 0.30), 1.05, 0.44, "", (0.0, 0)),
+    (((25, 60), (-25, 10)), ((-25, -35), (28, 5)), (0.25, 0.05), 1.15, 0.46, "cone", (0.0, 0)),
+    (((15, 70), (140, 165)), ((5, 0), (-5, -5)), (0.20, 0.35), 1.05, 0.44, "brim", (0.8, 140)),
+    (((60, 85), (50, 80)), ((60, -20), (10, -60)), (0.20, 0.10), 1.05, 0.48, "", (0.0, 0)),
 )
 
 
-def _airplane(
-    length: float,
-    body: float,
-    span: float,
-    chord: float,
-    taper: float,
-    sweep: float,
-    place: float,
-    level: float,
-    tail: float,
-    fin: float,
-    engines: int,
-    extra: str,
-) -> list[Piece]:
+def _airplane(hull: Pair, wings: Four, root: Pair, fins: Pair, engines: int, extra: str) -> list[Piece]:
     """A body with wings and a tail.
 
     Args:
-        length, body: half its length, and its radius.
-        span, chord, taper, sweep: of one wing: its length, half its chord, its taper, and how far back its tip is.
-        place, level: where the wings begin: along the body, and from its belly (-1) to its back (1).
-        tail, fin: span of the tailplane on one side, height of the fin.
+        hull: half the length of the body, and its radius.
+        wings: of one wing: its length, half its chord, its taper, and how far back its tip is.
+        root: where the wings begin: along the body, and from its belly (-1) to its back (1).
+        fins: span of the tailplane on one side, height of the fin.
         engines: number of engines under the wings.
         extra: "propeller", or "biplane" for a propeller and a second pair of wings.
     """
+    (length, body), (span, chord, taper, sweep), (place, level), (tail, fin) = hull, wings, root, fins
     z = 0.7 * level * body
     rear, stern = -0.86 * length, 0.55 * chord
     pieces: list[Piece] = [
@@ -264,39 +225,29 @@ def _airplane(
 
 
 _AIRPLANES = (
-    # length, body, span, chord, taper, sweep, place, level, tail, fin, engines, extra
-    (1.00, 0.16, 1.00, 0.23, 0.45, 0.45, 0.12, -0.8, 0.40, 0.46, 2, ""),
-    (0.80, 0.17, 1.00, 0.22, 0.85, 0.00, 0.22, 1.0, 0.38, 0.38, 0, "propeller"),
-    (0.95, 0.15, 0.68, 0.50, 0.15, 0.60, -0.12, -0.5, 0.30, 0.42, 0, ""),
-    (0.72, 0.17, 0.90, 0.20, 0.90, 0.00, 0.25, -0.9, 0.34, 0.34, 0, "biplane"),
-    (1.05, 0.18, 1.05, 0.21, 0.40, 0.50, 0.15, -0.8, 0.42, 0.50, 4, ""),
-    (0.85, 0.12, 1.15, 0.15, 0.60, 0.05, 0.20, 0.6, 0.34, 0.36, 0, ""),
-    (0.85, 0.16, 0.95, 0.24, 0.60, 0.10, 0.18, -0.9, 0.40, 0.36, 0, "propeller"),
-    (0.95, 0.13, 0.75, 0.36, 0.30, 0.55, 0.00, 0.3, 0.36, 0.44, 0, ""),
-    (0.90, 0.18, 1.05, 0.21, 0.70, 0.00, 0.15, 1.0, 0.42, 0.46, 2, ""),
-    (0.78, 0.16, 0.85, 0.20, 0.90, 0.10, 0.22, -0.9, 0.36, 0.36, 0, "biplane"),
+    # hull, wings, root, fins, engines, extra
+    ((1.00, 0.16), (1.00, 0.23, 0.45, 0.45), (0.12, -0.8), (0.40, 0.46), 2, ""),
+    ((0.80, 0.17), (1.00, 0.22, 0.85, 0.00), (0.22, 1.0), (0.38, 0.38), 0, "propeller"),
+    ((0.95, 0.15), (0.68, 0.50, 0.15, 0.60), (-0.12, -0.5), (0.30, 0.42), 0, ""),
+    ((0.72, 0.17), (0.90, 0.20, 0.90, 0.00), (0.25, -0.9), (0.34, 0.34), 0, "biplane"),
+    ((1.05, 0.18), (1.05, 0.21, 0.40, 0.50), (0.15, -0.8), (0.42, 0.50), 4, ""),
+    ((0.85, 0.12), (1.15, 0.15, 0.60, 0.05), (0.20, 0.6), (0.34, 0.36), 0, ""),
+    ((0.85, 0.16), (0.95, 0.24, 0.60, 0.10), (0.18, -0.9), (0.40, 0.36), 0, "propeller"),
+    ((0.95, 0.13), (0.75, 0.36, 0.30, 0.55), (0.00, 0.3), (0.36, 0.44), 0, ""),
+    ((0.90, 0.18), (1.05, 0.21, 0.70, 0.00), (0.15, 1.0), (0.42, 0.46), 2, ""),
+    ((0.78, 0.16), (0.85, 0.20, 0.90, 0.10), (0.22, -0.9), (0.36, 0.36), 0, "biplane"),
 )
 
 
-def _truck(
-    length: float,
-    width: float,
-    cab: float,
-    cab_height: float,
-    hood: float,
-    slope: float,
-    axles: int,
-    load: str,
-    height: float,
-) -> list[Piece]:
+def _truck(size: Pair, front: Four, axles: int, cargo: tuple[str, float]) -> list[Piece]:
     """A cab with a load behind it, or a bus.
 
     Args:
-        length, width: half of each.
-        cab, cab_height, hood: length and height of the cab, length of the bonnet before it.
-        slope: how far the windscreen leans back.
-        load, height: kind of load, and its height.
+        size: half the length and half the width.
+        front: length and height of the cab, length of the bonnet before it, how far the windscreen leans back.
+        cargo: kind of load, and its height.
     """
+    (length, width), (cab, cab_height, hood, slope), (load, height) = size, front, cargo
     floor = 0.3
     pieces: list[Piece] = [box((-length, length - 0.05), 0.75 * width, (0.16, floor))]
     behind = length - hood - cab
@@ -334,40 +285,31 @@ def _truck(
 
 
 _TRUCKS = (
-    # length, width, cab, its height, hood, slope, axles, load, its height
-    (1.00, 0.36, 0.45, 0.55, 0.00, 0.25, 2, "box", 0.72),
-    (1.05, 0.34, 0.40, 0.52, 0.30, 0.25, 3, "tank", 0.56),
-    (0.95, 0.38, 0.45, 0.50, 0.00, 0.25, 2, "tipper", 0.42),
-    (1.00, 0.36, 0.00, 0.60, 0.00, 0.04, 2, "bus", 0.62),
-    (1.00, 0.35, 0.42, 0.58, 0.28, 0.25, 3, "box", 0.60),
-    (0.95, 0.38, 0.50, 0.50, 0.30, 0.35, 2, "bed", 0.24),
-    (1.00, 0.38, 0.42, 0.55, 0.00, 0.25, 2, "tank", 0.64),
-    (0.90, 0.40, 0.00, 0.55, 0.00, 0.25, 2, "bus", 0.70),
-    (1.00, 0.37, 0.42, 0.50, 0.25, 0.25, 3, "tipper", 0.50),
-    (1.00, 0.37, 0.45, 0.52, 0.00, 0.25, 2, "bed", 0.28),
+    # size, front, axles, cargo
+    ((1.00, 0.36), (0.45, 0.55, 0.00, 0.25), 2, ("box", 0.72)),
+    ((1.05, 0.34), (0.40, 0.52, 0.30, 0.25), 3, ("tank", 0.56)),
+    ((0.95, 0.38), (0.45, 0.50, 0.00, 0.25), 2, ("tipper", 0.42)),
+    ((1.00, 0.36), (0.00, 0.60, 0.00, 0.04), 2, ("bus", 0.62)),
+    ((1.00, 0.35), (0.42, 0.58, 0.28, 0.25), 3, ("box", 0.60)),
+    ((0.95, 0.38), (0.50, 0.50, 0.30, 0.35), 2, ("bed", 0.24)),
+    ((1.00, 0.38), (0.42, 0.55, 0.00, 0.25), 2, ("tank", 0.64)),
+    ((0.90, 0.40), (0.00, 0.55, 0.00, 0.25), 2, ("bus", 0.70)),
+    ((1.00, 0.37), (0.42, 0.50, 0.25, 0.25), 3, ("tipper", 0.50)),
+    ((1.00, 0.37), (0.45, 0.52, 0.00, 0.25), 2, ("bed", 0.28)),
 )
 
 
-def _car(
-    length: float,
-    width: float,
-    body: float,
-    nose: float,
-    cabin: tuple[float, float],
-    roof: float,
-    screen: float,
-    back: float,
-    extra: str,
-) -> list[Piece]:
+def _car(size: Pair, hull: Pair, cabin: Pair, glass: Triple, extra: str) -> list[Piece]:
     """A low body with a narrower cabin.
 
     Args:
-        length, width: half of each.
-        body, nose: height of the body, and how far its front leans back.
-        cabin, roof: rear and front end of the cabin, and its height above the body.
-        screen, back: how far windscreen and rear window lean in.
+        size: half the length and half the width.
+        hull: height of the body, and how far its front leans back.
+        cabin: its rear and its front end.
+        glass: height of the cabin above the body, how far windscreen and rear window lean in.
         extra: a further part, or "open" for no roof, "round" for a domed one.
     """
+    (length, width), (body, nose), (roof, screen, back) = size, hull, glass
     low, waist = 0.12, 0.12 + 0.62 * body
     top = low + body
     pieces: list[Piece] = [
@@ -399,17 +341,17 @@ def _car(
 
 
 _CARS = (
-    # length, width, body, nose, cabin, roof, screen, back, extra
-    (1.00, 0.42, 0.34, 0.10, (-0.68, 0.38), 0.30, 0.75, 0.50, ""),
-    (0.86, 0.42, 0.36, 0.12, (-0.80, 0.36), 0.32, 0.70, 0.18, ""),
-    (1.00, 0.46, 0.27, 0.45, (-0.70, 0.30), 0.22, 1.00, 0.70, "spoiler"),
-    (0.98, 0.42, 0.32, 0.12, (-0.45, 0.25), 0.24, 0.80, 0.50, "open"),
-    (0.98, 0.42, 0.33, 0.12, (-0.92, 0.36), 0.30, 0.55, 0.15, "rack"),
-    (0.88, 0.42, 0.34, 0.25, (-0.72, 0.36), 0.36, 0.70, 0.50, "round"),
-    (1.02, 0.45, 0.28, 0.40, (-0.62, 0.28), 0.23, 1.00, 0.90, ""),
-    (0.86, 0.43, 0.42, 0.08, (-0.82, 0.34), 0.36, 0.40, 0.08, "spare"),
-    (0.96, 0.43, 0.30, 0.25, (-0.50, 0.22), 0.24, 0.90, 0.60, "open"),
-    (0.96, 0.41, 0.34, 0.12, (-0.62, 0.32), 0.33, 0.65, 0.60, "spoiler"),
+    # size, hull, cabin, glass, extra
+    ((1.00, 0.42), (0.34, 0.10), (-0.68, 0.38), (0.30, 0.75, 0.50), ""),
+    ((0.86, 0.42), (0.36, 0.12), (-0.80, 0.36), (0.32, 0.70, 0.18), ""),
+    ((1.00, 0.46), (0.27, 0.45), (-0.70, 0.30), (0.22, 1.00, 0.70), "spoiler"),
+    ((0.98, 0.42), (0.32, 0.12), (-0.45, 0.25), (0.24, 0.80, 0.50), "open"),
+    ((0.98, 0.42), (0.33, 0.12), (-0.92, 0.36), (0.30, 0.55, 0.15), "rack"),
+    ((0.88, 0.42), (0.34, 0.25), (-0.72, 0.36), (0.36, 0.70, 0.50), "round"),
+    ((1.02, 0.45), (0.28, 0.40), (-0.62, 0.28), (0.23, 1.00, 0.90), ""),
+    ((0.86, 0.43), (0.42, 0.08), (-0.82, 0.34), (0.36, 0.40, 0.08), "spare"),
+    ((0.96, 0.43), (0.30, 0.25), (-0.50, 0.22), (0.24, 0.90, 0.60), "open"),
+    ((0.96, 0.41), (0.34, 0.12), (-0.62, 0.32), (0.33, 0.65, 0.60), "spoiler"),
 )
 
 _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...] = (
@@ -431,6 +373,5 @@ def toy(category: int, instance: int) -> Toy:
     outline = np.concatenate([piece.outline() for piece in solid])
     middle = (outline.min(axis=0) + outline.max(axis=0)) / 2
     reach = float(np.sqrt(((outline - middle) ** 2).sum(axis=1).max()))
-    radius = 0.94 + 0.12 * size
-    scale = radius / reach
-    return Toy(moved(solid, np.eye(3) * scale, -middle * scale), radius, grey=0.62 + 0.12 * paint)
+    scale = (0.94 + 0.12 * size) / reach
+    return Toy(moved(solid, np.eye(3) * scale, -middle * scale), grey=0.62 + 0.12 * paint)
