@@ -18,7 +18,6 @@ from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
 from pipeline.learning.runs import SUMMARY, load_run
 from pipeline.learning.settings import CropParams
-from pipeline.settings import WITH_NEUTRAL
 from pipeline.systems import CLASSIFIERS, Run, build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 
@@ -97,7 +96,7 @@ def load_trained(folder: Path) -> TrainedRun:
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        settings: Run = TypeAdapter(Run).validate_python(summary["settings"], context=WITH_NEUTRAL)
+        settings: Run = TypeAdapter(Run).validate_python(summary["settings"])
         name, size = str(summary["run"]), int(summary["image_size"])
     except FileNotFoundError:
         raise LoadingError(

@@ -361,7 +361,7 @@ def test_status_names_results_that_are_not_as_the_lock_has_them(
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     shutil.copy(Profiles(ROOT).params_path("quick"), tmp_path / "params.yaml")
     values = read_params(tmp_path / "params.yaml")
-    settings = current_settings(Graph.load(tmp_path, values), parse_params(values))["train/vae-digits"].settings
+    settings = current_settings(Graph.load(tmp_path, values), parse_params(values))["train/vae-digits"]
     result = tmp_path / "reports/quick/results/train/vae-digits.json"
     result.parent.mkdir(parents=True)
     record = {"provenance": [{"stage": "train", "item": "vae-digits", "settings": settings}]}

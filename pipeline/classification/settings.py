@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
-from pipeline.settings import neutral
 
 Mixup = Annotated[
     float,
@@ -18,7 +17,6 @@ Mixup = Annotated[
         le=100,
         description="in training, images are mixed in pairs by shares from Beta(mixup, mixup) (Zhang et al. 2018); "
         "0: no mixing",
-        json_schema_extra=neutral(0.0),
     ),
 ]
 
@@ -48,15 +46,13 @@ class CroppedRun(ClassifierRun):
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(
-        description="which training images validate; null: those that the data set has for it, a random share",
-        json_schema_extra=neutral(None),
+        description="which training images validate; null: those that the data set has for it, a random share"
     )
     watched: int = Field(
         ge=0,
         le=10_000_000,
         description="test images, drawn at random, whose error is recorded after every epoch, for curves of error over "
         "training; nothing is chosen by it",
-        json_schema_extra=neutral(0),
     )
 
     @model_validator(mode="after")

@@ -23,7 +23,6 @@ from pipeline.learning.model import Model
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
-from pipeline.settings import WITH_NEUTRAL
 from pipeline.tracking import Part, TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -235,8 +234,8 @@ def load_run(
     summary = _summary(folder)
     identity = _identity(name, run, image_size)
     with suppress(ValueError, KeyError, TypeError):
-        # Weights that are older than a setting name the hash of the settings that there were.
-        if type(run).model_validate(summary["settings"], context=WITH_NEUTRAL).model == run.model:
+        # Weights that are older than a setting have the hash of the settings that there were.
+        if type(run).model_validate(summary["settings"]).model == run.model:
             identity["model"] = summary["model"]
     skeleton = build(run, image_size).to(device)
     expected = {key: value.shape for key, value in skeleton.named_parameters()}

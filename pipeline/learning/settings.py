@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
-from pipeline.settings import Angle, Name, Section, Seed, neutral
+from pipeline.settings import Angle, Name, Section, Seed
 
 
 class AugmentationParams(Section):
@@ -36,52 +36,25 @@ class CropParams(Section):
     standardises images does not see those that all channels share. Validation and tests use the unchanged central crop.
     """
 
-    gone = frozenset({"brightness", "contrast", "clip"})
-
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
-    gamma: float = Field(
-        ge=0,
-        le=2,
-        description="pixels, in [0, 1], to a power log-uniform in [e^-gamma, e^gamma]",
-        json_schema_extra=neutral(0.0),
-    )
+    gamma: float = Field(ge=0, le=2, description="pixels, in [0, 1], to a power log-uniform in [e^-gamma, e^gamma]")
     gain: float = Field(
-        ge=0,
-        le=2,
-        description="then, pixels times a factor log-uniform in [e^-gain, e^gain], drawn for each channel",
-        json_schema_extra=neutral(0.0),
+        ge=0, le=2, description="then, pixels times a factor log-uniform in [e^-gain, e^gain], drawn for each channel"
     )
     offset: float = Field(
-        ge=0,
-        le=1,
-        description="then, added to pixels: uniform in [-offset, offset], drawn for each channel",
-        json_schema_extra=neutral(0.0),
+        ge=0, le=1, description="then, added to pixels: uniform in [-offset, offset], drawn for each channel"
     )
-    rotation: Angle = Field(json_schema_extra=neutral(0.0))
-    scale: float = Field(
-        ge=0,
-        le=1,
-        description="sizes times a factor log-uniform in [e^-scale, e^scale]",
-        json_schema_extra=neutral(0.0),
-    )
+    rotation: Angle = Field()
+    scale: float = Field(ge=0, le=1, description="sizes times a factor log-uniform in [e^-scale, e^scale]")
     aspect: float = Field(
-        ge=0,
-        le=1,
-        description="width over height times a factor log-uniform in [e^-aspect, e^aspect], area kept",
-        json_schema_extra=neutral(0.0),
+        ge=0, le=1, description="width over height times a factor log-uniform in [e^-aspect, e^aspect], area kept"
     )
-    shear: float = Field(
-        ge=0,
-        le=1,
-        description="x moves by a share of y, uniform in [-shear, shear]",
-        json_schema_extra=neutral(0.0),
-    )
+    shear: float = Field(ge=0, le=1, description="x moves by a share of y, uniform in [-shear, shear]")
     shift: float = Field(
         ge=0,
         le=64,
         description="pixels: translation uniform in [-shift, shift] on each axis, beyond that of the crop; where a "
         "crop leaves the image, the pixels at its edge go on",
-        json_schema_extra=neutral(0.0),
     )
 
     @property
@@ -104,9 +77,7 @@ class TrainingParams(Section):
     )
     learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
-    decay: Literal["cosine", "exponential"] = Field(
-        description="of the step size in between", json_schema_extra=neutral("cosine")
-    )
+    decay: Literal["cosine", "exponential"] = Field(description="of the step size in between")
     gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
     patience: int = Field(
         ge=1, le=1_000_000, description="epochs without a better validation loss after which a replica stops"
@@ -116,7 +87,6 @@ class TrainingParams(Section):
         le=0.5,
         description="mean age of averaged weights, as a share of the steps so far: they are validated, and the best of "
         "them kept; 0: no averaging",
-        json_schema_extra=neutral(0.0),
     )
 
 

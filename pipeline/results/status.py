@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from pipeline.results.freshness import CHANGED, DRAFT, GONE, Expected, compare
+from pipeline.results.freshness import CHANGED, DRAFT, GONE, compare
 from pipeline.results.reading import Numbers, Results
 
 State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
@@ -51,7 +51,7 @@ class ItemStatus:
 
 def statuses(
     results: Results,
-    expected: Mapping[str, Expected],
+    expected: Mapping[str, Mapping[str, Any]],
     *,
     publish: bool = False,
     locked: Collection[str] | None = None,
@@ -80,7 +80,7 @@ def statuses(
         numbers = recorded.get(label)
         # What another execution of a stale one would take: the recorded time may be of quite other settings.
         estimated = state in ("missing", "stale")
-        hours = rates.estimate(label, expected[label].settings) if estimated else _hours(numbers) if numbers else None
+        hours = rates.estimate(label, expected[label]) if estimated else _hours(numbers) if numbers else None
         state = "running" if label in expected and running(label) else state
         commit = str(numbers.records[-1].get("commit") or "")[:7] if numbers else ""
         found.append(ItemStatus(label, state, hours, estimated, commit))

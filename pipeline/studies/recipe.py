@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from pipeline.classification.settings import CroppedRun
 from pipeline.data.settings import HoldoutParams
-from pipeline.settings import Name, Section, neutral
+from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
     from pipeline.learning.train import Trained
@@ -37,7 +37,7 @@ class RecipeParams(Section):
         min_length=1, description="values of the factor: a network is trained without each of them"
     )
     known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained", json_schema_extra=neutral(1))
+    replicas: int = Field(ge=1, le=1000, description="seeds trained")
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, where a condition has no others")
     conditions: dict[
         Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]

@@ -17,16 +17,16 @@ from pipeline.page.page import build_page
 from pipeline.page.scorecard import build_scorecard
 from pipeline.params import Params, parse_params
 from pipeline.results.claims import Claim, load_claims
-from pipeline.results.freshness import Expected, compare, expected_settings
+from pipeline.results.freshness import compare, expected_settings
 
 
-def expected(params: Params) -> dict[str, Expected]:
+def expected(params: Params) -> dict[str, dict[str, Any]]:
     """The settings of each item under these parameters."""
     values = params.model_dump(mode="json")
     # Angles as params.yaml writes them, and items are named: 45, not 45.0.
     angles = [round(angle) if angle == round(angle) else angle for angle in params.sweep.angles]
     names = {**values, "sweep": {**values["sweep"], "angles": angles}}
-    return expected_settings(Graph(STAGES, names), values, values)
+    return expected_settings(Graph(STAGES, names), values)
 
 
 def moved_on(values: dict[str, Any]) -> Params:

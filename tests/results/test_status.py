@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from result_files import ResultFiles
 
-from pipeline.results.freshness import Expected
 from pipeline.results.status import ItemStatus, statuses, table, trained_images
 
 
@@ -22,7 +21,7 @@ RUNS = {
     "c": settings("c", 5),
     "other": settings("other", 10, variant="cnn"),
 }
-EXPECTED = {f"{stage}/{run}": Expected(each, each) for stage in ("train", "evaluate") for run, each in RUNS.items()}
+EXPECTED = {f"{stage}/{run}": each for stage in ("train", "evaluate") for run, each in RUNS.items()}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import MAX_ANGLE, Section, Seed, check_distinct, neutral
+from pipeline.settings import MAX_ANGLE, Section, Seed, check_distinct
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
 """The model's settings that are counted in epochs."""
@@ -76,8 +76,7 @@ class GenerativeModelParams(Section):
         ge=0, le=10_000, description="epochs before M_ij is set from part poses of training images"
     )
     seeding: SeedingParams | None = Field(
-        description="M_ij, gamma_ij, c_ij from a mixture fitted to many images; null: M_ij from one image per object",
-        json_schema_extra=neutral(None),
+        description="M_ij, gamma_ij, c_ij from a mixture fitted to many images; null: M_ij from one image per object"
     )
     early_coupling: float = Field(
         ge=0, le=1, description="factor on the hierarchy's gradient with respect to the parts, before it rises to 1"

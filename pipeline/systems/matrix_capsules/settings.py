@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.classification.settings import CroppedRun, Mixup
-from pipeline.settings import Section, neutral
+from pipeline.settings import Section
 
 Competition = Literal["all", "position"]
 
@@ -57,24 +57,15 @@ class MatrixCapsulesModelParams(Section):
     coordinate_scale: float = Field(gt=0, le=100, description="what one position's step adds, in coordinate_unit")
     coordinate_unit: Literal["absolute", "floor_sd"] = Field(
         description="absolute: in a pose's own unit; floor_sd: in sds of votes at variance_floor, which decides what a "
-        "step counts (1.8 in the authors' code)",
-        json_schema_extra=neutral("absolute"),
+        "step counts (1.8 in the authors' code)"
     )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
     iterations: int = Field(ge=1, le=100, description="iterations of EM routing")
     early_iterations: int = Field(
-        ge=1,
-        le=100,
-        description="iterations in the first early_epochs of training; validation always has `iterations`",
-        json_schema_extra=neutral(1),
+        ge=1, le=100, description="iterations in the first early_epochs of training; validation always has `iterations`"
     )
-    early_epochs: float = Field(
-        ge=0,
-        le=10_000,
-        description="epochs with early_iterations; 0: none",
-        json_schema_extra=neutral(0.0),
-    )
+    early_epochs: float = Field(ge=0, le=10_000, description="epochs with early_iterations; 0: none")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
         description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
         "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
@@ -82,8 +73,7 @@ class MatrixCapsulesModelParams(Section):
     bayes: BayesParams
     batch_norm: bool = Field(
         description="batch norm of feature maps, poses and activations, where Ribeiro et al. 2020 have it; needs "
-        "activation: bayes",
-        json_schema_extra=neutral(False),
+        "activation: bayes"
     )
     competition: Competition = Field(
         description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
@@ -91,8 +81,7 @@ class MatrixCapsulesModelParams(Section):
     )
     first_shares: Competition = Field(
         description="capsules that it divides itself among in the first iteration, evenly; `position` in the authors' "
-        "code",
-        json_schema_extra=neutral("all"),
+        "code"
     )
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
     inverse_temperature_rate: float = Field(
@@ -101,8 +90,7 @@ class MatrixCapsulesModelParams(Section):
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
     damped_first: bool = Field(
-        description="in the first iteration, too, as if the previous mean were 0 (the authors' code)",
-        json_schema_extra=neutral(False),
+        description="in the first iteration, too, as if the previous mean were 0 (the authors' code)"
     )
     variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
     saving: float | None = Field(
@@ -117,7 +105,6 @@ class MatrixCapsulesModelParams(Section):
         le=1e6,
         description="nats: unit in which beta_a is learnt; a larger one makes each step of the optimiser change logits "
         "more (5,000 in the authors' code)",
-        json_schema_extra=neutral(1.0),
     )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import Section, neutral
+from pipeline.settings import Section
 
 
 class VAEModelParams(Section):
@@ -17,8 +17,7 @@ class VAEModelParams(Section):
     hidden: int = Field(ge=1, le=65_536, description="hidden units of the encoder and of the decoder")
     pixels: Literal["normal", "bernoulli"] = Field(
         description="distribution of a pixel around the reconstruction; bernoulli: the cross-entropy of grey values in "
-        "[0, 1], as is usual, which is no density of them",
-        json_schema_extra=neutral("normal"),
+        "[0, 1], as is usual, which is no density of them"
     )
     pixel_sd: float = Field(
         gt=0, le=1, description="sd of a normal pixel around the reconstruction, images in [0, 1]; bernoulli has none"
