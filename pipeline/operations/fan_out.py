@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,7 +247,8 @@ def _collect(
             elif future.status not in ("finished", "error"):
                 raise FanOutError("the scheduler was lost; what is recorded stays recorded")
         if store := tracking_store(root):
-            store.start_delivery(root / JOURNALS)
+            with suppress(OSError):
+                store.start_delivery(root / JOURNALS)
 
 
 def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, Item]) -> None:

@@ -219,7 +219,8 @@ class _Run:
                 self._client.update_run(run, status="RUNNING")
             case "dataset":
                 data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
-                self._client.log_inputs(run, [DatasetInput(data, [InputTag("mlflow.data.context", event["context"])])])
+                context = InputTag("mlflow.data.context", event.get("context", "training"))
+                self._client.log_inputs(run, [DatasetInput(data, [context])])
                 self._client.set_tag(run, f"data.{event['name']}.sha256", event["sha256"])
             case "artifact":
                 self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)

@@ -173,14 +173,14 @@ class TrackedRun:
                 start |= {"params": flatten(self.params), "tags": tags, "group": self.group and asdict(self.group)}
                 self.log("start", host=socket.gethostname(), **start)
             self.journal.append(event, **({"of_group": True} if of_group else {}), **fields)
-            if self.store is not None and event in ("start", "resume", "end"):
-                self.store.start_delivery(self.folder)
+            if self.store is not None:
+                if event in ("start", "resume", "end"):
+                    self.store.start_delivery(self.folder)
+                for line in background_log(self.folder).read_text(errors="replace").splitlines():
+                    if line.startswith(("warning:", "note:")):
+                        self._warn(line)
         except OSError as error:
             self._warn(f"warning: cannot track this run in {self.folder}: {error.strerror}. The run goes on.")
-        with suppress(OSError):
-            for line in background_log(self.folder).read_text(errors="replace").splitlines():
-                if line.startswith(("warning:", "note:")):
-                    self._warn(line)
 
     def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
         """Log values of one step or epoch, in one line; they need not be finite."""
