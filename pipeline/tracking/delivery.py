@@ -36,6 +36,7 @@ _logger = logging.getLogger(__name__)
 POLL_SECONDS = 2.0
 IDLE_SECONDS = 20.0  # longer than it takes DVC to go from one stage to the next
 HANG_SECONDS = 600  # for one run's events
+LOCK_SECONDS = 60.0
 SETTINGS = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -93,9 +94,10 @@ class Delivery:
 
         Raises:
             StoreError: the store does not answer or rejected a run.
+            TimeoutError: another process has been delivering for a minute, and still does.
         """
         failures = []
-        with FileLock(self.folder / "delivery.lock", thread_local=False):
+        with FileLock(self.folder / "delivery.lock", timeout=LOCK_SECONDS, thread_local=False):
             self.store.probe()
             for journal in self.unfinished():
                 try:
@@ -143,11 +145,21 @@ class Delivery:
         return news
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any], is_written: bool) -> bool:
-        experiment = self._experiment(start, restore=False)
+        name = start["experiment"]
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
+            location, tags = self.store.artifacts and self.store.artifacts.as_uri(), start.get("experiment_tags")
+            self.client.create_experiment(name, artifact_location=location, tags=tags)
+            experiment = self.client.get_experiment_by_name(name)
         position = journal.folder / f"delivered-{experiment.experiment_id}-{experiment.creation_time}"
         news = list(journal.read(int(position.read_text()) if position.exists() else 0))
-        run = _Run(self.client, self._experiment(start).experiment_id, start, journal.folder) if news else None
-        if run is None or run.id is None:
+        if not news:
+            return False
+        if experiment.lifecycle_stage == "deleted":
+            self.client.restore_experiment(experiment.experiment_id)
+            _logger.warning("note: restored MLflow's experiment %s, which had been deleted: it has new runs", name)
+        run = _Run(self.client, experiment.experiment_id, start, journal.folder)
+        if run.id is None:
             return False
         run.log([event for event, _ in news])
         write_text(position, str(news[-1][1]))
@@ -159,19 +171,6 @@ class Delivery:
 
                 SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.store.uri).start()
         return True
-
-    def _experiment(self, start: Mapping[str, Any], restore: bool = True) -> Any:
-        """The experiment of a run. It gets its description when it is made, so that later changes are kept."""
-        name = start["experiment"]
-        experiment = self.client.get_experiment_by_name(name)
-        if experiment is None:
-            location, tags = self.store.artifacts and self.store.artifacts.as_uri(), start.get("experiment_tags")
-            self.client.create_experiment(name, artifact_location=location, tags=tags)
-            return self.client.get_experiment_by_name(name)
-        if experiment.lifecycle_stage == "deleted" and restore:
-            self.client.restore_experiment(experiment.experiment_id)
-            _logger.warning("note: restored MLflow's experiment %s, which had been deleted: it has new runs", name)
-        return experiment
 
 
 class _Run:
@@ -197,8 +196,10 @@ class _Run:
         batches: dict[tuple[str, str], list[Any]] = defaultdict(list)
         for event in events:
             with self._unless_refused(event["event"]):
-                run = self._run_of(event)
-                if run is None:
+                run = self._group if event.get("of_group") else self.id
+                if event.get("of_run"):
+                    run = self._find("tracking_run", {"tracking_run": event["of_run"]})
+                if run is None:  # MLflow never had it, or somebody has deleted it there
                     continue
                 for key, value in event.get("values", {}).items():
                     batches[run, "metrics"].append(Metric(_key(key), float(value), event["time"], event["step"]))
@@ -255,22 +256,14 @@ class _Run:
                 path = Path(folder) / file
                 path.write_text(json.dumps(content, indent=2) + "\n")
                 client.log_model_artifact(model.model_id, str(path))
-        for each in event["files"]:
-            client.log_model_artifact(model.model_id, str(self._folder / each["file"]))
+        for kept in event["files"]:
+            client.log_model_artifact(model.model_id, str(self._folder / kept["file"]))
         client.finalize_logged_model(model.model_id, "READY")
-        values = [
-            (_key(key), float(value), event["time"], 0, model.model_id) for key, value in event["metrics"].items()
-        ]
-        client.log_batch(run, metrics=[Metric(*value) for value in values])
+        for key, value in event["metrics"].items():
+            client.log_batch(run, metrics=[Metric(_key(key), float(value), event["time"], 0, model.model_id)])
         outputs = client.get_run(run).outputs
         if outputs is None or model.model_id not in [output.model_id for output in outputs.model_outputs]:
             client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
-
-    def _run_of(self, event: Mapping[str, Any]) -> str | None:
-        """The run that an event is about; None if it is not in the store or was deleted there."""
-        if event.get("of_run"):
-            return self._find("tracking_run", {"tracking_run": event["of_run"]})
-        return self._group if event.get("of_group") else self.id
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
         """The run whose tag `key` equals that in `tags`; with a time (milliseconds), it is made if there is none."""
