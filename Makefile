@@ -45,7 +45,7 @@ test: $(VENV)/kernels
 	@OMP_NUM_THREADS=1 python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 ui: $(VENV)/installed
-	@env -u MLFLOW_TRACKING_URI python -m pipeline sync-mlflow --address http://127.0.0.1:$(PORT)
+	@env -u MLFLOW_TRACKING_URI python -m pipeline sync-mlflow --address http://127.0.0.1:$(PORT) || true
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false exec python -m mlflow server --host 127.0.0.1 --port $(PORT) --workers 1 --backend-store-uri "sqlite:///$$PWD/mlflow.db"
 
 paper: $(VENV)/installed

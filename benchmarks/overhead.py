@@ -46,13 +46,13 @@ class Cost:
         total: from before the run is opened until it is closed.
         inside: spent in the callbacks that track and save.
         around: opening and closing the tracked run.
-        drainer: CPU time of the process that delivers to MLflow.
+        delivery: CPU time of the process that delivers to MLflow.
     """
 
     total: float
     inside: float = 0.0
     around: float = 0.0
-    drainer: float = 0.0
+    delivery: float = 0.0
 
 
 class _TimedCheckpoint(Checkpoint):
@@ -123,18 +123,18 @@ def _tracked(train: Callable[..., object], folder: Path) -> Cost:
     begin = time.perf_counter()
     run.finish()
     end = time.perf_counter()
-    return Cost(end - start, inside + checkpoint.spent, around + end - begin, _drainer_seconds(run, store))
+    return Cost(end - start, inside + checkpoint.spent, around + end - begin, _delivery_seconds(run))
 
 
-def _drainer_seconds(run: TrackedRun, store: Store) -> float:
-    """CPU time of the drainer until it has delivered a finished run; it is then ended."""
-    (drainer,) = psutil.Process().children()
-    note = run.path / f"{store.key}.json"
-    while not note.exists() or json.loads(note.read_text())["last"] != "end":
+def _delivery_seconds(run: TrackedRun) -> float:
+    """CPU time of the delivering process until it has delivered a finished run; it is then ended."""
+    (process,) = psutil.Process().children()
+    size = str(run.journal.path.stat().st_size)
+    while not any(path.read_text() == size for path in run.journal.folder.glob("delivered-*")):
         time.sleep(0.1)
-    used = drainer.cpu_times()
-    drainer.kill()
-    drainer.wait()
+    used = process.cpu_times()
+    process.kill()
+    process.wait()
     return float(used.user + used.system)
 
 
@@ -164,7 +164,7 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
     share = median(a.total / b.total - 1 for a, b in zip(tracked, plain, strict=True))
     inside = median(cost.inside for cost in tracked)
     around = median(cost.around for cost in tracked)
-    drainer = median(cost.drainer for cost in tracked)
+    delivery = median(cost.delivery for cost in tracked)
     length = f"{epochs} epochs of {images} images in {base:.0f} s, {pairs} pair{'s' if pairs > 1 else ''}"
     wall = f"wall time with them against without: {length}; MLflow's start, beside it, is most of it"
     waited = "time that the training itself waits for them"
@@ -173,15 +173,15 @@ def tracking(device: torch.device, limit: float, budget: Budget, quick: bool = F
         duration("pipeline: tracking and checkpoints, half a minute", 100 * share, "% of training", note=wall),
         allowance("pipeline: tracking and checkpoints, waiting", 100 * inside / base, "% of training", MOST, waited),
         duration("pipeline: opening and closing a tracked run", around, "s", note="once per stage"),
-        duration("pipeline: delivering to MLflow", drainer, "s of CPU time", note=beside),
+        duration("pipeline: delivering to MLflow", delivery, "s of CPU time", note=beside),
     ]
     full = _recorded_training()
     if full is not None and not quick:
         name, seconds = full
-        # The drainer takes one core from those that train.
-        fixed = around + drainer / (torch.get_num_threads() if device.type == "cpu" else 1)
+        # Delivery takes one core from those that train.
+        fixed = around + delivery / (torch.get_num_threads() if device.type == "cpu" else 1)
         total = 100 * (inside / base + fixed / seconds)
-        note = f"the parts above for {name}, which trained for {seconds:.0f} s, with a drainer started for it alone"
+        note = f"the parts above for {name}, which trained for {seconds:.0f} s, with MLflow started for it alone"
         rows.append(allowance("pipeline: tracking and checkpoints, quick profile", total, "% of training", MOST, note))
     return rows
 

@@ -69,24 +69,22 @@ def sync_mlflow(
 ) -> None:
     """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
     from pipeline.layout import JOURNALS, find_root, tracking_store
-    from pipeline.tracking import Delivery
-    from pipeline.tracking.store import Connection
-    from pipeline.tracking.views import links
+    from pipeline.tracking.delivery import Delivery
 
     root = find_root()
     store = tracking_store(root)
     if store is None:
         raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
+    delivery = Delivery(root / JOURNALS, store)
     runs = 0
-    for run, delivered in Delivery(root / JOURNALS, store).run():
-        if delivered:
-            runs += 1
-            print(f"{run}: {delivered} events")
+    for run in delivery.run():
+        print(f"{run}: delivered")
+        runs += 1
     print(f"{runs} runs updated at {store.shown}" if runs else f"nothing to send to {store.shown}")
-    if address:
-        connection = Connection(store)
-        connection.open()
-        print("\n".join(links(address, connection.experiments())))
+    for experiment in delivery.client.search_experiments() if address else ():
+        for view in (tag.rpartition(".")[2] for tag in experiment.tags if tag.startswith("mlflow.sharedViewState.")):
+            page = f"{address}/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey={view}"
+            print(f"{experiment.name}, {view}: {page}&workflowType=machine_learning")
 
 
 @app.command()

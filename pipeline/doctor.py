@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
 from pipeline.tracking import Store
-from pipeline.tracking.store import SQLITE, Connection, UnreachableError
+from pipeline.tracking.store import StoreError
 
 if TYPE_CHECKING:
     from pipeline.data.sources import Source
@@ -172,13 +172,12 @@ def _mlflow(store: Store | None) -> Finding:
         found = f"{version('mlflow')} at {store.shown}"
     except PackageNotFoundError:
         return Finding("mlflow", False, "not installed; runs are recorded under .tracking only", "pip install mlflow")
-    if store.is_server:
-        try:
-            Connection(store).probe()
-        except UnreachableError as error:
-            advice = "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later"
-            return Finding("mlflow", False, f"{version('mlflow')}: {error}", advice)
-    elif not Path(store.uri.removeprefix(SQLITE)).exists():
+    try:
+        store.probe()
+    except StoreError as error:
+        advice = "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later"
+        return Finding("mlflow", False, f"{version('mlflow')}: {error}", advice)
+    if store.database and not store.database.exists():
         found += " (will be created at its first use)"
     return Finding("mlflow", True, found)
 

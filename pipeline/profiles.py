@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml, write_bytes
-from pipeline.tracking.journal import flatten
+from pipeline.settings import flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)

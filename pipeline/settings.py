@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -22,6 +23,18 @@ Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
 """Of a random number generator. The largest leaves room below 2^32, scikit-learn's limit, for one seed per replica."""
 
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one level of dotted names; lists and scalars stay as they are."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
 
 
 def check_once(names: list[str]) -> list[str]:

@@ -6,14 +6,14 @@ Notes are written from what a stage knows anyway; nothing here reads results aga
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.settings import flatten
 from pipeline.studies import file_of
-from pipeline.tracking.journal import flatten
-from pipeline.tracking.views import COUNTS, view_tags
 
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
@@ -21,8 +21,50 @@ NOTE = "mlflow.note.content"
 MOST_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
 MOST_NUMBERS = 24
 MOST_IN_SUMMARY = 5
-COUNTS_OF_PAPERS, VALUES = "claims_at_papers_settings", "claim_values"
-"""More prefixes of a reproduction's metrics: counts at the papers' settings, and our number of each claim."""
+COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
+"""Prefixes of a reproduction's metrics: counts of verdicts, those at the papers' settings, our number of each claim."""
+
+VIEWS = {
+    "reproductions": {
+        "searchFilter": "tags.stage = '(all)'",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "selectedColumns": [
+            "attributes.`Duration`",
+            *(f"metrics.`{COUNTS}/{verdict}`" for verdict in ("run", "holds", "fails", "within", "better", "worse")),
+            "tags.`commit`",
+            "tags.`dirty`",
+        ],
+    },
+    "trainings": {
+        "searchFilter": "tags.stage = 'train'",
+        "orderByKey": "tags.`mlflow.runName`",
+        "orderByAsc": True,
+        "selectedColumns": [
+            "attributes.`Duration`",
+            *(f"metrics.`validation.{name}`" for name in ("bound", "loss", "accuracy", "pixel_error")),
+            "metrics.`images_per_second`",
+            "tags.`commit`",
+            "tags.`device`",
+        ],
+    },
+    "evaluations": {
+        "searchFilter": "tags.stage = 'evaluate'",
+        "orderByKey": "tags.`mlflow.runName`",
+        "orderByAsc": True,
+        "selectedColumns": [
+            "attributes.`Duration`",
+            *(f"metrics.`test.{name}`" for name in ("accuracy", "centre", "bound", "pixel_error")),
+            "tags.`commit`",
+            "tags.`device`",
+        ],
+    },
+}
+"""Views of MLflow's table of runs, in the form in which its page shares one; all else is as the page has it by default.
+
+Sorted by name, the same training of several reproductions is below each other. Sorted by time, MLflow hides nested runs
+below their parents.
+"""
 
 
 @cache
@@ -132,7 +174,8 @@ def experiment_tags(profile: str) -> dict[str, str]:
         "The views `reproductions`, `trainings` and `evaluations` have the columns that matter: open them by the links "
         "that `make ui` prints, or add `?viewStateShareKey=trainings` to the address of the list of runs."
     )
-    return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **view_tags()}
+    views = {f"mlflow.sharedViewState.{name}": json.dumps(view) for name, view in VIEWS.items()}
+    return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **views}
 
 
 def _committed(commit: str, dirty: bool) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.files import json_sha256
 from pipeline.layout import JOURNALS, tracking_store
+from pipeline.settings import flatten
 from pipeline.studies import file_of
 from pipeline.tracking import Group, TrackedRun
 from stages import notes
@@ -119,7 +120,8 @@ def log_model(
         "signature": {"inputs": [images]},
         "settings": settings.model_dump(mode="json"),
     }
-    run.log_model(name, settings.variant, files, card, numbers)
+    kept = [{"file": file} for file in run.keep(files)]
+    run.log("model", name=name, kind=settings.variant, files=kept, card=card, metrics=dict(numbers))
 
 
 def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
@@ -127,7 +129,8 @@ def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
     for path, shown in figures.items():
         run.log_artifact(path, "figures")
         run.log_artifact(path, "figures", of_group=True)
-        run.log_artifact(path, "figures", of_runs=shown)
+        for earlier in shown:
+            run.log_artifact(path, "figures", of_run=earlier)
 
 
 def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Path]) -> None:
@@ -143,7 +146,7 @@ def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Pat
     note = notes.reproduction_note(workspace.profile, workspace.commit, workspace.dirty, counts, documents)
     run.log_tags({notes.NOTE: note}, of_group=True)
     run.log_metrics(notes.reproduction_metrics(rows, counts), step=0, of_group=True)
-    run.log_group_params(workspace.params.model_dump(mode="json"))
+    run.log("params", of_group=True, params=flatten(workspace.params.model_dump(mode="json")))
     for path in files:
         run.log_artifact(path)
         run.log_artifact(path, of_group=True)

@@ -236,7 +236,19 @@ def test_sync_without_a_store_or_with_a_dead_one_ends_in_one_message(
     monkeypatch.delenv("CAPSULES_MLFLOW")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     assert pipeline(monkeypatch, "sync-mlflow") == 1
-    assert capsys.readouterr().err == "error: MLflow at http://127.0.0.1:9 does not answer: no connection\n"
+    assert capsys.readouterr().err.startswith("error: MLflow at http://127.0.0.1:9 does not answer")
+
+
+def test_sync_delivers_and_prints_links_to_the_views(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags = {"mlflow.sharedViewState.trainings": "{}"}
+    TrackedRun(root / ".tracking", experiment="capsules/quick", name="n", experiment_tags=tags).finish()
+    monkeypatch.delenv("CAPSULES_MLFLOW")
+    assert pipeline(monkeypatch, "sync-mlflow", "--address", "http://127.0.0.1:5000") == 0
+    *_, updated, link = capsys.readouterr().out.splitlines()
+    assert updated.startswith("1 runs updated")
+    assert link.startswith("capsules/quick, trainings: http://127.0.0.1:5000/#/experiments/1/runs?viewStateShareKey=tr")
 
 
 def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(

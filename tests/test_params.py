@@ -18,10 +18,9 @@ from pipeline.errors import UserError
 from pipeline.files import DEEPEST, read_yaml
 from pipeline.params import Params, ParamsError, load_params, parse_params
 from pipeline.profiles import Profiles
-from pipeline.settings import Section
+from pipeline.settings import Section, flatten
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
-from pipeline.tracking.journal import flatten
 
 ROOT = Path(__file__).parents[1]
 PROFILES = {profile.name: Profiles(ROOT).params_path(profile.name) for profile in Profiles(ROOT).all()}

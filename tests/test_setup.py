@@ -103,7 +103,11 @@ def test_targets_run_what_they_say(clone: Path, target: str, expected: list[str]
     assert calls(clone)[1:] == expected
 
 
-def test_the_page_of_runs_is_served_to_this_machine_only(clone: Path) -> None:
+@pytest.mark.parametrize("delivered", [True, False])
+def test_the_page_of_runs_is_served_to_this_machine_only(clone: Path, delivered: bool) -> None:
+    if not delivered:
+        make(clone, "setup")
+        (clone / ".venv" / "bin" / "python").write_text(FAKE.replace('echo "quick"', "exit 1"))
     assert make(clone, "ui").returncode == 0
     (served,) = (call for call in calls(clone) if "mlflow" in call)
     assert "--host 127.0.0.1" in served

@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,6 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import lock_path, single_instance
-from pipeline.tracking.drainer import DrainerStarter
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -248,7 +247,8 @@ def _collect(
             elif future.status not in ("finished", "error"):
                 raise FanOutError("the scheduler was lost; what is recorded stays recorded")
         if store := tracking_store(root):
-            DrainerStarter(root / JOURNALS, store).ensure()
+            with suppress(OSError):
+                store.start_delivery(root / JOURNALS)
 
 
 def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, Item]) -> None:

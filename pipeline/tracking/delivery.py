@@ -1,176 +1,300 @@
-"""Updates a store from all journals of a folder, each from where the last delivery stopped.
+"""Updates an MLflow store from all journals of a folder, each from where the last delivery stopped.
 
-The position in a journal is stored next to it, in `<store key>.json`, written after each delivery. Events that were
-delivered after the last stored position are delivered again. This makes no duplicates in MLflow, because values have
-the journal's own time: delivery is idempotent.
+The position in a journal is in a file beside it, whose name has the id of MLflow's experiment and the time at which
+that was made: another store, or a new one, gets everything. What was delivered just before an interruption is delivered
+again, which changes nothing: runs are found by the tag `tracking_run`, and values have the journal's time.
+
+During trainings a process of its own does this, because MLflow takes seconds to import and may block for minutes. It
+outlives the stage that started it, and ends when no run has been written for a while.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import re
+import signal
+import socket
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from filelock import FileLock
 
-from pipeline.files import write_json
-from pipeline.tracking.journal import Event, Journal
-from pipeline.tracking.sampling import Sampler
-from pipeline.tracking.store import Connection, Store, StoreError, UnreachableError, shorten
+from pipeline.files import write_text
+from pipeline.tracking.run import Journal
+from pipeline.tracking.store import Store, StoreError, background_lock, background_log, without_passwords
 
 _logger = logging.getLogger(__name__)
 
-
-@dataclass
-class _Note:
-    """What a store has already: the run's id there, the journal's bytes, the last event and its time (milliseconds)."""
-
-    run_id: str
-    offset: int
-    last: str
-    time: int
-
-    @classmethod
-    def read(cls, path: Path) -> _Note:
-        """The note in a file; an empty one if it is missing or damaged: delivery then starts from the beginning."""
-        try:
-            note = cls(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError, RecursionError):
-            return _NOTHING
-        kinds = (note.run_id, str), (note.offset, int), (note.last, str), (note.time, int)
-        return note if all(isinstance(value, kind) for value, kind in kinds) and note.offset >= 0 else _NOTHING
-
-    def write(self, path: Path) -> _Note:
-        """Write this note to a file, atomically."""
-        write_json(path, asdict(self))
-        return self
+POLL_SECONDS = 2.0
+IDLE_SECONDS = 20.0  # longer than it takes DVC to go from one stage to the next
+HANG_SECONDS = 600  # for one run's events
+LOCK_SECONDS = 60.0
+SETTINGS = {
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",  # seconds; for uploads, too
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
+BATCH, DIGEST_LENGTH = 100, 36  # MLflow's limits
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "ENDPOINT_NOT_FOUND")  # servers older than 3 have no models
+ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFoundError)
 
 
-_NOTHING = _Note("", 0, "", 0)
+def deliver_until_idle(folder: Path, store: Store) -> None:
+    """Deliver until no run has been written for `IDLE_SECONDS`; return at once if another process does so.
 
-
-def _batch(pair: tuple[Event, int]) -> object:
-    """A key by which consecutive metrics of one run are delivered in one batch, and every other event separately."""
-    event, end = pair
-    return ("metrics", bool(event.get("of_group"))) if event["event"] == "metrics" else end
+    Of consecutive failures the first is a warning. If the store blocks this process for too long, the system kills it,
+    and the next one delivers the rest.
+    """
+    with suppress(TimeoutError), background_lock(folder).acquire(timeout=1.0):
+        delivery, failed, idle_since = Delivery(folder, store, measure=True), False, time.monotonic()
+        while time.monotonic() - idle_since < IDLE_SECONDS:
+            signal.alarm(HANG_SECONDS)
+            try:
+                for _ in delivery.run():
+                    signal.alarm(HANG_SECONDS)
+                if failed:
+                    background_log(folder).write_text("")
+                failed = False
+            except StoreError as error:
+                if not failed:
+                    later = "Runs are recorded locally; `python -m pipeline sync-mlflow` delivers them later."
+                    print(f"warning: {error}. {later}", file=sys.stderr, flush=True)
+                failed = True
+            if any(journal.is_written() for journal in delivery.unfinished()):
+                idle_since = time.monotonic()
+            time.sleep(POLL_SECONDS)
 
 
 class Delivery:
     """Delivers the journals under `folder` to `store`, one process at a time.
 
     Args:
-        sampler: measures the processes of runs that are being written, which is not in their journals.
+        measure: whether MLflow measures this machine while runs are written on it.
     """
 
-    def __init__(self, folder: Path, store: Store, sampler: Sampler | None = None) -> None:
-        self.folder, self.store, self._sampler = folder, store, sampler
-        self._connection = Connection(store)
-        self._lock = FileLock(folder / f"delivery-{store.key}.lock", thread_local=False)
-        self._known: set[str] = set()  # runs that the store is known to have
-        self._complete: dict[str, int] = {}  # sizes of journals that have ended and are fully delivered
-        self._sizes: dict[str, int] = {}
-        self._writers: dict[str, Event] = {}  # the events by which later processes continued runs
+    def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
+        self.folder, self.store, self._measure = folder, store, measure
+        self._complete: dict[str, int] = {}  # sizes of journals that have ended and are delivered, by id
+        self._measured: set[str] = set()
+        self._client: Any = None
 
-    def run(self) -> Iterator[tuple[str, int]]:
-        """Deliver all new events, oldest run first; yield each run's id and its number of new events.
+    def run(self) -> Iterator[str]:
+        """Deliver all new events, oldest run first; yield the ids of runs that had any.
 
         A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
 
         Raises:
-            StoreError: the store does not answer or rejected a run, or MLflow is not installed.
+            StoreError: the store does not answer or rejected a run.
+            TimeoutError: another process has been delivering for a minute, and still does.
         """
-        failure: StoreError | None = None
-        with self._exclusive():
-            with self._explained("the connection"):
-                self._connection.open()
-            for journal in self._journals():
-                if self._is_complete(journal):
-                    continue
+        failures = []
+        with FileLock(self.folder / "delivery.lock", timeout=LOCK_SECONDS, thread_local=False):
+            self.store.probe()
+            for journal in self.unfinished():
                 try:
-                    with self._explained(journal.id):
-                        events = self._deliver(journal)
-                    yield journal.id, events
-                except UnreachableError:
-                    raise
-                except StoreError as error:
-                    self._connection.probe()
-                    failure = failure or error
-        if failure is not None:
-            raise failure
+                    if self._deliver(journal):
+                        yield journal.id
+                except Exception as error:  # of MLflow and its dependencies
+                    self.store.probe()
+                    failures.append(f"{journal.id}: {without_passwords(str(error)):.300}")
+        if failures:
+            raise StoreError(f"MLflow at {self.store.shown} did not accept {failures[0]}")
 
-    def has_news(self) -> bool:
-        """Whether anything was written since the last call, or a run is still being written."""
-        journals = self._journals()
-        before, self._sizes = self._sizes, {journal.id: journal.size() for journal in journals}
-        return self._sizes != before or any(each.is_written() for each in journals if not self._is_complete(each))
+    def unfinished(self) -> list[Journal]:
+        """The journals that are not known to have ended and to be delivered."""
+        found = [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl"))]
+        return [each for each in found if self._complete.get(each.id) != each.path.stat().st_size]
 
-    def _journals(self) -> list[Journal]:
-        return [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl")) if path.is_file()]
+    @property
+    def client(self) -> Any:
+        """MLflow's client. It makes an SQLite store that does not exist."""
+        if self._client is None:
+            os.environ.update({**SETTINGS, **os.environ})
+            from mlflow import MlflowClient
 
-    def _is_complete(self, journal: Journal) -> bool:
-        return self._complete.get(journal.id) == journal.size()
+            for name in ("mlflow", "alembic"):
+                logging.getLogger(name).setLevel(logging.ERROR)
+            database = self.store.database
+            if database and not database.exists():  # one that is interrupted half-way stays broken
+                unfinished = database.with_name(f"{database.name}.new")
+                for leftover in database.parent.glob(f"{unfinished.name}*"):
+                    leftover.unlink()
+                MlflowClient(f"sqlite:///{unfinished}").search_experiments(max_results=1)
+                unfinished.replace(database)
+            self._client = MlflowClient(self.store.uri)
+        return self._client
 
-    def _deliver(self, journal: Journal) -> int:
-        """Deliver the events of one journal that are not yet in the store; return their number."""
-        is_written, size = journal.is_written(), journal.size()  # before reading, so that no event is missed
-        start = next((event for event, _ in journal.read() if event["event"] == "start"), None)
-        if start is None:
-            return 0
-        path = journal.folder / f"{self.store.key}.json"
-        note = _Note.read(path)
-        if note.run_id not in self._known and not (note.run_id and self._connection.has_run(note.run_id)):
-            # first delivery, or the store was deleted since
-            note = _Note(self._connection.open_run(start), 0, "start", start["time"]).write(path)
-        if note.offset > size:  # the journal was replaced by a shorter one
-            note = _Note(note.run_id, 0, "start", start["time"])
-        self._known.add(note.run_id)
-        delivered = 0
-        for _, pairs in groupby(journal.read(note.offset), _batch):
-            events, offsets = zip(*pairs, strict=True)
-            self._connection.log(note.run_id, start, list(events), journal.folder)
-            if events[0]["event"] == "resume":
-                self._writers[journal.id] = events[0]
-            note = _Note(note.run_id, offsets[-1], events[-1]["event"], events[-1]["time"]).write(path)
-            delivered += len(events)
-        if is_written and (values := self._sample(journal, start)):
-            now = int(time.time() * 1000)
-            sampled = {"event": "metrics", "time": now, "step": (now - start["time"]) // 1000, "values": values}
-            self._connection.log(note.run_id, start, [sampled], journal.folder)
+    def _deliver(self, journal: Journal) -> bool:
+        """Deliver the events of one journal that are not yet in the store; return whether there were any."""
+        is_written = journal.is_written()  # before reading, so that no event is missed
+        size = journal.path.stat().st_size
+        start = next((event for event, _ in journal.read()), {})
+        news = start.get("event") == "start" and self._deliver_news(journal, start, is_written)
         if not is_written:
-            if note.last != "end":
-                killed = {"event": "end", "status": "KILLED", "time": note.time}
-                self._connection.log(note.run_id, start, [killed], journal.folder)
-                _Note(note.run_id, note.offset, "end", note.time).write(path)
             self._complete[journal.id] = size
-        return delivered
+            self._measured.discard(journal.id)
+        return news
 
-    def _sample(self, journal: Journal, start: Event) -> dict[str, float]:
-        return {} if self._sampler is None else self._sampler.sample(journal.id, self._writers.get(journal.id, start))
+    def _deliver_news(self, journal: Journal, start: Mapping[str, Any], is_written: bool) -> bool:
+        name = start["experiment"]
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
+            location, tags = self.store.artifacts and self.store.artifacts.as_uri(), start.get("experiment_tags")
+            self.client.create_experiment(name, artifact_location=location, tags=tags)
+            experiment = self.client.get_experiment_by_name(name)
+        position = journal.folder / f"delivered-{experiment.experiment_id}-{experiment.creation_time}"
+        news = list(journal.read(int(position.read_text()) if position.exists() else 0))
+        if not news:
+            return False
+        if experiment.lifecycle_stage == "deleted":
+            self.client.restore_experiment(experiment.experiment_id)
+            _logger.warning("note: restored MLflow's experiment %s, which had been deleted: it has new runs", name)
+        run = _Run(self.client, experiment.experiment_id, start, journal.folder)
+        if run.id is None:
+            return False
+        run.log([event for event, _ in news])
+        write_text(position, str(news[-1][1]))
+        if self._measure and is_written and journal.id not in self._measured:
+            self._measured.add(journal.id)
+            *_, host = [event["host"] for event, _ in journal.read() if "host" in event]
+            if host == socket.gethostname():
+                from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+                SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.store.uri).start()
+        return True
+
+
+class _Run:
+    """What MLflow has of one journal: its run and, if it is of a group, the run that represents the group.
+
+    Attributes:
+        id: of the run, which is made if there is none; None if somebody has deleted it in MLflow.
+    """
+
+    def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:
+        self._client, self._experiment, self._name, self._folder = client, experiment, start["id"], folder
+        self._group, tags, group = None, {"tracking_run": start["id"], **start["tags"]}, start.get("group")
+        if group:
+            of_group = {"group_id": group["id"], "group": group["name"], "stage": "(all)", **(group.get("tags") or {})}
+            self._group = self._find("group_id", of_group, group["name"], start["time"])
+            tags |= {"group": group["name"], "mlflow.parentRunId": self._group or ""}
+        self.id = self._find("tracking_run", tags, start["name"], start["time"])
+
+    def log(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Log events, values and texts in batches."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        batches: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        for event in events:
+            with self._unless_refused(event["event"]):
+                run = self._group if event.get("of_group") else self.id
+                if event.get("of_run"):
+                    run = self._find("tracking_run", {"tracking_run": event["of_run"]})
+                if run is None:  # MLflow never had it, or somebody has deleted it there
+                    continue
+                for key, value in event.get("values", {}).items():
+                    batches[run, "metrics"].append(Metric(_key(key), float(value), event["time"], event["step"]))
+                for kind, entity in (("params", Param), ("tags", RunTag)):
+                    batches[run, kind] += [entity(_key(key), str(value)) for key, value in event.get(kind, {}).items()]
+                self._log(run, event)
+        for (run, kind), batch in batches.items():
+            for begin in range(0, len(batch), BATCH):
+                with self._unless_refused(kind):
+                    self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
+
+    def _log(self, run: str, event: Mapping[str, Any]) -> None:
+        """Log what is not a value or a text."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        match event["event"]:
+            case "resume":
+                self._client.update_run(run, status="RUNNING")
+            case "dataset":
+                data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
+                context = InputTag("mlflow.data.context", event.get("context", "training"))
+                self._client.log_inputs(run, [DatasetInput(data, [context])])
+                self._client.set_tag(run, f"data.{event['name']}.sha256", event["sha256"])
+            case "artifact":
+                self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)
+            case "model":
+                self._log_model(run, event)
+            case "end":
+                self._client.set_terminated(run, event["status"], event["time"])
+                if self._group:  # it ends for now, and has failed if any of its runs has
+                    group = self._client.get_run(self._group).info
+                    status = "FAILED" if event["status"] != "FINISHED" or group.status == "FAILED" else "FINISHED"
+                    self._client.set_terminated(self._group, status, max(event["time"], group.end_time or 0))
+
+    def _log_model(self, run: str, event: Mapping[str, Any]) -> None:
+        """Log a model with its files, card and final numbers; a second time changes the same model.
+
+        MLflow cannot load it: weights are loaded by the code that the card names.
+        """
+        from mlflow.entities import LoggedModelOutput, Metric
+
+        client, name, card = self._client, event["name"], event["card"]
+        mine = f"source_run_id = '{run}' AND name = '{name}'"
+        [*found] = client.search_logged_models([self._experiment], filter_string=mine, max_results=1)
+        model = (found or [client.create_logged_model(self._experiment, name, run, model_type=event["kind"])])[0]
+        described = {  # which MLflow's page reads; YAML, of which JSON is a part
+            "flavors": {"safetensors": {key: value for key, value in card.items() if isinstance(value, str)}},
+            "model_id": model.model_id,
+            "run_id": run,
+            "signature": {key: json.dumps(value) for key, value in (card.get("signature") or {}).items()} or None,
+        }
+        with TemporaryDirectory() as folder:
+            for file, content in (("card.json", card), ("MLmodel", described)):
+                path = Path(folder) / file
+                path.write_text(json.dumps(content, indent=2) + "\n")
+                client.log_model_artifact(model.model_id, str(path))
+        for kept in event["files"]:
+            client.log_model_artifact(model.model_id, str(self._folder / kept["file"]))
+        client.finalize_logged_model(model.model_id, "READY")
+        for key, value in event["metrics"].items():
+            client.log_batch(run, metrics=[Metric(_key(key), float(value), event["time"], 0, model.model_id)])
+        outputs = client.get_run(run).outputs
+        if outputs is None or model.model_id not in [output.model_id for output in outputs.model_outputs]:
+            client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
+
+    def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
+        """The run whose tag `key` equals that in `tags`; with a time (milliseconds), it is made if there is none."""
+        from mlflow.entities import ViewType
+
+        query = f"tags.{key} = '{tags[key]}'"
+        [*runs] = self._client.search_runs([self._experiment], query, ViewType.ALL, max_results=1)
+        if not runs and time is not None:
+            texts = {_key(tag): str(value) for tag, value in tags.items()}
+            runs = [self._client.create_run(self._experiment, time, texts, run_name=name)]
+        return runs[0].info.run_id if runs and runs[0].info.lifecycle_stage == "active" else None
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """Hold the lock on deliveries to this store; warn if another process has it."""
-        try:
-            self._lock.acquire(timeout=1.0)
-        except TimeoutError:
-            _logger.warning("note: another process delivers to MLflow at %s: waiting for it", self.store.shown)
-            self._lock.acquire()
+    def _unless_refused(self, what: str) -> Iterator[None]:
+        """Pass over what the store would never take, with a warning, so that it does not block what comes after it."""
         try:
             yield
-        finally:
-            self._lock.release()
-
-    @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        """Turn any exception of MLflow and its dependencies into `StoreError`."""
-        try:
-            yield
-        except StoreError:
-            raise
         except Exception as error:
-            raise StoreError(f"MLflow at {self.store.shown} did not accept {what}: {shorten(error, 300)}") from error
+            if not isinstance(error, ODD) and getattr(error, "error_code", "") not in REFUSALS:
+                raise
+            told = without_passwords(str(error))
+            _logger.warning("warning: MLflow cannot take '%s' of %s: %.200s", what, self._name, told)
+
+
+def _key(name: str) -> str:
+    """A name with the characters that MLflow allows."""
+    return re.sub(r"[^\w\-./: ]", "_", name)
+
+
+if __name__ == "__main__":
+    os.nice(5)  # training has priority
+    place, artifacts = sys.argv[1:]
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    deliver_until_idle(Path(place), Store(uri, Path(artifacts) if artifacts else None))

@@ -1,4 +1,10 @@
-"""One tracked run, to which a stage or a training loop logs."""
+"""One tracked run and its local journal: a file with one JSON event per line, appended and never rewritten.
+
+Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group, host),
+`resume` (host), `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
+folder, of_run: the id of an earlier run that it belongs to), `model` (name, kind, files, card, metrics), `end`
+(status). Those with `of_group` are about the run that represents the group.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +12,87 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.files import sha256
-from pipeline.tracking.drainer import DrainerStarter
-from pipeline.tracking.journal import Group, Journal, encode_number, flatten
-from pipeline.tracking.store import Store
+from filelock import FileLock
+
+from pipeline.files import FileWriteError, sha256, write_bytes
+from pipeline.settings import flatten
+from pipeline.tracking.store import Store, background_log
 
 _logger = logging.getLogger(__name__)
 
-Status = Literal["FINISHED", "FAILED", "KILLED"]
+
+class Journal:
+    """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id.
+
+    Attributes:
+        writer: lock of the process that writes the run, held while it writes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.id = folder, folder.name
+        self.path = folder / "events.jsonl"
+        self.writer = FileLock(folder / "writer.lock", thread_local=False)
+
+    def append(self, event: str, **fields: Any) -> None:
+        """Append one event. Raises `OSError`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n"
+        with self.path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":
+                    line = "\n" + line  # a killed writer left half a line: end it, so that only that line is lost
+            file.write(line.encode())
+
+    def read(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+        """The events from byte `offset` on, each with the offset of its end. Damaged lines are skipped."""
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                offset += len(line)
+                with suppress(ValueError):
+                    event = json.loads(line)
+                    if line.endswith(b"\n") and isinstance(event, dict) and "event" in event:
+                        yield event, offset
+
+    def is_written(self) -> bool:
+        """Whether a process writes the run. If it is gone and wrote no end, the end is written here."""
+        try:
+            with self.writer.acquire(blocking=False):
+                last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
+                if b'"event": "end"' not in last:
+                    self.append("end", status="KILLED", time=int(self.path.stat().st_mtime * 1000))
+                return False
+        except TimeoutError:
+            return True
 
 
+@dataclass(frozen=True)
+class Group:
+    """Runs that belong together, such as those of one reproduction; in MLflow they are nested below a run of its own.
+
+    Attributes:
+        id: unique.
+        name: of the run that represents them.
+        tags: of this run.
+    """
+
+    id: str
+    name: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
 class TrackedRun:
-    """A run's journal, which the drainer delivers to MLflow.
+    """A run's journal, which a process of its own delivers to MLflow.
 
     Nothing is written before the first `log_…` call (or `finish`), so that a training which finds a checkpoint can
     continue the run that wrote it: see `resume`. Logging never raises: a full disk only causes a warning here; the
@@ -33,251 +100,158 @@ class TrackedRun:
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
-        experiment: MLflow's experiment.
         name: display name of the run.
         params: may be nested.
         tags: values are converted to text.
-        group: the group this run belongs to, such as one reproduction.
+        group: without one, what is logged of the group is dropped.
         context: what the run uses data sets for: "training" or "evaluation".
-        experiment_tags: of the experiment, such as its description.
+        experiment_tags: of MLflow's experiment, such as its description.
         store: None: record locally only.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        experiment: str,
-        name: str,
-        params: Mapping[str, Any] | None = None,
-        tags: Mapping[str, Any] | None = None,
-        group: Group | None = None,
-        context: str = "training",
-        experiment_tags: Mapping[str, str] | None = None,
-        store: Store | None = None,
-    ) -> None:
-        self._folder = folder
-        self._start = {
-            "experiment": experiment,
-            "experiment_tags": dict(experiment_tags or {}),
-            "name": name,
-            "params": flatten(params or {}),
-            "tags": {key: str(value) for key, value in (tags or {}).items()},
-            "group": group and asdict(group),
-        }
-        self._context = context
+    folder: Path
+    experiment: str
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    group: Group | None = None
+    context: str = "training"
+    experiment_tags: Mapping[str, str] = field(default_factory=dict)
+    store: Store | None = None
+
+    def __post_init__(self) -> None:
         self._begun = time.monotonic()
-        self.started = False  # whether anything has been logged yet, or an earlier run is being continued
-        self._finished = self._broken = False
-        self._drainer = None if store is None else DrainerStarter(folder, store)
+        self._started = self._finished = False
         self._logged: dict[str, int] = {}  # last step of each metric that an interrupted process had logged
-        safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+        self._warned: set[str] = set()
+        safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
-        self._journal = Journal(folder / run_id)
+        self.journal = Journal(self.folder / run_id)
 
     @property
     def id(self) -> str:
         """The run's id, which is also its folder's name."""
-        return self._journal.id
-
-    @property
-    def path(self) -> Path:
-        """The folder of this run's journal."""
-        return self._journal.folder
+        return self.journal.id
 
     def resume(self, run_id: str) -> bool:
-        """Continue the earlier run `run_id` instead of opening a new one; call it before anything is logged.
-
-        Metrics of steps that the earlier process had already logged are not logged twice.
+        """Continue the earlier run `run_id` in place of this one, without logging a metric's step twice.
 
         Returns:
-            False if there is nothing to continue: that run is finished, has another name or other parameters, its
-            journal is gone, or another process still writes it. Then the new run is used.
+            False if there is nothing to continue: this run has begun, that run is finished, has another name or other
+            parameters, its journal is gone, or another process still writes it.
         """
-        if self.started:
-            raise RuntimeError("call resume before anything is logged")
-        journal = Journal(self._folder / run_id)
-        if not run_id or Path(run_id).name != run_id or not journal.size():
+        journal = Journal(self.folder / run_id)
+        if self._started or not run_id or Path(run_id).name != run_id or not journal.path.exists():
             return False
         try:
-            journal.writer.acquire(timeout=1.0)  # short: the drainer takes it only to check whether it is held
+            journal.writer.acquire(timeout=1.0)  # short: deliveries take it only to check whether it is held
         except TimeoutError:
             return False
         events = [event for event, _ in journal.read()]
-        same = all(self._is_same(event) for event in events if event["event"] == "start")
-        if not same or any(event.get("status") == "FINISHED" for event in events):
+        mine = {"name": self.name, "params": json.loads(json.dumps(flatten(self.params)))}
+        others = any(event["event"] == "start" and not mine.items() <= event.items() for event in events)
+        if others or any(event.get("status") == "FINISHED" for event in events):
             journal.writer.release()
             return False
         for event in events:
             for key in {} if event.get("of_group") else event.get("values", {}):
                 self._logged[key] = max(self._logged.get(key, -1), event["step"])
-        self._journal, self.started = journal, True
-        self._write("resume", **_process())
+        self.journal, self._started = journal, True
+        self.log("resume", host=socket.gethostname())
         return True
 
-    @property
-    def in_group(self) -> bool:
-        """Whether the run belongs to a group. If not, what is logged of the group is dropped."""
-        return self._start["group"] is not None
+    def log(self, event: str, *, of_group: bool = False, **fields: Any) -> None:
+        """Log an event, with its fields as this module's description says."""
+        if of_group and self.group is None:
+            return
+        try:
+            if not self._started:
+                self._started = True
+                self.journal.writer.acquire(blocking=False)
+                start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name")}
+                tags = {key: str(value) for key, value in self.tags.items()}
+                start |= {"params": flatten(self.params), "tags": tags, "group": self.group and asdict(self.group)}
+                self.log("start", host=socket.gethostname(), **start)
+            self.journal.append(event, **({"of_group": True} if of_group else {}), **fields)
+            if self.store is not None:
+                if event in ("start", "resume", "end"):
+                    self.store.start_delivery(self.folder)
+                for line in background_log(self.folder).read_text(errors="replace").splitlines():
+                    if line.startswith(("warning:", "note:")):
+                        self._warn(line)
+        except OSError as error:
+            self._warn(f"warning: cannot track this run in {self.folder}: {error.strerror}. The run goes on.")
 
     def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
         """Log values of one step or epoch, in one line; they need not be finite."""
-        if of_group:
-            self._write_of_group(
-                "metrics", step=step, values={key: encode_number(each) for key, each in values.items()}
-            )
-            return
-        fresh = {key: encode_number(value) for key, value in values.items() if step > self._logged.get(key, -1)}
+        fresh = {key: float(value) for key, value in values.items() if of_group or step > self._logged.get(key, -1)}
         if fresh:
-            self._write("metrics", step=step, values=fresh)
-
-    def log_group_params(self, params: Mapping[str, Any]) -> None:
-        """Log parameters of the whole group, which may be nested. MLflow refuses others of the same name later."""
-        self._write_of_group("params", params=flatten(params))
+            self.log("metrics", of_group=of_group, step=step, values=fresh)
 
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
         """Log tags that become known later; they replace earlier ones of the same name."""
-        write = self._write_of_group if of_group else self._write
-        write("tags", tags={key: str(value) for key, value in tags.items()})
+        self.log("tags", of_group=of_group, tags={key: str(value) for key, value in tags.items()})
 
     def log_dataset(self, name: str, label: str, digest: str) -> None:
         """Log a data set that the run reads: its name, its display name and the SHA-256 of its file."""
-        self._write("dataset", name=name, label=label, sha256=digest, context=self._context)
+        self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
-    def log_artifact(
-        self, path: Path, folder: str = "", *, of_group: bool = False, of_runs: Sequence[str] | None = None
-    ) -> None:
-        """Log a finished file, kept in its present state (by a hard link if possible); `folder` is that in MLflow.
+    def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
+        """Log a finished file, as it is now; `folder` is that in MLflow.
 
         Args:
-            of_group: log it with the group in place of this run.
-            of_runs: the ids of earlier runs of the same experiment, to log it with those in place of this run. Those
-                that MLflow does not have are skipped.
+            target: `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
+                of the same experiment; nothing happens if MLflow does not have it.
         """
-        kept = self._keep(path)
-        if kept is None:
-            return
-        if of_group:
-            self._write_of_group("artifact", folder=folder, **kept)
-        elif of_runs is not None:
-            for run in of_runs:
-                self._write("artifact", folder=folder, of_run=run, **kept)
-        else:
-            self._write("artifact", folder=folder, **kept)
+        for file in self.keep([path]):
+            self.log("artifact", folder=folder, file=file, **target)
 
-    def log_model(
-        self, name: str, kind: str, files: Sequence[Path], card: Mapping[str, Any], metrics: Mapping[str, float]
-    ) -> None:
-        """Log a trained model.
+    def keep(self, paths: Sequence[Path]) -> list[str]:
+        """Keep files as they are now, by hard links if possible: their paths in the run's folder.
 
-        Args:
-            kind: display name of its type.
-            files: its weights and what describes them.
-            card: what to know before loading it, stored beside the files.
-            metrics: its final numbers.
+        Those that cannot be kept are left out, with a warning.
         """
-        kept = [each for path in files if (each := self._keep(path)) is not None]
-        values = {key: encode_number(value) for key, value in metrics.items()}
-        self._write("model", name=name, kind=kind, files=kept, card=dict(card), metrics=values)
+        kept = []
+        for path in paths:
+            try:
+                place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(path, place)
+                except FileExistsError:
+                    pass
+                except OSError:  # another file system
+                    write_bytes(place, path.read_bytes())
+                kept.append(str(place.relative_to(self.journal.folder)))
+            except (OSError, FileWriteError) as error:
+                self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
+        return kept
 
-    def finish(self, status: Status = "FINISHED") -> None:
-        """End the run; the drainer delivers what MLflow does not have yet. A second call does nothing."""
+    def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
+        """End the run; what MLflow does not have yet is delivered after it. A second call does nothing."""
         if not self._finished:
             self._finished = True
             self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
-            self._write("end", status=status)
-            self._journal.writer.release()
+            self.log("end", status=status)
+            self.journal.writer.release()
 
-    def _keep(self, path: Path) -> dict[str, str] | None:
-        """Keep a file as it is now: its path in the run's folder and its SHA-256; None if that failed."""
-        self._ensure_started()
-        try:
-            digest = sha256(path)
-            kept = self.path / "artifacts" / digest[:12] / path.name
-            if not kept.exists():
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                _link_or_copy(path, kept)
-        except OSError as error:
-            self._give_up(error)
-            return None
-        return {"file": str(kept.relative_to(self.path)), "sha256": digest}
-
-    def _is_same(self, start: Mapping[str, Any]) -> bool:
-        """Whether an earlier run's first event has this run's name and parameters."""
-        return all(start.get(key) == json.loads(json.dumps(self._start[key])) for key in ("name", "params"))
-
-    def _ensure_started(self) -> None:
-        if self.started:
-            return
-        self.started = True
-        try:
-            self._journal.writer.acquire(blocking=False)
-        except OSError as error:
-            self._give_up(error)
-        self._write("start", id=self.id, **_process(), **self._start)
-
-    def _write_of_group(self, event: str, **fields: Any) -> None:
-        if self.in_group:
-            self._write(event, **fields, of_group=True)
-
-    def _write(self, event: str, **fields: Any) -> None:
-        self._ensure_started()
-        if self._broken:
-            return
-        try:
-            self._journal.append(event, **fields)
-        except OSError as error:
-            self._give_up(error)
-            return
-        if self._drainer is not None:
-            self._drainer.ensure()
-            self._drainer.pass_on_warnings()
-
-    def _give_up(self, error: OSError) -> None:
-        if not self._broken:
-            self._broken = True
-            _logger.warning("warning: cannot record this run in %s: %s. The run goes on.", self.path, error.strerror)
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            _logger.warning("%s", message)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of several trainings in a tracked run: its metrics are logged under the part's name to keep them separate.
-
-    Args:
-        run: the run, which the caller opens and finishes.
-        name: name of the part, such as "pixel_sd=0.1".
-    """
+    """One of several trainings in a tracked run: its metrics have its name, such as "pixel_sd=0.1", before theirs."""
 
     run: TrackedRun
     name: str
 
-    @property
-    def id(self) -> str:
-        """The run's id, which checkpoints store."""
-        return self.run.id
-
-    def resume(self, run_id: str) -> bool:
-        """As `TrackedRun.resume`, but False once any part has logged something."""
-        return not self.run.started and self.run.resume(run_id)
-
-    def log_dataset(self, name: str, label: str, digest: str) -> None:
-        """As `TrackedRun.log_dataset`."""
-        self.run.log_dataset(name, label, digest)
-
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
-        """As `TrackedRun.log_metrics`, under the part's name."""
+        """As `TrackedRun.log_metrics`."""
         self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
 
-
-def _process() -> dict[str, Any]:
-    """Where a run is written: the drainer measures this process."""
-    return {"host": socket.gethostname(), "process": os.getpid()}
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        part = target.parent.with_suffix(".part")  # not beside it, where half a copy would count as a file of the run
-        shutil.copyfile(source, part)
-        part.replace(target)
+    def __getattr__(self, name: str) -> Any:
+        """All else is the run's."""
+        return getattr(self.run, name)

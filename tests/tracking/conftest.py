@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.tracking import Store
-from pipeline.tracking.store import Connection
+from pipeline.tracking.delivery import Delivery
 
 
 def sqlite_store(folder: Path) -> Store:
@@ -19,7 +19,9 @@ def sqlite_store(folder: Path) -> Store:
 @pytest.fixture(scope="session")
 def filled_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first store")
-    Connection(sqlite_store(folder)).open()
+    (folder / "mlflow.db.new").write_bytes(b"half a database, whose maker was killed")
+    (folder / "mlflow.db.new-journal").write_bytes(b"half a journal")
+    Delivery(folder, sqlite_store(folder)).client.search_experiments()
     return folder / "mlflow.db"
 
 
@@ -39,15 +41,19 @@ class Reader:
 
         self.client = MlflowClient(tracking_uri=store.uri)
 
-    def runs(self) -> list[Any]:
-        """All runs of all experiments, oldest first."""
+    def runs(self) -> dict[str, Any]:
+        """All runs by name, the latest of equal ones."""
         experiments = [experiment.experiment_id for experiment in self.client.search_experiments()]
-        return list(self.client.search_runs(experiments, order_by=["attributes.start_time ASC"]))
+        found = self.client.search_runs(experiments, order_by=["attributes.start_time ASC"])
+        return {run.info.run_name: run for run in found}
 
     def history(self, run: Any, key: str) -> list[tuple[int, float]]:
         return [(metric.step, metric.value) for metric in self.client.get_metric_history(run.info.run_id, key)]
 
+    def files(self, run: Any, folder: str | None = None) -> list[str]:
+        return [file.path for file in self.client.list_artifacts(run.info.run_id, folder)]
+
 
 @pytest.fixture
-def reader() -> type[Reader]:
-    return Reader
+def reader(store: Store) -> Reader:
+    return Reader(store)

@@ -18,7 +18,8 @@ import requests
 from documents import commands
 from servers import free_port, serving
 
-from pipeline.tracking import Delivery, Store, TrackedRun
+from pipeline.tracking import Store, TrackedRun
+from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.store import StoreError
 
 pytestmark = pytest.mark.slow

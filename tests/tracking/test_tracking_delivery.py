@@ -1,342 +1,257 @@
-"""Replaying journals into a real MLflow store: complete, and never twice."""
+"""Delivering journals to a real MLflow store: complete, never twice, and nothing is kept back by what fails."""
 
 from __future__ import annotations
 
+import json
 import math
-import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.tracking import Delivery, Group, Store, TrackedRun
-from pipeline.tracking.journal import Event, Journal
-from pipeline.tracking.store import Connection, StoreError, UnreachableError
+from pipeline.tracking import Group, Store, TrackedRun
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.store import StoreError
+
+GROUP = Group("host-1-2", "reproduction", {"commit": "abc"})
 
 
-def sync(folder: Path, store: Store) -> list[tuple[str, int]]:
+def sync(folder: Path, store: Store) -> list[str]:
     """As `sync-mlflow` does: one pass by a process of its own."""
-    return list(Delivery(folder, store).run())
+    return list(Delivery(folder / "runs", store).run())
 
 
-def make_run(folder: Path, **settings: Any) -> TrackedRun:
-    return TrackedRun(folder, experiment="capsules/quick", name="train@x", **settings)
+def make_run(folder: Path, name: str = "train@x", **settings: Any) -> TrackedRun:
+    described = {"experiment": "capsules/quick", "experiment_tags": {"note": "ours"}}
+    return TrackedRun(folder / "runs", name=name, **described, **settings)
 
 
-def test_everything_arrives_and_a_second_replay_changes_nothing(tmp_path: Path, store: Store, reader: Any) -> None:
-    figure = tmp_path / "curve.svg"
+def make_all(folder: Path) -> tuple[TrackedRun, TrackedRun]:
+    """A training and the stage that draws its figure, with everything that can be logged."""
+    figure, weights = folder / "curve.svg", folder / "weights.safetensors"
     figure.write_text("<svg/>")
+    weights.write_bytes(b"weights")
     many = {f"setting-{number}": number for number in range(250)}
-    run = make_run(tmp_path / "runs", params={"training": {"epochs": 2}, **many}, tags={"commit": "abc"})
-    run.log_metrics({"bound": -3.0, "odd name!": math.nan, "up": math.inf}, 0)
-    run.log_metrics({"bound": -2.0}, 1)
+    run = make_run(
+        folder,
+        params={"training": {"epochs": 2}, "long": "x" * 9000, **many},
+        tags={"stage": "train"},
+        group=GROUP,
+    )
     run.log_dataset("digits", "digits (scikit-learn)", "cd" * 32)
-    run.log_artifact(figure, "figures")
+    for step in range(150):
+        run.log_metrics({"bound": step - 3.0, "odd name!": math.nan, "up": math.inf}, step)
+    run.log_tags({"device": "none yet"})
+    run.log_tags({"device": "CPU"})
+    images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 1, 28, 28]}}
+    card = {"variant": "vae", "seeds": [0], "signature": {"inputs": [images]}}
+    files = [{"file": file} for file in run.keep([weights])]
+    run.log("model", name="x", kind="vae", files=files, card=card, metrics={"validation.bound": 3.0})
     run.finish()
-
-    assert sync(tmp_path / "runs", store) == [(run.id, 7)]
-    assert sync(tmp_path / "runs", store) == [(run.id, 0)]
-
-    look = reader(store)
-    (found,) = look.runs()
-    assert (found.info.status, found.info.run_name) == ("FINISHED", "train@x")
-    assert found.data.params == {"training.epochs": "2", **{key: str(value) for key, value in many.items()}}
-    assert found.data.tags["commit"] == "abc"
-    assert found.data.tags["tracking_run"] == run.id
-    assert look.history(found, "bound") == [(0, -3.0), (1, -2.0)]
-    assert math.isnan(found.data.metrics["odd name_"])
-    assert found.inputs.dataset_inputs[0].dataset.name == "digits"
-    assert found.data.tags["data.digits.sha256"] == "cd" * 32
-    assert [file.path for file in look.client.list_artifacts(found.info.run_id, "figures")] == ["figures/curve.svg"]
-    assert (tmp_path / "with a space" / "mlartifacts").is_dir()
+    drawn = make_run(folder, "zfigures", group=GROUP, context="evaluation")
+    drawn.log_dataset("digits", "digits (scikit-learn)", "cd" * 32)
+    drawn.log_metrics({"claims/run": 81.0}, 0, of_group=True)
+    drawn.log("params", of_group=True, params={"runs.vae.latent": 4})
+    drawn.log_artifact(figure, "figures", of_group=True)
+    for earlier in (run.id, "of-another-machine"):
+        drawn.log_artifact(figure, "figures", of_run=earlier)
+    drawn.log_tags({"mlflow.note.content": "# all"}, of_group=True)
+    drawn.finish("FAILED")
+    weights.unlink()  # the journal has its own
+    return run, drawn
 
 
-def test_a_resumed_training_appends_to_the_same_mlflow_run(tmp_path: Path, store: Store, reader: Any) -> None:
-    killed = make_run(tmp_path / "runs")
+def check_all(reader: Any, run: TrackedRun, drawn: TrackedRun) -> None:
+    """MLflow has everything of `make_all`, once."""
+    runs = reader.runs()
+    trained, figures, whole = runs["train@x"], runs["zfigures"], runs["reproduction"]
+    assert len(reader.client.search_runs([trained.info.experiment_id])) == 3
+    assert [each.info.status for each in (trained, figures, whole)] == ["FINISHED", "FAILED", "FAILED"]
+    assert (trained.data.tags["tracking_run"], figures.data.tags["tracking_run"]) == (run.id, drawn.id)
+    assert trained.data.params["setting-249"] == "249"
+    assert trained.data.params["training.epochs"] == "2"
+    assert trained.data.params["long"].startswith("xxx")
+    assert len(trained.data.params) == 252
+    assert reader.history(trained, "bound") == [(step, step - 3.0) for step in range(150)]
+    assert math.isnan(trained.data.metrics["odd name_"])
+    assert [trained.data.tags[key] for key in ("stage", "device", "group")] == ["train", "CPU", "reproduction"]
+    for each, context in ((trained, "training"), (figures, "evaluation")):
+        (used,) = each.inputs.dataset_inputs
+        assert (used.dataset.name, [tag.value for tag in used.tags]) == ("digits", [context])
+        assert each.data.tags["data.digits.sha256"] == "cd" * 32
+        assert each.data.tags["mlflow.parentRunId"] == whole.info.run_id
+    assert (whole.data.metrics, whole.data.params) == ({"claims/run": 81.0}, {"runs.vae.latent": "4"})
+    assert [whole.data.tags[key] for key in ("mlflow.note.content", "commit", "stage")] == ["# all", "abc", "(all)"]
+    assert [reader.files(each, "figures") for each in (trained, figures, whole)] == [
+        ["figures/curve.svg"],
+        [],
+        ["figures/curve.svg"],
+    ]
+    experiment = reader.client.get_experiment_by_name("capsules/quick")
+    assert experiment.tags["note"] == "ours"
+    (model,) = reader.client.search_logged_models([experiment.experiment_id])
+    assert (model.name, model.model_type, str(model.status)) == ("x", "vae", "READY")
+    assert [(metric.key, metric.value) for metric in model.metrics] == [("validation.bound", 3.0)]
+    assert [each.model_id for each in trained.outputs.model_outputs] == [model.model_id]
+    folder = Path(model.artifact_location.removeprefix("file://").replace("%20", " "))
+    assert (folder / "weights.safetensors").read_bytes() == b"weights"
+    assert json.loads((folder / "card.json").read_text())["variant"] == "vae"
+    from mlflow.models import Model
+
+    assert Model.load(str(folder / "MLmodel")).signature.inputs.inputs[0].shape == (-1, 1, 28, 28)
+
+
+def test_everything_arrives_once_however_often_it_is_delivered(tmp_path: Path, store: Store, reader: Any) -> None:
+    run, drawn = make_all(tmp_path)
+    assert sync(tmp_path, store) == [run.id, drawn.id]
+    assert sync(tmp_path, store) == []
+    check_all(reader, run, drawn)
+    for position in (tmp_path / "runs").glob("*/delivered*"):
+        position.unlink()  # as if the delivery had been killed before it wrote them
+    assert sync(tmp_path, store) == [run.id, drawn.id]
+    check_all(reader, run, drawn)
+
+
+class Unreliable:
+    """MLflow's client, which loses its server at its n-th call."""
+
+    def __init__(self, client: Any, n: int) -> None:
+        self._client, self.left = client, n
+
+    def __getattr__(self, name: str) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise ConnectionError(f"gone at {name}")
+        return getattr(self._client, name)
+
+
+@pytest.mark.slow
+def test_a_failure_anywhere_loses_nothing_and_repeats_nothing(tmp_path: Path, store: Store, reader: Any) -> None:
+    run, drawn = make_all(tmp_path)
+    for n in range(2, 40, 2):
+        delivery = Delivery(tmp_path / "runs", store)
+        delivery._client = Unreliable(delivery.client, n)
+        with suppress(StoreError):
+            list(delivery.run())
+        if n % 10 == 0:
+            for position in (tmp_path / "runs").glob("*/delivered*"):
+                position.unlink()
+    sync(tmp_path, store)
+    check_all(reader, run, drawn)
+
+
+def test_a_killed_run_is_ended_and_its_continuation_appends_to_it(tmp_path: Path, store: Store, reader: Any) -> None:
+    killed = make_run(tmp_path)
     killed.log_metrics({"bound": 0.0}, 0)
-    killed._journal.writer.release()  # as a kill would: no `end` is ever written
-    sync(tmp_path / "runs", store)
-    assert [run.info.status for run in reader(store).runs()] == ["KILLED"]
+    assert sync(tmp_path, store) == [killed.id]
+    assert reader.runs()["train@x"].info.status == "RUNNING"
+    killed.journal.writer.release()  # as a kill would: no `end` is ever written
+    sync(tmp_path, store)
+    assert reader.runs()["train@x"].info.status == "KILLED"
 
-    again = make_run(tmp_path / "runs")
+    again = make_run(tmp_path)
     assert again.resume(killed.id)
     again.log_metrics({"bound": 1.0}, 1)
+    sync(tmp_path, store)
+    assert reader.runs()["train@x"].info.status == "RUNNING"
     again.finish()
-    sync(tmp_path / "runs", store)
-    (found,) = reader(store).runs()
+    sync(tmp_path, store)
+    (found,) = reader.runs().values()
     assert found.info.status == "FINISHED"
-    assert reader(store).history(found, "bound") == [(0, 0.0), (1, 1.0)]
+    assert reader.history(found, "bound") == [(0, 0.0), (1, 1.0)]
 
 
-def test_two_that_deliver_one_journal_take_turns_and_deliver_nothing_twice(
+def test_every_store_gets_everything_and_so_does_one_that_was_made_anew(
+    tmp_path: Path, store: Store, filled_database: Path, reader: Any
+) -> None:
+    run = make_run(tmp_path)
+    run.log_metrics({"bound": 0.5}, 0)
+    sync(tmp_path, store)
+    run.finish()
+    other = Store(store.uri.replace("mlflow.db", "second.db"), store.artifacts)
+    assert other.database
+    for _ in range(2):
+        other.database.write_bytes(filled_database.read_bytes())
+        assert sync(tmp_path, other) == [run.id]
+        found = type(reader)(other).runs()["train@x"]
+        assert (found.data.metrics, found.info.status) == ({"bound": 0.5}, "FINISHED")
+    assert sync(tmp_path, store) == [run.id]
+    assert reader.runs()["train@x"].info.status == "FINISHED"
+
+
+def test_a_deleted_run_stays_deleted(tmp_path: Path, store: Store, reader: Any) -> None:
+    deleted, other = make_run(tmp_path, group=GROUP), make_run(tmp_path, "other", group=GROUP)
+    for run in (deleted, other):
+        run.log_metrics({"bound": 0.5}, 0)
+    sync(tmp_path, store)
+    for name in ("train@x", "reproduction"):
+        reader.client.delete_run(reader.runs()[name].info.run_id)
+    for run in (deleted, other):
+        run.log_metrics({"bound": 0.7}, 1)
+        run.log_metrics({"bound": 0.7}, 1, of_group=True)
+        run.finish()
+    assert sync(tmp_path, store) == [other.id]
+    (found,) = reader.runs().values()
+    assert (found.info.run_name, found.data.metrics, found.info.status) == ("other", {"bound": 0.7}, "FINISHED")
+
+
+def test_a_deleted_experiment_is_restored_for_a_new_run_with_one_line(
     tmp_path: Path, store: Store, reader: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A drainer must not end, out of its own memory, what a continuation has begun anew; nor get in the way of sync."""
-    killed = make_run(tmp_path / "runs")
-    killed.log_metrics({"bound": 0.0}, 0)
-    drainer = Delivery(tmp_path / "runs", store)
-    list(drainer.run())
-    killed.finish("KILLED")
-
-    again = make_run(tmp_path / "runs")
-    assert again.resume(killed.id)
-    sync(tmp_path / "runs", store)
-    delivered: list[tuple[str, int]] = []
-    passing = Delivery(tmp_path / "runs", store).run()
-    next(passing)  # in the middle of its pass
-    waiting = threading.Thread(target=lambda: delivered.extend(drainer.run()))
-    waiting.start()
-    waiting.join(1.5)
-    assert waiting.is_alive()
-    assert "another process delivers to MLflow" in caplog.text
-    assert list(passing) == []
-    waiting.join(30)
-    assert not waiting.is_alive()
-    assert delivered == [(killed.id, 0)]
-    assert [run.info.status for run in reader(store).runs()] == ["RUNNING"]
-    again.finish()
-    list(drainer.run())
-    sync(tmp_path / "runs", store)
-    (found,) = reader(store).runs()
-    assert found.info.status == "FINISHED"
-
-    reader(store).client.delete_run(found.info.run_id)
-    sync(tmp_path / "runs", store)
-    list(drainer.run())
-    (anew,) = reader(store).runs()
-    assert (anew.info.status, anew.data.metrics) == ("FINISHED", {"bound": 0.0})
-
-
-def test_a_reproduction_ends_with_its_last_run_and_stays_failed_in_whatever_order_they_arrive(
-    tmp_path: Path, store: Store, reader: Any
-) -> None:
-    connection = Connection(store)
-    connection.open()
-    start = {"id": "a", "experiment": "capsules/quick", "name": "train@x", "time": 1000, "tags": {}}
-    start["group"] = {"id": "host-1-2", "name": "reproduction"}
-    run = connection.open_run(start)
-    for status, time in (("FAILED", 3000), ("FINISHED", 2000)):
-        connection.log(run, start, [{"event": "end", "status": status, "time": time}], tmp_path)
-    (parent,) = (each for each in reader(store).runs() if each.data.tags.get("group_id"))
-    assert (parent.info.status, parent.info.end_time) == ("FAILED", 3000)
-
-
-def test_runs_of_one_reproduction_share_a_parent(tmp_path: Path, store: Store, reader: Any) -> None:
-    for status in ("FINISHED", "FAILED"):
-        make_run(tmp_path / "runs", group=Group("host-1-2", "reproduction")).finish(status)  # type: ignore[arg-type]
-    make_run(tmp_path / "runs").finish()
-    sync(tmp_path / "runs", store)
-    runs = reader(store).runs()
-    (parent,) = (run for run in runs if run.data.tags.get("group_id"))
-    children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-    assert len(runs) == 4
-    assert [child.data.tags["group"] for child in children] == ["reproduction"] * 2
-    assert parent.info.status == "FAILED"
-
-
-def test_a_deleted_store_is_filled_again(tmp_path: Path, store: Store, filled_database: Path, reader: Any) -> None:
-    run = make_run(tmp_path / "runs")
-    run.log_metrics({"bound": 0.5}, 0)
-    run.finish()
-    sync(tmp_path / "runs", store)
-    other = Store(store.uri.replace("mlflow.db", "second.db"), store.artifacts)
-    Path(other.uri.removeprefix("sqlite:///")).write_bytes(filled_database.read_bytes())
-    # The same journal, its note now speaking of a store that knows nothing of it.
-    (run.path / f"{other.key}.json").write_bytes((run.path / f"{store.key}.json").read_bytes())
-    assert sync(tmp_path / "runs", other) == [(run.id, 4)]
-    (found,) = reader(other).runs()
-    assert found.data.metrics == {"bound": 0.5}
-
-
-def test_several_stores_each_get_everything(tmp_path: Path, store: Store, filled_database: Path, reader: Any) -> None:
-    other = Store(store.uri.replace("mlflow.db", "second.db"), store.artifacts)
-    Path(other.uri.removeprefix("sqlite:///")).write_bytes(filled_database.read_bytes())
-    run = make_run(tmp_path / "runs")
-    run.log_metrics({"bound": 0.5}, 0)
-    sync(tmp_path / "runs", store)
-    run.finish()
-    assert sync(tmp_path / "runs", other) == [(run.id, 4)]
-    assert sync(tmp_path / "runs", store) == [(run.id, 2)]
-    for each in (store, other):
-        (found,) = reader(each).runs()
-        assert (found.data.metrics, found.info.status) == ({"bound": 0.5}, "FINISHED")
-
-
-def test_a_run_still_being_written_is_delivered_so_far_and_not_ended(tmp_path: Path, store: Store, reader: Any) -> None:
-    run = make_run(tmp_path / "runs")
-    run.log_metrics({"bound": 0.5}, 0)
-    assert sync(tmp_path / "runs", store) == [(run.id, 2)]
-    (found,) = reader(store).runs()
-    assert (found.info.status, found.data.metrics) == ("RUNNING", {"bound": 0.5})
-    run.finish()
-    sync(tmp_path / "runs", store)
-    assert [each.info.status for each in reader(store).runs()] == ["FINISHED"]
-
-
-def test_a_run_that_died_is_killed_at_the_time_of_its_last_event(tmp_path: Path, store: Store, reader: Any) -> None:
-    run = make_run(tmp_path / "runs")
-    run.log_metrics({"bound": 0.5}, 0)
-    sync(tmp_path / "runs", store)
-    run._journal.writer.release()
-    sync(tmp_path / "runs", store)
-    *_, (last, _) = Journal(run.path).read()
-    (found,) = reader(store).runs()
-    assert (found.info.status, found.info.end_time) == ("KILLED", last["time"])
-
-
-@pytest.mark.parametrize("place", ["first", "middle", "last", "last, half"])
-def test_an_odd_line_keeps_back_neither_its_run_nor_the_others(
-    tmp_path: Path, store: Store, reader: Any, caplog: pytest.LogCaptureFixture, place: str
-) -> None:
-    odd, good = make_run(tmp_path / "runs"), make_run(tmp_path / "runs")
-    for run in (odd, good):
-        run.log_metrics({"bound": 0.5}, 0)
-        run.finish()
-    path = odd.path / "events.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    where = {"first": 0, "middle": 2}.get(place, len(lines))
-    lines.insert(where, '{"event": "met' if place == "last, half" else "[1, 2]\n")
-    path.write_text("".join(lines))
-    delivery = Delivery(tmp_path / "runs", store)
-    assert sorted(delivery.run()) == sorted([(odd.id, 4), (good.id, 4)])
-    warnings = caplog.text.count("not an event, skipped")
-    assert (warnings > 0) == (place != "last, half")
-    assert list(delivery.run()) == []
-    assert caplog.text.count("not an event, skipped") == warnings, "once is enough"
-    found = reader(store).runs()
-    assert [(each.info.status, each.data.metrics) for each in found] == [("FINISHED", {"bound": 0.5})] * 2
-
-
-def test_sync_with_a_dead_server_says_so_at_once(tmp_path: Path) -> None:
-    dead = Store("http://user:secret@127.0.0.1:9")
-    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9 does not answer: no connection") as caught:
-        sync(tmp_path, dead)
-    assert "secret" not in str(caught.value)
-
-
-class FakeConnection:
-    """Takes everything, remembers it, and fails once where it is told to."""
-
-    def __init__(self) -> None:
-        self.taken: list[Any] = []
-        self.failures: dict[str, Exception] = {}
-
-    def open(self) -> None:
-        if error := self.failures.pop("open", None):
-            raise error
-
-    def probe(self) -> None:
-        pass
-
-    def has_run(self, run_id: str) -> bool:
-        return True
-
-    def open_run(self, start: Event) -> str:
-        self.taken.append("run")
-        return "run-1"
-
-    def log(self, run_id: str, start: Event, events: list[Event], folder: Path) -> None:
-        kind = events[0]["event"]
-        if error := self.failures.pop(kind, None):
-            raise error
-        self.taken.append([event["step"] for event in events] if kind == "metrics" else kind)
-
-
-def to_fake(folder: Path, connection: FakeConnection) -> list[tuple[str, int]]:
-    delivery = Delivery(folder, Store("http://x"))
-    delivery._connection = connection  # type: ignore[assignment]
-    return list(delivery.run())
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    run = make_run(tmp_path)
-    run.log_metrics({"bound": 0.0}, 0)
-    run.log_metrics({"bound": 0.0}, 1)
-    run.log_tags({"a": 1})
-    run.log_metrics({"bound": 0.0}, 2)
-    run.finish()
-    return Journal(run.path)
-
-
-WHOLE = ["run", "start", [0, 1], "tags", [2], "tags", "end"]
-
-
-@pytest.mark.parametrize("failing", ["open", "start", "metrics", "tags", "end"])
-def test_a_failure_anywhere_loses_nothing_and_repeats_nothing(tmp_path: Path, journal: Journal, failing: str) -> None:
-    connection = FakeConnection()
-    connection.failures[failing] = UnreachableError("gone")
-    with pytest.raises(UnreachableError):
-        to_fake(tmp_path, connection)
-    to_fake(tmp_path, connection)  # as another process would, from the notes alone
-    assert connection.taken == WHOLE
-    to_fake(tmp_path, connection)
-    assert connection.taken == WHOLE
-
-
-def test_a_run_that_cannot_be_delivered_keeps_back_no_other(tmp_path: Path, journal: Journal) -> None:
-    TrackedRun(tmp_path, experiment="capsules/quick", name="z: the later one").finish()
-    connection = FakeConnection()
-    connection.failures["metrics"] = OverflowError("too large")
-    with pytest.raises(StoreError, match=f"did not accept {journal.id}: too large"):
-        to_fake(tmp_path, connection)
-    assert connection.taken == ["run", "start", "run", "start", "tags", "end"]
-
-
-class PickyClient:
-    """MLflow's client, refusing some metrics as MLflow does."""
-
-    def __init__(self) -> None:
-        self.taken: list[Any] = []
-
-    def log_batch(self, run_id: str, metrics: Any = (), params: Any = (), tags: Any = ()) -> None:
-        if any(metric.key == "bad" for metric in metrics):
-            error = ValueError("too odd")
-            error.error_code = "INVALID_PARAMETER_VALUE"  # type: ignore[attr-defined]
-            raise error
-        self.taken += [metric.step for metric in metrics] or ["tags"]
-
-
-def test_what_the_store_refuses_keeps_back_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    connection = Connection(Store("http://x"))
-    client = connection._client = PickyClient()
-    start: Event = {"event": "start", "id": "a"}
-    events: list[Event] = [
-        {"event": "metrics", "time": 1, "step": step, "values": {name: 1.0}}
-        for step, name in enumerate(["good", "bad", "good"])
+    make_run(tmp_path, "old").finish()
+    sync(tmp_path, store)
+    experiment = reader.client.get_experiment_by_name("capsules/quick").experiment_id
+    reader.client.set_experiment_tag(experiment, "note", "theirs")
+    reader.client.delete_experiment(experiment)
+    assert sync(tmp_path, store) == []
+    assert reader.runs() == {}, "nothing is new"
+    for _ in range(2):
+        make_run(tmp_path, "new").finish()
+    sync(tmp_path, store)
+    assert reader.runs().keys() == {"old", "new"}
+    assert reader.client.get_experiment_by_name("capsules/quick").tags["note"] == "theirs"
+    assert [each.getMessage() for each in caplog.records if "capsules/quick" in each.getMessage()] == [
+        "note: restored MLflow's experiment capsules/quick, which had been deleted: it has new runs"
     ]
-    connection.log("run-1", start, events, tmp_path)
-    connection.log("run-1", start, [{"event": "tags", "time": 1, "tags": {"a": 1}}], tmp_path)
-    assert client.taken == [0, 2, "tags"]
-    assert caplog.text.count("MLflow refused") == 1
 
 
-def test_a_lost_artifact_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    connection = Connection(Store("http://x"))
-    lost = {"event": "artifact", "time": 1, "file": "artifacts/ab/gone.svg", "folder": ""}
-    connection.log("run-1", {"id": "a"}, [lost], tmp_path)
-    assert "gone.svg of a is gone" in caplog.text
+def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
+    tmp_path: Path, store: Store, reader: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd, headless = make_run(tmp_path, "odd"), make_run(tmp_path, "headless")
+    odd.log_metrics({"bound": 0.0}, 0)
+    odd.log("metrics", step=1, values={"bound": "high"})
+    odd.log("dataset", name="digits")
+    odd.log("artifact", file="artifacts/ab/gone.svg", folder="")
+    odd.log_metrics({"bound": 0.5}, 2)
+    for run in (odd, headless):
+        run.finish()
+    for run, line in ((odd, 1), (headless, 0)):
+        lines = run.journal.path.read_text().splitlines(keepends=True)
+        lines.insert(line, '[1, 2]\n{"event": "met\n')
+        run.journal.path.write_text("".join(lines[run is headless :]).replace('"start"', '"strat"', run is headless))
+    good = make_run(tmp_path, "good")
+    good.finish()
+    assert set(sync(tmp_path, store)) == {odd.id, good.id}
+    assert sync(tmp_path, store) == []
+    assert {name: run.info.status for name, run in reader.runs().items()} == {"odd": "FINISHED", "good": "FINISHED"}
+    assert reader.history(reader.runs()["odd"], "bound") == [(0, 0.0), (2, 0.5)]
+    assert caplog.text.count(f"of {odd.id}: ") == 3
 
 
-@pytest.mark.parametrize("note", ['{"run_id": ', "[]", '{"run_id": "run-1", "offset": 100}'])
-def test_a_damaged_or_older_note_only_means_starting_over(tmp_path: Path, journal: Journal, note: str) -> None:
-    connection = FakeConnection()
-    to_fake(tmp_path, connection)
-    (journal.folder / f"{Store('http://x').key}.json").write_text(note)
-    to_fake(tmp_path, connection)
-    assert connection.taken == WHOLE * 2
+def test_a_dead_server_is_told_at_once_and_no_message_has_a_password(tmp_path: Path) -> None:
+    make_run(tmp_path).finish()
+    dead = Store("http://grace:secret@127.0.0.1:9/mlflow")
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9/mlflow does not answer"):
+        sync(tmp_path, dead)
 
+    class Client:
+        def get_experiment_by_name(self, name: str) -> None:
+            raise RuntimeError(f"API request to {dead.uri}/api and to https://a:secret@b/ failed: a@b")
 
-def test_no_message_has_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow's messages have the whole address of the request that failed."""
-    store = Store("http://grace:secret@127.0.0.1:9/mlflow")
-    assert store.shown == "http://127.0.0.1:9/mlflow"
-
-    def fail(connection: Connection) -> None:
-        raise RuntimeError(f"API request to {store.uri}/api/2.0/runs and to https://a:secret@b/ failed: a@b")
-
-    monkeypatch.setattr(Connection, "open", fail)
-    with pytest.raises(StoreError) as raised:
-        sync(tmp_path, store)
-    assert "API request to http://127.0.0.1:9/mlflow/api/2.0/runs and to https://b/ failed: a@b" in str(raised.value)
+    delivery = Delivery(tmp_path / "runs", Store("sqlite:///none"))
+    delivery._client = Client()
+    with pytest.raises(StoreError, match="API request to http://127") as raised:
+        list(delivery.run())
     assert "secret" not in str(raised.value)

@@ -1,0 +1,191 @@
+"""The process that delivers during trainings: live, through outages, and at an end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from servers import free_port
+
+from pipeline.tracking import Store
+from pipeline.tracking.delivery import IDLE_SECONDS, Delivery
+
+ROOT = Path(__file__).parents[2]
+
+# A training that logs for `seconds`; with `end=no` it is stuck after its last entry.
+SCRIPT = """
+import logging, sys, time
+from pathlib import Path
+from pipeline.tracking import Group, Store, TrackedRun
+folder, uri, seconds, end = sys.argv[1:]
+store = Store(uri, Path(folder).parent / "mlartifacts")
+begun = time.monotonic()
+run = TrackedRun(Path(folder), experiment="capsules/quick", name="train@x", params={"epochs": 5}, store=store,
+                 group=Group("host-1-1", "reproduction"))
+for step in range(5):
+    run.log_metrics({"bound": step}, step)
+    time.sleep(float(seconds) / 5)
+while end == "no":
+    time.sleep(60)
+run.finish()
+print("seconds", time.monotonic() - begun, "mlflow" in sys.modules, flush=True)
+"""
+
+
+def start(folder: Path, uri: str, seconds: float = 0.5, end: str = "yes", source: Path = ROOT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(folder / "runs"), uri, str(seconds), end],
+        cwd=source,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(source)},
+    )
+
+
+def train(folder: Path, uri: str, seconds: float = 0.5, source: Path = ROOT) -> tuple[float, str]:
+    """How long a training took, and what it wrote to stderr. It must not fail or import MLflow."""
+    process = start(folder, uri, seconds, source=source)
+    told, warned = process.communicate(timeout=120)
+    assert process.returncode == 0
+    _, taken, imported_mlflow = told.split()
+    assert imported_mlflow == "False"
+    return float(taken), warned
+
+
+def deliverers(folder: Path) -> list[psutil.Process]:
+    """The processes that deliver the runs of `folder`."""
+    wanted = ["-m", "pipeline.tracking.delivery", str(folder / "runs")]
+    return [each for each in psutil.process_iter(["cmdline"]) if (each.info["cmdline"] or [])[1:4] == wanted]
+
+
+@pytest.fixture(autouse=True)
+def _no_process_stays(tmp_path: Path) -> Iterator[None]:
+    yield
+    for process in deliverers(tmp_path):
+        process.kill()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that is not MLflow."""
+
+    def _fail(self) -> None:
+        self.send_error(403)
+
+    do_GET = do_POST = _fail  # noqa: N815 (the library's names)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Hanging(Refusing):
+    """A server that never answers."""
+
+    def _fail(self) -> None:
+        time.sleep(30)
+
+    do_GET = do_POST = _fail  # noqa: N815 (the library's names)
+
+
+@pytest.fixture
+def outage(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param is None:
+        yield f"http://127.0.0.1:{free_port()}"
+        return
+    server = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
+    server.daemon_threads, server.block_on_close = True, False
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outage", [None, Hanging, Refusing], ids=["dead", "hanging", "refusing"], indirect=True)
+def test_an_outage_costs_one_warning_and_is_made_up_for_later(
+    tmp_path: Path, store: Store, reader: Any, outage: str
+) -> None:
+    seconds, warned = train(tmp_path, outage, seconds=12.0)
+    assert warned.count("warning") == 1
+    assert "sync-mlflow" in warned
+    assert seconds < 13.0, "training must not wait for the server"
+
+    for process in deliverers(tmp_path):
+        process.kill()
+    for news in (1, 0):
+        assert len(list(Delivery(tmp_path / "runs", store).run())) == news
+    child = reader.runs()["train@x"]
+    assert reader.history(child, "bound") == [(step, float(step)) for step in range(5)]
+    assert child.info.status == "FINISHED"
+
+
+@pytest.mark.slow
+def test_what_is_written_arrives_while_the_run_goes_on_and_the_process_ends(
+    tmp_path: Path, store: Store, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")
+
+    def status() -> str:
+        run = reader.runs().get("train@x")
+        return run.info.status if run and run.data.metrics.get("bound") == 4.0 else ""
+
+    with start(tmp_path, store.uri, seconds=0.0, end="no") as process:
+        wait_for(lambda: status() == "RUNNING")
+        wait_for(lambda: "system/cpu_utilization_percentage" in reader.runs()["train@x"].data.metrics)
+        process.kill()
+    wait_for(lambda: status() == "KILLED")
+    seconds, warned = train(tmp_path, store.uri, seconds=0.0)
+    assert seconds < 0.5, "no stage waits for MLflow"
+    assert warned == ""
+    wait_for(lambda: status() == "FINISHED")
+    (process_of_both,) = deliverers(tmp_path)
+    psutil.wait_procs([process_of_both], timeout=2 * IDLE_SECONDS)
+    assert not process_of_both.is_running(), "no daemon stays"
+
+
+def test_the_process_outlives_the_copy_of_the_code_that_started_it(tmp_path: Path, store: Store, reader: Any) -> None:
+    """As DVC deletes the copy in which it ran an experiment: the code of the journals' home is what counts."""
+    shutil.copytree(ROOT / "pipeline", tmp_path / "copy" / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
+    train(tmp_path, store.uri, seconds=0.0, source=tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy")
+    wait_for(lambda: "train@x" in reader.runs() and reader.runs()["train@x"].info.status == "FINISHED")
+
+
+@pytest.mark.slow
+def test_several_first_users_at_once_make_one_whole_store(tmp_path: Path, reader: Any) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    processes = [start(tmp_path, uri) for _ in range(4)]
+    complaints = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4
+    assert complaints == [""] * 4
+    wait_for((tmp_path / "mlflow.db").exists)
+    client = type(reader)(Store(uri)).client
+
+    def runs() -> list[Any]:
+        experiment = client.get_experiment_by_name("capsules/quick")
+        return list(client.search_runs([experiment.experiment_id])) if experiment else []
+
+    wait_for(lambda: [run.info.status for run in runs()] == ["FINISHED"] * 5)
+    (parent,) = (run for run in runs() if run.data.tags.get("group_id"))
+    children = [run for run in runs() if run is not parent and "tracking_run" in run.data.tags]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    assert all(run.data.metrics == {"bound": 4.0} for run in children)
+    assert len(deliverers(tmp_path)) == 1
