@@ -6,7 +6,6 @@ defaults here: all values are in `params.yaml`, so that `dvc params diff` shows 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -330,18 +329,8 @@ def _message(error: Any, place: tuple[int | str, ...]) -> str:
         return f"{context['discriminator']} must be one of {context['expected_tags']} (found '{context['tag']}')"
     elif kind in ("model_type", "model_attributes_type", "dict_type"):
         message = "must be a section, with a line `name: value` for each entry"
-    elif kind in ("float_parsing", "float_type") and _is_number(found):
-        return f"YAML reads {found} as text: write numbers like 0.005 or 5.0e-3 (not 5e-3), without quotes"
     shown = f" (found {found!r})" if isinstance(found, int | float | str | bool) else ""
     return f"{message}{shown}"
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a text is written as a number."""
-    try:
-        return isinstance(value, str) and math.isfinite(float(value))
-    except ValueError:
-        return False
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:

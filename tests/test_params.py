@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pipeline.errors import UserError
-from pipeline.files import DEEPEST, read_yaml
+from pipeline.files import DEEPEST, parse_yaml, read_yaml
 from pipeline.params import Params, ParamsError, load_params, parse_params
 from pipeline.profiles import Profiles
 from pipeline.settings import Section, flatten
@@ -205,11 +205,7 @@ def test_an_entry_of_a_list_is_named_by_its_place(values: dict[str, Any], index:
         (f"{SCAE}.model.attention", "none", "must be 'published' or 'presence' (found 'none')"),
         (f"{RUN}.training.epochs", 40.0, "must be a valid integer (found 40.0)"),
         (f"{RUN}.training.epochs", True, "must be a valid integer (found True)"),
-        (
-            f"{RUN}.training.learning_rate",
-            "1e-3",
-            "YAML reads 1e-3 as text: write numbers like 0.005 or 5.0e-3 (not 5e-3), without quotes",
-        ),
+        (f"{RUN}.training.learning_rate", "1e-3", "must be a valid number (found '1e-3')"),
         (f"{RUN}.training.epochs", None, "must be a valid integer"),
         ("evaluate.angles", 45, "must be a valid list (found 45)"),
         ("profile", 3, "must be a valid string (found 3)"),
@@ -217,7 +213,7 @@ def test_an_entry_of_a_list_is_named_by_its_place(values: dict[str, Any], index:
     ],
 )
 def test_a_wrong_type_is_not_coerced(values: dict[str, Any], where: str, value: Any, message: str) -> None:
-    """YAML reads 1e-3 (without a dot) as text: it must not pass for a number silently, nor 40.0 for 40."""
+    """A number in quotes is text, and 40.0 is not 40."""
     (line,) = refused(put(values, where, value))
     assert line.startswith(f"{where}: {message}")
 
@@ -914,3 +910,7 @@ def test_every_parameter_is_described() -> None:
             assert field.is_required(), f"{kind.__name__}.{name} has a default"
             described = field.description or name in ("variant", "method", "study")
             assert described or holds_sections(field.annotation), f"{kind.__name__}.{name} has no description"
+
+
+def test_numbers_are_read_as_dvc_writes_them() -> None:
+    assert parse_yaml("[1e-05, 1e5, -2.5E+3, '1e-5', 1e]", "params.yaml") == [1e-5, 1e5, -2500.0, "1e-5", "1e"]
