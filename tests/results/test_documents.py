@@ -78,12 +78,6 @@ def test_every_difference_is_worded_once(changes: dict[str, Any], expected: list
 
 
 @pytest.mark.usefixtures("_made_up")
-def test_settings_that_a_result_is_older_than_are_taken_as_what_they_were_or_not_compared() -> None:
-    old = {"model": {"sizes": [1, 2]}, "training": TRAINING}
-    assert remarks("system", "study", old, Recorded(DATA)) == ["order some / all (ours / the published code's)"]
-
-
-@pytest.mark.usefixtures("_made_up")
 def test_copies_are_told_from_other_data() -> None:
     assert said("copied", {"source": "smallnorb"}) == said("copied", {"source": "mnist"}) == []
     assert said("copied", {"source": "smallnorb48", "train": 9}) == [

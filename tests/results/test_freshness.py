@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from result_files import ResultFiles
 
 from pipeline.dependencies import Graph
 from pipeline.results.freshness import CHANGED, DRAFT, GONE, compare, expected_settings, summary
-from pipeline.results.reading import ResultError
 
 STAGES: dict[str, Any] = {
     "download": {"foreach": "${sources}", "do": {"cmd": "get ${item}", "outs": ["data/raw/${item}"]}},
@@ -52,18 +50,10 @@ def expected(**changes: Any) -> dict[str, dict[str, Any]]:
     return expected_settings(Graph(STAGES, now), now)
 
 
-ITEMS = ["train/capsules", "train/vae", "sweep/capsules-0", "sweep/capsules-45"]
-
-
 def execute(files: ResultFiles, items: dict[str, dict[str, Any]]) -> None:
     for label, each in items.items():
         stage, _, item = label.partition("/")
         files.numbers(stage, item, {}, settings=each)
-
-
-def test_only_stages_that_write_records_have_expected_settings() -> None:
-    assert list(expected()) == ITEMS
-    assert expected()["train/vae"] == {"runs": {"vae": {"epochs": 30}}}
 
 
 def test_right_after_everything_was_executed_nothing_is_to_be_said(files: ResultFiles) -> None:
@@ -73,19 +63,6 @@ def test_right_after_everything_was_executed_nothing_is_to_be_said(files: Result
     assert summary(missing, others) == []
     # Where a result was computed is no setting of it.
     assert compare(files.results, expected(device="cuda")) == ([], {})
-
-
-def test_without_results_everything_is_missing(files: ResultFiles) -> None:
-    missing, others = compare(files.results, expected())
-    assert (missing, others) == (ITEMS, {})
-    assert summary(missing, others) == [f"not executed: {', '.join(ITEMS)}"]
-
-
-def test_a_changed_run_shows_in_all_that_rests_on_it(files: ResultFiles) -> None:
-    execute(files, expected())
-    missing, others = compare(files.results, expected(runs={"capsules": {"epochs": 26}, "vae": {"epochs": 30}}))
-    assert missing == []
-    assert others == dict.fromkeys(["train/capsules", "sweep/capsules-0", "sweep/capsules-45"], CHANGED)
 
 
 def test_what_was_made_from_uncommitted_changes_is_a_draft_where_results_are_published(files: ResultFiles) -> None:
@@ -115,15 +92,3 @@ def test_items_that_left_the_profile_come_last(files: ResultFiles) -> None:
         f"{CHANGED}: sweep/capsules-45",
         f"{GONE}: train/vae, sweep/capsules-0, retired/study",
     ]
-
-
-def test_a_result_that_does_not_say_is_not_taken_for_the_profiles(files: ResultFiles) -> None:
-    files.numbers("train", "vae", {})
-    assert compare(files.results, expected())[1] == {"train/vae": CHANGED}
-
-
-def test_a_corrupt_result_is_refused_by_name(files: ResultFiles) -> None:
-    path = files.text("train", "vae", "{")
-    with pytest.raises(ResultError, match="corrupt") as error:
-        compare(files.results, expected())
-    assert str(path) in str(error.value)

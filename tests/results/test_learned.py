@@ -76,12 +76,3 @@ def test_an_error_on_mixed_images_is_none_on_training_images(files: ResultFiles)
     assert found is not None
     assert found.training_error is None
     assert found.images == 300
-
-
-def test_nothing_is_known_without_a_history_or_of_another_training(files: ResultFiles) -> None:
-    assert write(files, None) is None
-    assert write(files, history()) is not None
-    numbers = files.results.numbers("evaluate", "net")
-    assert numbers is not None
-    numbers.records[-1]["settings"]["runs"]["net"]["model"]["mixup"] = 0.1
-    assert learned(files.results, numbers, "net") is None

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.results.measured import Measured
-from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, combined, headlines, one, write_outcome
+from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, combined, one, write_outcome
 from pipeline.results.reading import ResultError, Results
 from pipeline.results.studies import Study, studies_of
 
@@ -38,35 +37,6 @@ def outcome(**changes: Any) -> Outcome:
     return Outcome(**({"kind": "evaluation", "table": TABLE, "numbers": NUMBERS} | changes))
 
 
-def test_headlines_are_rounded_to_four_digits_and_nested() -> None:
-    names = ("probe.t0.refit.rotated_0", "bound", "parameters", "seconds")
-    assert headlines(NUMBERS, names) == {
-        "probe": {"t0": {"refit": {"rotated_0": 0.9512}}},
-        "bound": -1235.0,
-        "parameters": 24_820.0,
-        "seconds": 171.0,
-    }
-
-
-def test_headlines_of_one_section_stand_together() -> None:
-    numbers = {"validation": {"bound": one(1.0), "loss": one(0.000123456), "other": one(3.0)}}
-    assert headlines(numbers, ("validation.loss", "validation.bound")) == {
-        "validation": {"loss": 0.0001235, "bound": 1.0}
-    }
-
-
-def test_headlines_that_were_not_measured_are_left_out() -> None:
-    numbers = {"a": one(1.0), "b": None, "c": "text", "d": {"sd": 1.0}, "e": True}
-    assert headlines(numbers, ("a.mean.deeper", "b", "c", "d", "e", "x.y", "a")) == {"a": 1.0}
-    assert headlines(numbers, ()) == {}
-
-
-def test_keys_of_headlines_may_hold_dots() -> None:
-    numbers = {"value": {"0.05": {"t0": one(0.5)}, "0.1": {"t0": one(0.25)}, "0": {"t0": one(1.0)}}}
-    names = ("value.0.05.t0", "value.0.1.t0", "value.0.t0", "value.0.2.t0")
-    assert headlines(numbers, names) == {"value": {"0.05": {"t0": 0.5}, "0.1": {"t0": 0.25}, "0": {"t0": 1.0}}}
-
-
 def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path) -> None:
     arrays = {"images": np.arange(8.0).reshape(2, 2, 2)}
     settings = {"runs": {"a": {"training": {"epochs": 25}}}}
@@ -87,48 +57,6 @@ def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path)
     examples = results.examples("evaluate", "a", ["images"])
     assert examples is not None
     np.testing.assert_array_equal(examples["images"], arrays["images"])
-
-
-def test_headlines_stand_beside_the_record(places: Places) -> None:
-    write_outcome(places, outcome(headline=("bound", "missing.name")), {"stage": "evaluate"})
-    content = json.loads(places.record.read_text())
-    (record,) = content.pop(RECORD)
-    assert content == {"bound": -1235.0}
-    assert record["bound"]["mean"] == -1234.5678
-
-
-def compared_by_dvc(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """The names under which DVC finds something to compare: it looks into objects, never into lists."""
-    if isinstance(value, dict):
-        return {name for key, each in value.items() for name in compared_by_dvc(each, (*path, key))}
-    return set() if isinstance(value, list) else {path}
-
-
-def test_dvc_compares_headlines_alone(places: Places) -> None:
-    settings = {"runs": {"a": {"training": {"epochs": 25}}}}
-    found = outcome(headline=("probe.t0.refit.rotated_0", "bound"))
-    write_outcome(places, found, {"stage": "evaluate", "settings": settings})
-    content = json.loads(places.record.read_text())
-    (record,) = content[RECORD]
-    assert record["provenance"] == [{"stage": "evaluate", "settings": settings}]
-    assert compared_by_dvc(content) == {("probe", "t0", "refit", "rotated_0"), ("bound",)}
-
-
-def test_a_study_without_arrays_has_an_empty_folder(places: Places) -> None:
-    write_outcome(places, outcome(), {})
-    assert list(places.arrays.iterdir()) == []
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), one(float("-inf"))])
-def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(
-    places: Places, tmp_path: Path, value: object
-) -> None:
-    with pytest.raises(
-        NotFiniteError, match=r"evaluation: not finite: deep\.bound.* = -?(nan|inf)\. .*learning_rate"
-    ) as error:
-        write_outcome(places, outcome(numbers={"deep": {"bound": value}}), {})
-    assert isinstance(error.value, UserError)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 # ---- several studies together
@@ -186,23 +114,19 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(of_sets: Places) -> Non
         first.examples(("x", "y"))
 
 
-def test_the_headlines_of_a_set_are_those_of_its_studies(of_sets: Places) -> None:
-    in_a_set(of_sets)
-    content = json.loads(of_sets.record.read_text())
-    del content[RECORD]
-    assert content == {"studies": {"first": {"error": 0.25}, "second": {"error": 0.125}}}
+def test_headlines_alone_stand_beside_the_record_rounded(places: Places) -> None:
+    """DVC compares what stands in objects, never what stands in lists, such as the record."""
+    numbers = NUMBERS | {"value": {"0.05": one(0.123456)}}
+    names = ("probe.t0.refit.rotated_0", "bound", "value.0.05", "missing.name")
+    write_outcome(places, outcome(numbers=numbers, headline=names), {"stage": "evaluate"})
+    content = json.loads(places.record.read_text())
+    (record,) = content.pop(RECORD)
+    rotated = {"t0": {"refit": {"rotated_0": 0.9512}}}
+    assert content == {"probe": rotated, "bound": -1235.0, "value": {"0.05": 0.1235}}
+    assert record["bound"]["mean"] == -1234.5678
 
 
-def test_a_study_of_a_set_says_what_data_are_its_own(of_sets: Places) -> None:
-    labels = {
-        name: study.numbers.records[-1]["dataset"]
-        for name, study in in_a_set(of_sets, first="all data", second="scenes").items()
-    }
-    assert labels == {"first": "all data", "second": "scenes"}
-
-
-def test_a_table_without_studies_is_no_table_of_a_set(of_sets: Places) -> None:
-    found = in_a_set(of_sets)
-    of_sets.table.write_text("size\n1\n")
-    with pytest.raises(ResultError, match="it has no column 'study'"):
-        found["first"].table(())
+def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(places: Places, tmp_path: Path) -> None:
+    with pytest.raises(NotFiniteError, match=r"deep\.bound"):
+        write_outcome(places, outcome(numbers={"deep": {"bound": one(float("nan"))}}), {})
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
-from pipeline.results.claims import ClaimsError, load_claims
+from pipeline.results.claims import load_claims
 from pipeline.results.public_curves import load_public_curves
 
 
@@ -30,26 +27,3 @@ def test_the_papers_errors_are_those_of_its_claims(claim: str, parameters: int) 
         curve for curve in load_public_curves() if "Sabour" in curve.source and curve.parameters == parameters
     )
     assert of_paper.points[-1][1] == {each.id: each.value for each in load_claims()}[claim]
-
-
-KNOWN = ("name: a", "source: b", "parameters: null", "iterations: 3", "read: log", "points: [[1, 2]]")
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        (KNOWN[:1] + KNOWN[2:], "source"),
-        ((*KNOWN[:4], "read: guessed", KNOWN[5]), "read"),
-        ((*KNOWN[:5], "points: []"), "points"),
-        ((*KNOWN[:5], "points: [[0, 2]]"), "points"),
-        ((*KNOWN[:5], "points: [[1, 200]]"), "points"),
-        ((*KNOWN, "colour: red"), "colour"),
-    ],
-)
-def test_a_malformed_curve_is_refused(tmp_path: Path, parts: Sequence[str], message: str) -> None:
-    path = tmp_path / "public_curves.yaml"
-    path.write_text(f"- {{{', '.join(KNOWN)}}}")
-    assert len(load_public_curves(path)) == 1
-    path.write_text(f"- {{{', '.join(parts)}}}")
-    with pytest.raises(ClaimsError, match=message):
-        load_public_curves(path)

@@ -3,16 +3,12 @@
 import pandas as pd
 import pytest
 
-from pipeline.results.spread import by_group, flat, nest, spread, stack_replicas
+from pipeline.results.spread import flat, nest, spread, stack_replicas
 
 
 def test_spread_is_mean_and_sample_deviation() -> None:
     assert spread([1.0, 2.0, 4.0]) == {"mean": pytest.approx(7 / 3), "sd": pytest.approx((7 / 3) ** 0.5), "n": 3}
     assert spread(value for value in (0.5, 0.7)) == {"mean": 0.6, "sd": pytest.approx(0.02**0.5), "n": 2}
-
-
-def test_a_single_value_has_no_spread() -> None:
-    assert spread([3]) == {"mean": 3.0, "sd": 0.0, "n": 1}
 
 
 TABLE = stack_replicas(
@@ -21,19 +17,6 @@ TABLE = stack_replicas(
         pd.DataFrame({"features": ["t0", "t0", "mu"], "test": ["a", "b", "a"], "accuracy": [0.7, 0.25, 0.0]}),
     ]
 )
-
-
-def test_replicas_are_counted_in_the_first_column() -> None:
-    assert TABLE.columns.tolist() == ["replica", "features", "test", "accuracy"]
-    assert TABLE["replica"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert TABLE.index.tolist() == list(range(6))
-
-
-def test_groups_spread_over_replicas() -> None:
-    found = by_group(TABLE, ["features", "test"], "accuracy")
-    assert list(found) == [("t0", "a"), ("t0", "b"), ("mu", "a")]
-    assert found["t0", "a"] == {"mean": pytest.approx(0.6), "sd": pytest.approx(0.02**0.5), "n": 2}
-    assert by_group(TABLE, ["test"], "accuracy")[("b",)] == {"mean": 0.25, "sd": 0.0, "n": 2}
 
 
 def test_nested_tables_have_a_level_for_each_key() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from result_files import ResultFiles
 
-from pipeline.results.status import ItemStatus, statuses, table, trained_images
+from pipeline.results.status import ItemStatus, statuses, trained_images
 
 
 def settings(run: str, epochs: int, variant: str = "vae", replicas: int = 1) -> dict[str, Any]:
@@ -71,32 +71,6 @@ def test_hours_are_recorded_or_follow_from_images_epochs_and_seeds(files: Result
     assert by_label["train/b"].commit == ""
 
 
-def test_results_without_settings_are_stale_and_no_estimate_rests_on_them(files: ResultFiles) -> None:
-    before = found(files)
-    files.numbers("train", "other", {}, seconds=10.0)
-    files.numbers("train", "older", {}, settings={"profile": "x"}, seconds=10.0)
-    after = found(files)
-    assert after["train/other"].state == "stale"
-    assert after["train/other"].hours is None
-    assert after["train/older"].state == "gone"
-    assert after["train/b"] == before["train/b"]
-
-
-def test_the_table_has_a_line_for_each_item_and_the_sums(files: ResultFiles) -> None:
-    *lines, sums = table(statuses(files.results, EXPECTED, publish=True))
-    assert [line.split() for line in lines[:4]] == [
-        ["train/a", "recorded", "1.00", "h", "0123456"],
-        ["train/b", "missing", "~6.00", "h"],
-        ["train/c", "stale", "~0.50", "h", "fedcba9"],
-        ["train/other", "missing", "?", "h"],
-    ]
-    assert sums == (
-        "1 recorded (1.0 h); 1 made from uncommitted changes (0.5 h); 1 made with other settings than the profile's "
-        "now (about 0.5 h); 5 not executed (about 7.5 h, 1 of unknown duration); 1 no longer in the profile (0.2 h)"
-    )
-    assert table([]) == [""]
-
-
 def test_images_trained_on_are_counted_over_all_conditions_and_seeds() -> None:
     def of(stage: str, name: str, study: dict[str, Any], **more: Any) -> dict[str, float]:
         return trained_images(stage, name, RUNS["a"] | {stage: study} | more)
@@ -122,8 +96,3 @@ def test_images_trained_on_are_counted_over_all_conditions_and_seeds() -> None:
     assert of("data_efficiency", "s", shares) == {"vae": 4 * 2 * 2 * 1000}, "as many on each share"
     assert of("evaluate", "a", {}) == {}
     assert trained_images("regression", "x", {}) == {}
-
-
-def test_nothing_is_said_of_hours_where_nothing_is_known() -> None:
-    unknown = [ItemStatus(f"train/{name}", "missing", None, True, "") for name in "ab"]
-    assert table(unknown)[-1] == "2 not executed (2 of unknown duration)"
