@@ -74,15 +74,6 @@ def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Reposito
     assert line.split() == words.split()
 
 
-def test_of_two_profiles_the_parameters_are_only_counted(repository: Repository) -> None:
-    side, _ = load_sides(repository.root, ["first", "second"])
-    quick = replace(side, profile="quick", params={"a": 1, "b": 2})
-    paper = replace(side, profile="paper", params={})
-    text = "\n".join(describe(quick, paper, [], {}))
-    assert "parameters: 2 differ\n\nclaims" in text
-    assert text.startswith("profile quick -> profile paper: first")
-
-
 def answer(value: float | None, sd: float = 0.0, n: int = 1, verdict: str = "within") -> Answer:
     return Answer("a claim", value, sd, n, verdict)
 
@@ -160,14 +151,6 @@ def test_what_moved_is_decided_among_all_numbers(repository: Repository) -> None
     assert [change.id for change in found if change.word == "moved"] == ["a", "b", "c"], "b too: c is small enough"
 
 
-def test_two_profiles_with_one_verdict_each_do_not_show_that_either_would_have_both(repository: Repository) -> None:
-    tree = load_sides(repository.root, ["first"])[0].tree
-    sides = [Side("", "", {}, {"c": answer(None, verdict=verdict)}, tree) for verdict in ("holds", "fails")]
-    assert [
-        change.word for change in changes(*sides, ({"c": spread(None, "holds")}, {"c": spread(None, "fails")}))
-    ] == ["noise unknown"]
-
-
 HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
 
 
@@ -236,86 +219,6 @@ def test_machines_that_round_alike_count_once(repository: Repository) -> None:
     assert spread[STATEMENT] == noise.Spread(None, 4, ["holds"])
 
 
-def test_of_one_number_on_all_machines_nothing_is_known(repository: Repository) -> None:
-    """They may differ in the last digit."""
-    for name, shift in (("a", 0.3), ("b", 0.3 + 1e-12), ("c", 0.3)):
-        repository.reproduce(name, shift)
-        repository.commit(name)
-        repository.git("tag", name)
-    assert measure(repository, *"abc").claims[SINGLE] == noise.Spread(0.0, 1, ["worse"])
-    assert SINGLE not in compared(repository, "a", "b")
-    assert compared(repository, "a", "first")[SINGLE].word == "noise unknown"
-
-
-def test_every_way_to_name_a_side(repository: Repository) -> None:
-    commit = repository.git("rev-parse", "HEAD")
-    repository.git("branch", "other", "first")
-    repository.git("branch", "first", "first")  # a tag and a branch may have one name, if they are one commit
-    experiment = f"refs/exps/{commit[:2]}/{commit[2:]}/narrow"
-    repository.git("update-ref", experiment, "first")
-    values = {
-        word: load_sides(repository.root, [word])[0].answers[SINGLE].value
-        for word in ("HEAD", "HEAD~1", "main", "other", "first", "refs/tags/first", commit, commit[:8], "narrow", ".")
-    }
-    ours = {word for word, value in values.items() if value == 49.5}
-    assert ours == {"HEAD", "main", commit, commit[:8], "."}
-    assert {values[word] for word in values.keys() - ours} == {50.5}
-    assert load_sides(repository.root, ["quick"])[0].tree.commit is None
-
-
-def test_a_profile_is_read_wherever_a_revision_has_it(repository: Repository) -> None:
-    """The current profile of the last side: the other revision may have had another one."""
-    repository.write("profiles/quick/params.yaml", (repository.root / "params.yaml").read_text())
-    repository.reproduce("second", 7.0, profile="paper")
-    repository.commit("paper")
-    repository.git("tag", "at-paper")
-    with pytest.raises(ComparisonError, match="first has no profile 'paper'"):
-        load_sides(repository.root, ["first", "at-paper"])
-    before, after = load_sides(repository.root, ["at-paper", "first"])
-    assert (before.profile, after.profile, after.answers[SINGLE].value) == ("quick", "quick", 50.5)
-    before, after = load_sides(repository.root, ["quick", "at-paper"])
-    assert [side.profile for side in (before, after)] == ["quick", "paper"]
-    assert load_sides(repository.root, ["at-paper"], "quick")[0].params["runs"]["vae"]["latent"] == 8
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nobody"], "'nobody' is neither a Git revision nor a profile; the profiles are quick"),
-        (["--all"], "neither a Git revision nor a profile"),
-        (["empty"], r"empty has no reports/quick/scorecard\.json"),
-        (["broken"], r"scorecard\.json of broken is not a scorecard"),
-        (["nested"], r"scorecard\.json of nested is not a scorecard"),
-        (["twice"], r"'twice' is ambiguous: revision refs/tags/twice \(\w+\), revision refs/heads/twice"),
-    ],
-)
-def test_what_cannot_be_compared_is_named(repository: Repository, words: list[str], message: str) -> None:
-    path = repository.root / "reports/quick/scorecard.json"
-    for tag, text in (("broken", '[{"id": 3}]'), ("nested", "[" * 100_000), ("empty", None)):
-        path.unlink() if text is None else path.write_text(text)
-        repository.commit(tag)
-        repository.git("tag", tag)
-    repository.git("tag", "twice", "first")
-    repository.git("branch", "twice", "second")
-    with pytest.raises(ComparisonError, match=message):
-        load_sides(repository.root, words)
-
-
-def test_a_name_of_a_profile_and_a_revision_is_ambiguous_unless_spelt_out(repository: Repository) -> None:
-    repository.git("branch", "quick", "first")
-    with pytest.raises(ComparisonError, match=r"'quick' is ambiguous: revision refs/heads/quick.*, profile quick\."):
-        load_sides(repository.root, ["quick"])
-    assert load_sides(repository.root, ["refs/heads/quick"])[0].answers[SINGLE].value == 50.5
-    assert load_sides(repository.root, ["."], "quick")[0].answers[SINGLE].value == 49.5
-
-
-def test_without_git_there_are_profiles_only(repository: Repository) -> None:
-    shutil.rmtree(repository.root / ".git")
-    assert load_sides(repository.root, ["quick", "."])[1].answers.keys() == set(CLAIMS)
-    with pytest.raises(ComparisonError, match="is not a Git repository, so that 'HEAD' cannot be a revision"):
-        load_sides(repository.root, ["HEAD"])
-
-
 # ---- the command
 
 
@@ -357,17 +260,6 @@ def test_the_command_compares_with_the_working_tree(
     assert "--noise needs two revisions or more" in capsys.readouterr().err
 
 
-def test_the_command_says_where_results_are_older_than_the_parameters(
-    real: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    values = yaml.safe_load((real.root / "params.yaml").read_text())
-    settings = {"runs": {"vae-digits": {**values["runs"]["vae-digits"], "seed": 77}}}
-    record = {"record": [{"provenance": [{"stage": "train", "item": "vae-digits", "settings": settings}]}]}
-    real.write("reports/quick/results/train/vae-digits.json", json.dumps(record))
-    assert pipeline(monkeypatch, "compare") == 0
-    assert "note: 1 results of the working tree were made with other parameters" in capsys.readouterr().out
-
-
 def test_the_command_measures_noise_and_uses_it_afterwards(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -387,3 +279,19 @@ def test_the_command_measures_noise_and_uses_it_afterwards(
         (repository.root / "reports/quick/noise.json").write_text(text)
         assert pipeline(monkeypatch, "compare", "first", "second") == 1
         assert "noise.json is not what `compare --noise` writes" in capsys.readouterr().err
+
+
+def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Repository) -> None:
+    commit = repository.git("rev-parse", "HEAD")
+    words = ("first", "HEAD~1", ".", commit)
+    values = {word: load_sides(repository.root, [word])[0].answers[SINGLE].value for word in words}
+    assert values == {"first": 50.5, "HEAD~1": 50.5, ".": 49.5, commit: 49.5}
+    assert load_sides(repository.root, ["quick"])[0].tree.commit is None
+    repository.git("tag", "twice", "first")
+    repository.git("branch", "twice", "second")
+    for word, message in (("nobody", "neither a Git revision nor a profile"), ("twice", "ambiguous")):
+        with pytest.raises(ComparisonError, match=message):
+            load_sides(repository.root, [word])
+    repository.write("reports/quick/scorecard.json", '[{"id": 3}]')
+    with pytest.raises(ComparisonError, match="is not a scorecard"):
+        load_sides(repository.root, ["."])
