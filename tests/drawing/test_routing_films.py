@@ -6,13 +6,10 @@ import base64
 import io
 import json
 
-import matplotlib
 import numpy as np
-from matplotlib.patches import Rectangle
 from PIL import Image
 
-from pipeline.drawing import style
-from pipeline.drawing.routing_films import BRIGHT, RoutingFilm, strip
+from pipeline.drawing.routing_films import RoutingFilm
 
 
 def film(types: int = 3, positions: int = 4) -> RoutingFilm:
@@ -49,39 +46,3 @@ def test_the_content_is_that_of_every_iteration() -> None:
     assert first["spreads"][0] == [0.123, 0.123]
     with Image.open(io.BytesIO(base64.b64decode(second["picture"]))) as opened:
         np.testing.assert_array_equal(np.asarray(opened), given.images[1])
-
-
-def test_many_parts_are_drawn_by_position() -> None:
-    """The share of a position is that of its parts, counted by their activations."""
-    given = film(types=17)
-    assert not given.one_by_one
-    parts, shares = given.squares()
-    assert (parts.shape, shares.shape) == ((2, 4, 1), (2, 3, 2, 4, 1))
-    active = given.parts[1, 2]
-    expected = (given.shares[1, 2, 0, 2] * active).sum() / active.sum()
-    np.testing.assert_allclose(shares[1, 2, 0, 2, 0], expected, rtol=1e-5)
-    np.testing.assert_allclose(parts[1, 2, 0], active.mean(), rtol=1e-5)
-    content = json.loads(given.to_json())
-    assert content["most"] == round(100 * float(shares.max()))
-    assert len(content["images"][0]["shares"][0][0]) == 4
-
-
-def test_the_strip_has_a_map_for_each_image_iteration_and_class() -> None:
-    given = film()
-    with matplotlib.rc_context(style.RC):
-        figure = strip(given)
-    maps = [axes for axes in figure.axes if axes.patches]
-    assert len(maps) == 2 * 3 * 2
-    squares = [patch for patch in maps[-1].patches if isinstance(patch, Rectangle)]
-    assert len(squares) == 12
-    # The largest share of all is the brightest, and the area of a square is the activation of its part.
-    brightest = matplotlib.colors.to_rgba(BRIGHT)
-    k, t, n, x, c = np.unravel_index(given.shares.argmax(), given.shares.shape)
-    patch = maps[(k * 3 + t) * 2 + n].patches[x * 3 + c]
-    np.testing.assert_allclose(patch.get_facecolor(), brightest)
-    assert isinstance(patch, Rectangle)
-    np.testing.assert_allclose((patch.get_width() * 2 / 0.94) ** 2, given.parts[k, x, c], rtol=1e-5)
-    row, column = divmod(int(x), 2)
-    assert column <= patch.get_x() < column + 1
-    assert row <= patch.get_y() < row + 1
-    assert maps[3].get_xlabel() == "0.90; 0.12"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults.campaign import DIFFERING, OUTCOMES, SURVIVED, Case, report
+from benchmarks.faults.campaign import DIFFERING, SURVIVED, Case, report
 from pipeline.page import faults
 from pipeline.results.reading import ResultError
 
@@ -24,14 +24,6 @@ def test_the_table_has_every_kind_and_their_sum(tmp_path: Path) -> None:
     assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
     assert "2 of 3" in table.caption
     assert "abc" in table.to_markdown()
-
-
-def test_its_columns_are_the_outcomes_of_the_campaign() -> None:
-    assert list(faults.COLUMNS) == ["tried", *OUTCOMES]
-
-
-def test_without_a_campaign_there_is_no_table(tmp_path: Path) -> None:
-    assert faults.build(tmp_path / "faults.json") == []
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"by_kind": {"kill": {"tried": "many"}}, "tried": 1}'])

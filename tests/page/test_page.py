@@ -42,18 +42,6 @@ def notices(part: str) -> dict[str, str]:
     return dict(re.findall(r"<summary>(.*?)</summary><p><code>(.*?)</code></p>", part))
 
 
-def test_results_of_the_profile_as_it_is_carry_no_mark(results: Results) -> None:
-    content = page(results)
-    assert 'class="other"' not in content
-    assert 'class="notice"' not in content
-
-
-def test_everything_that_rests_on_a_changed_result_is_marked(results: Results) -> None:
-    found = parts(page(results, others={"evaluate/capsules": CHANGED}))
-    words = [f"{CHANGED}: evaluate/capsules"]
-    assert {name: marks(part) for name, part in found.items() if marks(part)} == {"000.a": words, "figure": words}
-
-
 def test_a_mark_names_each_result_under_its_own_reason(results: Results) -> None:
     others = {"evaluate/capsules": CHANGED, "train/capsules": GONE, "sweep/capsules": CHANGED, "attack/x": GONE}
     found = parts(page(results, others=others))
@@ -62,11 +50,6 @@ def test_a_mark_names_each_result_under_its_own_reason(results: Results) -> None
     assert marks(found["001.c"]) == []
     assert marks(found["training"]) == [f"{GONE}: train/capsules"]
     assert marks(found["sweep"]) == [f"{CHANGED}: sweep/capsules"]
-
-
-def test_several_results_with_one_reason_share_a_mark(results: Results) -> None:
-    found = parts(page(results, others={"train/capsules": CHANGED, "evaluate/capsules": CHANGED}))
-    assert marks(found["000.a"]) == [f"{CHANGED}: train/capsules, evaluate/capsules"]
 
 
 def test_notices_list_what_is_missing_and_what_differs(results: Results) -> None:
@@ -79,26 +62,6 @@ def test_notices_list_what_is_missing_and_what_differs(results: Results) -> None
         "1 result has no arrays or table here: their figures were drawn earlier, or are missing": "evaluate/vae",
     }
     assert content.index("commit <code>1f2e3d4</code>") < content.index('class="notice"') < content.index("<table")
-
-
-def test_a_single_missing_item_is_spoken_of_as_one(results: Results) -> None:
-    assert notices(page(results, ["attack/a"])) == {"1 item of this profile was not executed": "attack/a"}
-
-
-@pytest.mark.parametrize(("count", "is_open"), [(12, True), (13, False)])
-def test_a_short_list_is_open_and_a_long_one_opens_without_a_script(
-    results: Results, count: int, is_open: bool
-) -> None:
-    content = page(results, [f"attack/{i}" for i in range(count)])
-    notice = content.split('class="notice"')[1].split("</div>")[0]
-    assert ("<details open>" in notice) == is_open
-    assert "attack/0" in notice
-
-
-def test_names_in_marks_and_notices_are_escaped(results: Results) -> None:
-    content = page(results, ["<b>x</b>"], {"<i>y</i>": GONE})
-    assert "<b>x" not in content
-    assert "<i>y" not in content
 
 
 def test_commits_are_short_and_link_to_the_repository_if_it_is_known(results: Results) -> None:

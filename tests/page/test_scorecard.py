@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_page import CLAIMS, MEASURES, SWEPT, record
+from made_up_page import CLAIMS, MEASURES, record
 from records import dump_record
 
 from pipeline import report
 from pipeline.page.scorecard import (
     Row,
-    Verdict,
     build_scorecard,
     count_verdicts,
     dataset_and_remarks,
     judge,
-    tier,
     tolerance,
     untested,
 )
@@ -186,12 +183,6 @@ def test_every_claim_has_a_row_in_order(results: Results) -> None:
     assert (not_run["ours"], not_run["dataset"], not_run["provenance"]["items"]) == (None, None, [])
 
 
-def test_rows_without_a_given_profile_name_that_of_their_results(results: Results) -> None:
-    measures = {"000.b": lambda _: Finding(None, "digits", [record("sweep", "a", profile="paper")], holds=True)}
-    rows = build_scorecard(CLAIMS, results, measures)
-    assert [row["profile"] for row in rows] == [None, "paper", None]
-
-
 def test_a_row_names_the_results_it_rests_on_that_have_other_settings(results: Results) -> None:
     others = {"train/capsules": CHANGED, "sweep/capsules": GONE, "attack/unused": GONE}
     rows = build_scorecard(CLAIMS, results, MEASURES, profile="quick", others=others)
@@ -210,48 +201,5 @@ def test_rows_on_other_data_are_counted_apart(results: Results) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("dataset", "verdict", "expected"),
-    [
-        ("MNIST", "within", "paper's setting"),
-        ("MNIST; 1 seed (paper: 5)", "within", "other settings"),
-        ("digits; 1 seed (paper: 5); not the paper's data (MNIST)", "holds", "stand-in data"),
-        (None, "not run", None),
-    ],
-)
-def test_the_tier_follows_from_the_rows_remarks(
-    results: Results, dataset: str | None, verdict: Verdict, expected: str | None
-) -> None:
-    row = build_scorecard(CLAIMS, results, MEASURES)[0]
-    row["dataset"], row["verdict"] = dataset, verdict
-    assert tier(row) == expected
-
-
-def install(monkeypatch: pytest.MonkeyPatch, **modules: dict[str, Any]) -> None:
-    """Let these stand in for the modules of reports."""
-    made_up = [(SimpleNamespace(MEASURES=measures, __name__=name), "000") for name, measures in modules.items()]
-    monkeypatch.setattr(report, "modules", lambda: made_up)
-
-
-def test_the_measures_are_those_of_all_reports(monkeypatch: pytest.MonkeyPatch, results: Results) -> None:
-    install(monkeypatch, one={"000.a": MEASURES["000.a"]}, other={"000.b": MEASURES["000.b"]})
-    assert report.measures() == MEASURES
-    rows = build_scorecard(CLAIMS, results)
-    assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
-    assert rows[1]["provenance"]["tracking_runs"] == [SWEPT["tracking_run"]]
-
-
-def test_two_reports_may_not_answer_the_same_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, one=dict(MEASURES), other={"000.b": MEASURES["000.b"]})
-    with pytest.raises(ValueError, match=r"other has a measure for 000\.b"):
-        report.measures()
-
-
 def test_every_answer_belongs_to_a_claim() -> None:
     assert report.measures().keys() <= {claim.id for claim in load_claims()}
-
-
-def test_nothing_is_run_without_results(results: Results) -> None:
-    claims = load_claims()
-    rows = build_scorecard(claims, results)
-    assert [(row["id"], row["verdict"]) for row in rows] == [(claim.id, "not run") for claim in claims]
