@@ -5,7 +5,6 @@ Its protocol is described at chromedevtools.github.io/devtools-protocol: JSON me
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -46,7 +45,8 @@ def find_browser() -> str | None:
 
 
 class Browser:
-    """One page of a fresh browser. What it requested and complained about gathers in `requests` and `complaints`."""
+    """One page of a fresh browser. What the page requested and complained about gathers in `requests` and
+    `complaints`."""
 
     def __init__(self, program: str, profile: Path) -> None:
         to_read, self._to = os.pipe()
@@ -106,7 +106,8 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self._seen.clear()
+        for gathered in (self._seen, self.requests, self.complaints):
+            gathered.clear()
         self.call("Page.navigate", url=page.as_uri() + address)
         deadline = time.monotonic() + 60
         while "Page.loadEventFired" not in self._seen:
@@ -131,13 +132,6 @@ class Browser:
             if time.monotonic() > deadline:
                 raise TimeoutError(expression)
             time.sleep(0.05)
-
-    def screenshot(self) -> bytes:
-        """The whole page as PNG."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        return base64.b64decode(answer["data"])
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds

@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from made_up import Writer, spread, stroke, with_evidence
-from recorded import recorded
+from made_up import Writer, spread, stroke
 
-from pipeline.params import Params
-from pipeline.results.reading import Results
 from pipeline.results.settings import ROWS
 
 DATASET = "toys (stand-in)"
@@ -33,7 +30,6 @@ CROPS = {
     "crop": 32, "gamma": 0.0, "gain": 0.0, "offset": 0.0,
     "rotation": 0.0, "scale": 0.0, "aspect": 0.0, "shear": 0.0, "shift": 0.0,
 }  # fmt: skip
-SMALL = {"channels": 64, "primary_types": 8, "types": [16, 16]}
 QUICK = {"channels": 16, "primary_types": 4, "types": [4, 4]}
 CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
     "iterations-1": ({"iterations": 1}, 0.30),
@@ -320,28 +316,3 @@ def everything(writer: Writer) -> None:
     viewed(writer, "elevation", {"capsules": 0.19, "cnn": 0.24})
     attacks(writer, "toys")
     routed(writer, "matrix-toys")
-
-
-def apart(writer: Writer, values: dict[str, Any], condition: str) -> dict[str, Any]:
-    """Results and parameters with one condition in an ablation of its own, called as the condition is."""
-    study = values["ablation"]["toys"]
-    changes = dict(study["conditions"])
-    own = {condition: changes.pop(condition)}
-    ablated(writer, "toys", {name: ERRORS[name] for name in changes})
-    ablated(writer, condition, {condition: ERRORS[condition]})
-    studies = {"toys": study | {"conditions": changes}, condition: study | {"conditions": own}}
-    row = ROWS[list(CONDITIONS).index(condition)]
-    return with_evidence(values, "matrix_capsules", table_1={row: f"{condition}/{condition}"}) | {"ablation": studies}
-
-
-def made_again(results: Results, params: Params, *items: str) -> Results:
-    """The same results, `items` (`<stage>/<item>`) of them made with these parameters and the others as they were."""
-    others = {
-        path: path.read_text(encoding="utf-8")
-        for path in results.records.glob("*/*.json")
-        if f"{path.parent.name}/{path.stem}" not in items
-    }
-    again = recorded(results, params)
-    for path, content in others.items():
-        path.write_text(content, encoding="utf-8")
-    return again

@@ -12,6 +12,8 @@ from pipeline.results.settings import DATASETS
 from pipeline.systems.regression.report.studies import SOURCES
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.8, 0.0], "patience": [8, 4], "most_iterations": 100}
+CONVERGENCE = {"size": 4, "iterations": 50, "momentum": 0.9, "threshold": 0.8}
+LARGEST = {"size": 8, "decision": "all-vs-all", "schedule": SCHEDULE}
 STUDIES: dict[str, dict[str, Any]] = {
     "grid": {
         "sizes": [1, 2, 8],
@@ -19,28 +21,13 @@ STUDIES: dict[str, dict[str, Any]] = {
         "baselines": ["logistic-regression", "support-vectors"],
         "schedule": SCHEDULE,
     },
-    "convergence": {"size": 4, "iterations": 50, "momentum": 0.9, "threshold": 0.8},
-    "starts": {
-        "size": 4,
-        "iterations": 50,
-        "momentum": 0.9,
-        "threshold": 0.8,
-        "sds": [0.1, 1.0],
-        "seeds": 4,
-        "seed": 0,
-    },
+    "convergence": CONVERGENCE,
+    "starts": CONVERGENCE | {"sds": [0.1, 1.0], "seeds": 4, "seed": 0},
     "exactness": {"size": 2, "images": 3, "samples": 1000, "seed": 0, "schedule": SCHEDULE},
     "online": {"size": 4, "batches": 5, "passes": 40, "momentum": 0.9, "rate": 0.7, "seed": 0},
-    "ridge": {"size": 8, "decision": "all-vs-all", "penalties": [0.01], "schedule": SCHEDULE},
+    "ridge": LARGEST | {"penalties": [0.01]},
     "sizes": {"size": 4, "schedule": SCHEDULE},
-    "distorted": {
-        "size": 8,
-        "decision": "all-vs-all",
-        "examples": 5000,
-        "strengths": [1.0],
-        "seed": 0,
-        "schedule": SCHEDULE,
-    },
+    "distorted": LARGEST | {"examples": 5000, "strengths": [1.0], "seed": 0},
 }
 ERRORS = {
     "multiclass": {"1": 0.09, "2": 0.06, "8": 0.03},
@@ -114,7 +101,9 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     def numbers(study: str, values: dict[str, Any]) -> None:
         writer.numbers("regression", f"{study}-{name}", {"study": study} | values, **provenance)
 
-    random = np.random.default_rng(0)
+    def table(study: str, columns: dict[str, Any]) -> None:
+        writer.table("regression", f"{study}-{name}", pd.DataFrame(columns))
+
     numbers("grid", grid_numbers())
     rows: list[dict[str, Any]] = [
         {"model": model, "size": int(size), "train": error / 2, "validation": error, "test": error, "iterations": 300.0}
@@ -128,6 +117,7 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     for row in rows[:-1]:  # support vectors have no probabilities
         row |= {"test_log_loss": 10 * row["test"], "ece": 2 * row["test"], "ece_by_chance": 0.015}
     writer.table("regression", f"grid-{name}", pd.DataFrame(rows).assign(parameters=1280.0, seconds=2.25))
+    random = np.random.default_rng(0)
     angle, radius = random.uniform(0, 6.28, (300, 10)), random.uniform(0, 0.4, (300, 10))
     labels = np.arange(300) % 10
     radius[np.arange(300), labels] = 0.9
@@ -150,65 +140,37 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     writer.table("regression", f"convergence-{name}", pd.concat(curves))
     numbers("starts", {"subspace": spread(0.01, 0, 1), "best_random": spread(0.012, 0, 1)})
     starts = [{"start": sd, "seed": k, "error": 0.012 + 0.001 * k} for sd in ("0.1", "1") for k in range(4)]
-    writer.table(
-        "regression", f"starts-{name}", pd.DataFrame([*starts, {"start": "subspace", "seed": 0, "error": 0.01}])
-    )
+    subspace = {"start": "subspace", "seed": 0, "error": 0.01}
+    writer.table("regression", f"starts-{name}", pd.DataFrame([*starts, subspace]))
     deviation = {"largest": spread(3.1, 0, 1), "mean_square": spread(1.02, 0, 1), "count": 30}
     numbers("exactness", {"probability": deviation, "posterior_mean": deviation})
     methods = {"batch": 0.03, "batch, momentum": 0.031, "incremental": 0.029, "online": 0.04}
+    reached = {"batch": 40, "batch, momentum": 16, "incremental": 10}
     numbers(
         "online",
         {
             "passes": 40,
             "last": {method: {"log_loss": spread(0.2, 0, 1), **cell(error)} for method, error in methods.items()},
-            "reached": {
-                method: {"log_loss": spread(passes, 0, 1)}
-                for method, passes in (("batch", 40), ("batch, momentum", 16), ("incremental", 10))
-            },
+            "reached": {method: {"log_loss": spread(passes, 0, 1)} for method, passes in reached.items()},
         },
     )
     passes = np.arange(1, 41)
-    table = [
-        pd.DataFrame(
-            {
-                "method": method,
-                "passes": passes,
-                "log_loss": 0.2 + 1 / passes,
-                "train": error,
-                "validation": error,
-                "test": error,
-            }
+    curves = [
+        pd.DataFrame({"method": method, "passes": passes, "log_loss": 0.2 + 1 / passes}).assign(
+            train=error, validation=error, test=error
         )
         for method, error in methods.items()
     ]
-    writer.table("regression", f"online-{name}", pd.concat(table))
-    numbers(
-        "ridge",
-        {"errors": {"0": cell(0.06), "0.01": cell(0.02)}, "chosen": {"penalty": spread(0.01, 0, 1), **cell(0.02)}},
-    )
-    writer.table(
-        "regression",
-        f"ridge-{name}",
-        pd.DataFrame({"penalty": [0.0, 0.01], "train": [0.0, 0.01], "validation": [0.02, 0.018], "test": [0.06, 0.02]}),
-    )
+    writer.table("regression", f"online-{name}", pd.concat(curves))
+    chosen = {"penalty": spread(0.01, 0, 1), **cell(0.02)}
+    numbers("ridge", {"errors": {"0": cell(0.06), "0.01": cell(0.02)}, "chosen": chosen})
+    table("ridge", {"penalty": [0.0, 0.01], "train": [0.0, 0.01], "validation": [0.02, 0.018], "test": [0.06, 0.02]})
     numbers("sizes", {"errors": {"equal": cell(0.03), "by_error": cell(0.028), "against_error": cell(0.04)}})
-    plans = pd.DataFrame(
-        {"plan": ["equal", "by error"], "sizes": ["4 4", "3 5"], "train": 0.01, "validation": 0.02, "test": 0.03}
-    )
-    writer.table("regression", f"sizes-{name}", plans)
+    plans = {"plan": ["equal", "by error"], "sizes": ["4 4", "3 5"]}
+    table("sizes", plans | {"train": 0.01, "validation": 0.02, "test": 0.03})
     plain = {**cell(0.03), "examples": 1200, "strength": 0.0}
     numbers("distorted", {"plain": plain, "distorted": {**cell(0.0138), "examples": 5000, "strength": 1.0}})
-    grown = pd.DataFrame(
-        {
-            "data": ["plain", "distorted"],
-            "strength": [0.0, 1.0],
-            "examples": [1200, 5000],
-            "train": 0.0,
-            "validation": 0.02,
-            "test": 0.03,
-            "iterations": 200,
-            "seconds": 3.0,
-        }
-    )
-    writer.table("regression", f"distorted-{name}", grown)
+    grown = {"data": ["plain", "distorted"], "strength": [0.0, 1.0], "examples": [1200, 5000]}
+    grown |= {"train": 0.0, "validation": 0.02, "test": 0.03, "iterations": 200, "seconds": 3.0}
+    table("distorted", grown)
     writer.examples("regression", f"distorted-{name}", originals=digits.repeat(2, 0), copies=digits.repeat(8, 0))

@@ -1,13 +1,15 @@
-"""The page in a browser: no complaint, no request, nothing overlaps at the widths of a desk and of a telephone."""
+"""The page in a browser: no complaint, no request, no overlaps; filters, search, sorting, films, and the keyboard."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from headless import Browser, find_browser
-from made_up import made_up_values
-from made_up_report import Report, moved_on, write_page
+from made_up import Report
+
+from pipeline.results.claims import load_claims
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome is installed")
 
@@ -54,27 +56,35 @@ MEASURE = """
 })()
 """
 
+ACCESSIBLE = """
+(() => {
+  const faults = [];
+  const name = element => element.getAttribute('aria-label') || element.textContent.trim() ||
+    (element.getAttribute('aria-labelledby') || '').split(' ')
+      .map(id => document.getElementById(id)?.textContent).join('') ||
+    [...(element.labels || [])].map(label => label.textContent).join('');
+  for (const element of document.querySelectorAll('a, button, input, summary, fieldset, table, nav, [role=region]'))
+    if (!name(element)) faults.push('without a name: ' + element.outerHTML.slice(0, 80));
+  for (const image of document.images) if (!image.alt) faults.push('without alt: ' + image.outerHTML.slice(0, 40));
+  for (const cell of document.querySelectorAll('thead td, thead th:not([scope=col])')) faults.push('table head');
+  let level = 0;
+  for (const heading of document.querySelectorAll('h1, h2, h3, h4, h5, h6')) {
+    const own = Number(heading.tagName[1]);
+    if (own > level + 1 || !heading.textContent.trim()) faults.push('heading: ' + heading.textContent);
+    level = own;
+  }
+  for (const scroll of document.querySelectorAll('.scroll')) if (scroll.tabIndex !== 0) faults.push('no keyboard');
+  return faults;
+})()
+"""
 
-@pytest.fixture
-def page(report: Report) -> Path:
-    return report.page
 
-
-@pytest.fixture(scope="module")
-def marked(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page after the profile has moved on from the results: with notices and marks."""
-    content = write_page(report.writer, report.params, now=moved_on(made_up_values()))
-    path = tmp_path_factory.mktemp("marked") / "index.html"
-    path.write_text(content, encoding="utf-8")
-    return path
-
-
-def test_the_measure_sees_overlaps_and_overflow(browser: Browser, tmp_path: Path) -> None:
-    """The referee itself: a page with one of each fault."""
+def test_the_checks_find_faults(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "bad.html"
     path.write_text(
         "<body style='margin:0'><p>first line</p><p style='margin-top:-30px'>second line</p>"
-        "<div style='width:2000px;text-align:right'>far away</div><img src='http://127.0.0.1:9/x.png'>",
+        "<div style='width:2000px;text-align:right'>far away</div><img src='http://127.0.0.1:9/x.png'>"
+        "<h3></h3><button></button><table><thead><tr><td>x</table>",
         encoding="utf-8",
     )
     browser.open(path, 400)
@@ -82,19 +92,20 @@ def test_the_measure_sees_overlaps_and_overflow(browser: Browser, tmp_path: Path
     assert found["overlaps"] == ["first line / second line"]
     assert found["outside"] == ["far away"]
     assert found["width"] == 2000
+    assert len(browser.evaluate(ACCESSIBLE)) >= 4
     assert "http://127.0.0.1:9/x.png" in browser.requests
     browser.evaluate("console.log('noise')")
     assert any("noise" in complaint for complaint in browser.complaints)
 
 
-@pytest.mark.parametrize("which", ["page", "marked"])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
+@pytest.mark.parametrize("which", ["report", "marked"])
 def test_nothing_overlaps_complains_or_leaves(
     browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool
 ) -> None:
-    page: Path = request.getfixturevalue(which)
+    page: Path = request.getfixturevalue(which).page
     browser.open(page, width, dark=dark)
+    browser.wait(f"{FILM}.dataset.shown")
     for everything_open in (False, True):
         if everything_open:
             browser.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -104,36 +115,193 @@ def test_nothing_overlaps_complains_or_leaves(
         assert found["overlaps"] == []
         assert found["outside"] == []
         assert found["width"] <= width
-    images = "[...document.images].every(image => image.complete && image.naturalWidth > 100)"
-    assert browser.evaluate(images)
+    assert browser.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 100)")
+    assert browser.evaluate(ACCESSIBLE) == []
     assert browser.requests == [page.as_uri()]
     assert browser.complaints == []
 
 
-CONTRAST = """
-(() => {
-  const light = colour => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
-      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const KINDS = 'p, td, th, dd, dt, li, a, code, summary, legend, label, button, output, h1, h2, h3, h4, ' +
-    '.tag, .verdict, .soft';
-  let worst = 21;
-  for (const element of document.querySelectorAll(KINDS)) {
-    let below = element;
-    const clear = each => /rgba\\(.*, 0\\)/.test(getComputedStyle(each).backgroundColor);
-    while (below && clear(below)) below = below.parentElement;
-    const ground = light(getComputedStyle(below || document.body).backgroundColor);
-    const ink = light(getComputedStyle(element).color);
-    worst = Math.min(worst, (Math.max(ground, ink) + 0.05) / (Math.min(ground, ink) + 0.05));
-  }
-  return worst;
-})()
-"""
+CLAIMS = "[...document.querySelectorAll('.claim')].filter(row => row.offsetParent)"
+SEEN = f"{CLAIMS}.map(row => row.id.slice(6))"
+DOCUMENTS = (
+    "[...document.querySelectorAll('.document')].filter(each => each.offsetParent).map(each => each.id.slice(3))"
+)
+HOLDING = f"{CLAIMS}.every(row => row.classList.contains('is-holds'))"
+ADDRESS = "location.search + location.hash"
+ALL = [claim.id for claim in load_claims()]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_letters_stand_out_from_their_ground(browser: Browser, marked: Path, dark: bool) -> None:
-    browser.open(marked, 1280, dark=dark)
-    assert browser.evaluate(CONTRAST) >= 4.5  # WCAG 2 level AA
+@pytest.fixture
+def opened(browser: Browser, report: Report) -> Browser:
+    browser.open(report.page, 1280)
+    return browser
+
+
+def choose(browser: Browser, group: str, value: str) -> None:
+    browser.evaluate(f"document.querySelector('label[for=show-{group}-{value}]').click()")
+
+
+def sort_by(browser: Browser, key: str) -> Any:
+    browser.evaluate(f"document.querySelector('#of-000 th[data-key={key}] button').click()")
+    return browser.evaluate(f"document.querySelector('#of-000 th[data-key={key}]').getAttribute('aria-sort')")
+
+
+def test_filters_combine_and_hide_documents_without_a_claim(opened: Browser) -> None:
+    assert opened.evaluate(SEEN) == ALL
+    choose(opened, "verdict", "holds")
+    assert opened.evaluate(HOLDING)
+    assert opened.evaluate(DOCUMENTS) == ["000"]
+    choose(opened, "setting", "stand-in")
+    assert opened.evaluate(f"{CLAIMS}.every(row => row.matches('.is-holds.at-stand-in'))")
+    assert len(opened.evaluate(SEEN)) > 0
+    choose(opened, "document", "004")
+    assert opened.evaluate(SEEN) == []
+    choose(opened, "verdict", "all")
+    choose(opened, "setting", "all")
+    assert opened.evaluate(DOCUMENTS) == ["004"]
+    assert opened.evaluate(SEEN) == [name for name in ALL if name.startswith("004")]
+
+
+def test_search_finds_claims_that_have_all_words(opened: Browser) -> None:
+    opened.evaluate("document.getElementById('find').focus()")
+    opened.call("Input.insertText", text="vae AFFNIST")
+    assert opened.evaluate(SEEN) == ["000.t1.vae.aff"]
+    assert opened.evaluate("document.getElementById('found').textContent").startswith(f"1 of {len(ALL)} claims")
+    assert opened.evaluate(ADDRESS) == "?q=vae+AFFNIST"
+    opened.evaluate("document.getElementById('reset').click()")
+    assert opened.evaluate(SEEN) == ALL
+
+
+def test_the_back_button_returns_to_the_view_before(opened: Browser) -> None:
+    choose(opened, "verdict", "worse")
+    worse = opened.evaluate(SEEN)
+    sort_by(opened, "published")
+    assert opened.evaluate(ADDRESS) == "?verdict=worse&sort=published.ascending"
+    for address in ("?verdict=worse", ""):
+        opened.evaluate("history.back()")
+        opened.wait(f"{ADDRESS} === {address!r}")
+    assert opened.evaluate(SEEN) == ALL
+    opened.evaluate("history.forward()")
+    opened.wait(f"{ADDRESS} === '?verdict=worse'")
+    assert opened.evaluate(SEEN) == worse
+
+
+def test_an_address_restores_its_view(browser: Browser, report: Report) -> None:
+    browser.open(report.page, 1280, address="?verdict=better&sort=published.descending&q=probe&unknown=1")
+    seen = browser.evaluate(SEEN)
+    assert 0 < len(seen) < len(ALL)
+    assert browser.evaluate("document.getElementById('find').value") == "probe"
+    values = {claim.id: claim.value or 0 for claim in load_claims()}
+    assert [values[name] for name in seen] == sorted((values[name] for name in seen), reverse=True)
+    browser.open(report.page, 1280, address="?verdict=nonsense&sort=published.sideways")
+    assert browser.evaluate(SEEN) == ALL
+    browser.open(report.page, 1280, address="?document=004#claim-000.t1.t0.0")
+    assert "000.t1.t0.0" in browser.evaluate(SEEN), "a link to a claim that filters hide"
+    assert browser.evaluate("document.querySelector('[id=\"claim-000.t1.t0.0\"] details').open")
+    assert browser.complaints == []
+
+
+def test_columns_sort_in_both_orders_and_back_to_the_documents(opened: Browser) -> None:
+    def column() -> list[str]:
+        values: list[str] = opened.evaluate(
+            "[...document.querySelectorAll('#of-000 .claim')].map(row => row.cells[1].dataset.sort)"
+        )
+        return values
+
+    assert sort_by(opened, "published") == "ascending"
+    rising = [float(value) for value in column() if value]
+    assert rising == sorted(rising)
+    assert not any(column()[len(rising) :]), "those without a number come last"
+    assert sort_by(opened, "published") == "descending"
+    assert [float(value) for value in column()[: len(rising)]] == rising[::-1]
+    assert sort_by(opened, "published") == "none"
+    assert opened.evaluate(SEEN) == ALL
+
+
+def test_a_table_sorts_by_its_numbers(browser: Browser, marked: Report) -> None:
+    browser.open(marked.page, 1280)
+    of_table = "document.querySelector('table[aria-labelledby=table-systems]')"
+    heads = f"[...{of_table}.querySelectorAll('th')]"
+    place = browser.evaluate(f"{heads}.map(head => head.textContent)").index("rotated ±180°")
+    seen = f"[...{of_table}.tBodies[0].rows].map(row => [row.cells[0].textContent, row.cells[{place}].textContent])"
+    before = browser.evaluate(seen)
+    orders = []
+    for _ in range(3):
+        browser.evaluate(f"{heads}[{place}].querySelector('button').click()")
+        orders.append(browser.evaluate(seen))
+    up, down, again = orders
+    assert [name for name, _ in up[:2]] == ["capsules-digits", "vae-digits"]
+    assert [name for name, _ in down[:2]] == ["vae-digits", "capsules-digits"]
+    for each in (up, down):
+        assert {text for _, text in each[2:]} == {"not run"}, "what has no number comes last"
+    assert again == before
+
+
+def test_filters_and_pictures_work_without_scripts(browser: Browser, marked: Report) -> None:
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(marked.page, 1280)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)  # to look; the page's script did not run
+    assert browser.evaluate(SEEN) == ALL
+    assert browser.evaluate("document.querySelector('.find').offsetParent === null")
+    assert browser.evaluate("document.querySelectorAll('th button').length") == 0
+    assert browser.evaluate("[...document.images].every(image => image.offsetParent)")
+    for film in (FILM, ROUTING):
+        assert browser.evaluate(f"{film}.offsetParent === null")
+        assert browser.evaluate(f"{film}.parentElement.querySelector('.sheet').offsetParent !== null")
+    choose(browser, "verdict", "holds")
+    assert browser.evaluate(HOLDING)
+
+
+def test_controls_work_with_the_keyboard(opened: Browser) -> None:
+    opened.evaluate("document.getElementById('show-verdict-all').focus()")
+    opened.press("ArrowRight", 39)
+    assert opened.evaluate("document.activeElement.id") == "show-verdict-holds"
+    assert opened.evaluate(HOLDING)
+    opened.evaluate("document.querySelector('#of-000 th[data-key=published] button').focus()")
+    enter = {"key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
+    opened.call("Input.dispatchKeyEvent", type="keyDown", **enter)
+    assert "sort=published.ascending" in opened.evaluate(ADDRESS)
+
+
+FILM = "document.querySelector('.film')"
+ROUTING = "document.querySelector('#figure-routing-matrix-toys .film')"
+
+
+def test_a_slider_turns_the_digit_by_keyboard(opened: Browser) -> None:
+    opened.wait(f"{FILM}.dataset.shown")
+    pictures = f"[...{FILM}.querySelectorAll('canvas')].map(canvas => canvas.toDataURL())"
+    before = opened.evaluate(pictures)
+    assert len(set(before)) == 4
+    heights = (
+        f"[...{FILM}.querySelectorAll('.presences i')].map(bar => Number(bar.style.transform.match(/[0-9.]+/)[0]))"
+    )
+    data = f"JSON.parse({FILM}.querySelector('script').textContent)"
+    assert opened.evaluate(heights) == opened.evaluate(f"{data}.presences[{data}.values.indexOf(0)]")
+    opened.evaluate(f"{FILM}.querySelector('input').focus()")
+    opened.press("ArrowRight", 39)
+    opened.wait(f"{FILM}.dataset.shown === '5'")
+    assert opened.evaluate(f"{FILM}.querySelector('output').textContent") == "5°"
+    assert all(a != b for a, b in zip(before, opened.evaluate(pictures), strict=True))
+    opened.press("Home", 36)
+    opened.wait(f"{FILM}.dataset.shown === '-180'")
+
+
+def test_the_slider_goes_through_the_iterations_by_keyboard(browser: Browser, marked: Report) -> None:
+    browser.open(marked.page, 1280)
+    browser.wait(f"{ROUTING}.dataset.shown === '1'")
+    maps = f"[...{ROUTING}.querySelectorAll('.maps .view:not(:first-child) canvas')].map(each => each.toDataURL())"
+    first = browser.evaluate(maps)
+    assert len(first) == 2 * 5
+    assert len(set(first)) == 2, "equal shares look alike for all classes of an image"
+    browser.evaluate(f"{ROUTING}.querySelector('input').focus()")
+    for _ in range(2):
+        browser.press("ArrowRight", 39)
+    browser.wait(f"{ROUTING}.dataset.shown === '3'")
+    said = browser.evaluate(f"{ROUTING}.querySelector('input').getAttribute('aria-valuetext')")
+    assert said == "3 (the network's last), most active: human; airplane"
+    assert len(set(browser.evaluate(maps))) == 10
+    data = f"JSON.parse({ROUTING}.querySelector('script').textContent)"
+    bars = f"[...{ROUTING}.querySelectorAll('.level i')]"
+    levels = f"{bars}.map(each => Number(each.style.transform.match(/[0-9.]+/)[0]))"
+    assert browser.evaluate(levels) == browser.evaluate(f"{data}.images.flatMap(each => each.activations[2])")
+    assert browser.complaints == []

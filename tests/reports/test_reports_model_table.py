@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import made_up_matrix
 import pandas as pd
 import pytest
-from headless import Browser, find_browser
-from made_up import Writer, made_up_values, spread
+from made_up import Writer, recorded, spread
 from made_up_matrix import with_matrix
 from made_up_regression import with_regression, write_regression
-from made_up_report import write_page
-from recorded import recorded
 from small import EQUIVARIANCE, run_on
 from test_reports_equivariance import LAYERS
 from test_reports_equivariance import numbers as equivariance_numbers
 
 from pipeline.drawing.table import Table
-from pipeline.params import Params, parse_params
+from pipeline.params import parse_params
 from pipeline.report import model_table
 
-DIGITS = ["capsules-digits", "vae-digits"]
-NETWORKS = [*DIGITS, "matrix-toys", "cnn-toys"]
+NETWORKS = ["capsules-digits", "vae-digits", "matrix-toys", "cnn-toys"]
 
 
-def written(writer: Writer, values: dict[str, Any]) -> Params:
-    """Results of every study; of equivariance and data efficiency, of the runs that stages measured."""
-    writer.everything()
-    made_up_matrix.everything(writer)
-    write_regression(writer)
+@pytest.fixture
+def table(full: Writer, values: dict[str, Any]) -> Table:
+    """Of results of every study; of equivariance and data efficiency, of the runs that stages measured."""
+    made_up_matrix.everything(full)
+    write_regression(full)
     values = with_regression(with_matrix(values))
     values["equivariance"] = {run: {"run": run, **EQUIVARIANCE} for run in NETWORKS}
     values["data_efficiency"] = {
@@ -39,22 +34,15 @@ def written(writer: Writer, values: dict[str, Any]) -> Params:
     }
     params = parse_params(values)
     for run in NETWORKS:
-        writer.numbers("equivariance", run, equivariance_numbers(LAYERS[params.runs[run].variant]))
+        full.numbers("equivariance", run, equivariance_numbers(LAYERS[params.runs[run].variant]))
     for run, how in (("vae-digits", "mu_sigma"), ("cnn-toys", "itself")):
         shares = {"0.01": 0.5, "0.1": 0.25, "1": 0.125}
         content = {
             "share": {share: {how: spread(error, 0.01)} for share, error in shares.items()},
             "images": {"0.01": 12, "0.1": 120, "1": 1200},
         }
-        writer.numbers("data_efficiency", run, content)
-    recorded(writer.results, params)
-    return params
-
-
-@pytest.fixture
-def table(writer: Writer, values: dict[str, Any]) -> Table:
-    written(writer, values)
-    (found,) = model_table.build(writer.results)
+        full.numbers("data_efficiency", run, content)
+    (found,) = model_table.build(recorded(full.results, params))
     return found
 
 
@@ -115,13 +103,6 @@ def test_probes_on_networks_that_classify_themselves_say_so(writer: Writer, valu
     assert shown["rotated ±45°"] == "not run"
 
 
-def test_capsule_regression_has_no_layers_to_move(table: Table) -> None:
-    found = table.shown[table.shown["system"] == "capsule regression"]
-    assert len(found)
-    assert set(found["equivariance error"]) == set(found["novel azimuths"]) == {"does not apply"}
-    assert set(found["rotated ±45°"]) == {"not run"}
-
-
 def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
     data = pd.read_csv(io.StringIO(table.to_csv()))
     assert len(data) == len(table.shown) * (1 + len(model_table.COLUMNS))
@@ -136,58 +117,14 @@ def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
     assert set(data["state"]) == {"measured", "not run", "does not apply"}
 
 
-def test_sources_are_those_of_every_number(table: Table) -> None:
+def test_sources_and_sort_keys_are_those_of_every_number(table: Table) -> None:
     sources = {f"{record['stage']}/{record['item']}" for record in table.records}
     assert {"attack/toys", "viewpoint/azimuth", "optimise/capsules-digits", "sweep/vae-digits-180"} <= sources
     assert {"equivariance/cnn-toys", "data_efficiency/vae-digits", "evaluate/vae-digits"} <= sources
     assert "sweep/vae-digits-45" not in sources
-
-
-def test_what_is_sorted_by_are_the_numbers(table: Table) -> None:
     assert table.sort is not None
-    assert list(table.sort.columns) == list(table.shown.columns)
     keys = table.sort.set_index("run")["rotated ±180°"]
     assert keys["capsules-digits"] == pytest.approx(35)
     assert pd.isna(keys["cnn-toys"])
-
-
-def test_without_results_there_is_no_table(writer: Writer) -> None:
-    assert model_table.build(writer.results) == []
-
-
-# ---- in use
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    writer = Writer(tmp_path_factory.mktemp("compared"))
-    params = written(writer, made_up_values())
-    path = writer.root / "index.html"
-    path.write_text(write_page(writer, params), encoding="utf-8")
-    return path
-
-
-@pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome is installed")
-def test_a_click_on_a_heading_sorts_the_rows(browser: Browser, page: Path) -> None:
-    browser.open(page, 1280)
-    of_table = "document.querySelector('table[aria-labelledby=table-systems]')"
-    heads = f"[...{of_table}.querySelectorAll('th')]"
-    place = browser.evaluate(f"{heads}.map(head => head.textContent)").index("rotated ±180°")
-    seen = f"[...{of_table}.tBodies[0].rows].map(row => [row.cells[0].textContent, row.cells[{place}].textContent])"
-    before = browser.evaluate(seen)
-    click = f"{heads}[{place}].querySelector('button').click()"
-    orders = []
-    for _ in range(3):
-        browser.evaluate(click)
-        orders.append((browser.evaluate(f"{heads}[{place}].getAttribute('aria-sort')"), browser.evaluate(seen)))
-    (up, upwards), (down, downwards), (none, again) = orders
-    assert (up, down, none) == ("ascending", "descending", "none")
-    assert [name for name, _ in upwards[:2]] == ["capsules-digits", "vae-digits"]
-    assert [name for name, _ in downwards[:2]] == ["vae-digits", "capsules-digits"]
-    for each in (upwards, downwards):
-        assert {text for _, text in each[2:]} == {"not run"}, "what has no number comes last"
-    assert again == before
-    browser.evaluate(f"{heads}[0].querySelector('button').click()")
-    names = [name for name, _ in browser.evaluate(seen)]
-    assert names == sorted(names, key=str.lower)
-    assert browser.complaints == []
+    regression = table.shown[table.shown["system"] == "capsule regression"]
+    assert set(regression["equivariance error"]) == set(regression["novel azimuths"]) == {"does not apply"}

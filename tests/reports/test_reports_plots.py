@@ -50,11 +50,6 @@ def test_every_run_is_in_the_plots_of_all_runs(tmp_path: Path) -> None:
     assert read(folder, "rotation") == [("vae", "a-vae mu", 45, 0.3), ("vae", "a-vae z", 0, 0.3)]
 
 
-def test_without_results_there_are_empty_tables(writer: Writer, tmp_path: Path) -> None:
-    write_plots(tmp_path / "plots", writer.results)
-    assert (tmp_path / "plots" / "rotation.csv").read_text() == "system,run,angle,accuracy\n"
-
-
 def test_what_dvc_plots_of_all_runs_is_what_is_written(full: Writer, tmp_path: Path) -> None:
     write_plots(tmp_path / "plots", full.results)
     definitions = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]

@@ -7,10 +7,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from made_up import Writer, spread
-from recorded import recorded
+from made_up import Writer, recorded
 from records import dump_record, load_record
-from small import run_on
 
 from pipeline import report
 from pipeline.drawing.drawings import Written
@@ -71,64 +69,24 @@ def test_optimisation_shows_before_and_after(full: Writer, params: Params) -> No
     assert row["accuracy_percent_before"] == pytest.approx(41)
     assert (row["images"], row["evaluations"], row["seconds"], row["n"]) == (64, 40.0, 8.0, 2)
     shown = table.shown.to_numpy().tolist()
-    assert shown[1] == [
-        "capsules-digits", "Gauss-Newton", "±180°", "64", "2", "40", "8.0",
-        "120.0 ± 5.0", "330.0 ± 5.0", "46.0 ± 0.5", "17.0 ± 0.5", "41.0 ± 1.0", "46.0 ± 1.0", "41.0 ± 1.0",
-        "46.0 ± 1.0",
-    ]  # fmt: skip
-    assert shown[5][:3] == ["capsules-digits", "Adam", "±180°"]
+    assert shown[1][:4] == ["capsules-digits", "Gauss-Newton", "±180°", "64"]
+    assert shown[1][-4:] == ["41.0 ± 1.0", "46.0 ± 1.0", "41.0 ± 1.0", "46.0 ± 1.0"]
     assert shown[5][-2:] == ["", ""], "no probe was refit for the other engines"
-
-
-def test_guides_stand_beside_each_other(full: Writer, params: Params) -> None:
-    table = tables(full, params)["posterior"]
-    samples = f"{params.posterior['capsules-digits'].samples:,}"
-    assert table.shown.to_numpy().tolist()[1] == [
-        "capsules-digits", "Gaussian poses, from the delta solution", samples, "2",
-        "345.0 ± 2.0", "352.0 ± 2.0", "350.0 ± 2.0", "13.5 ± 2.0", "92.5 ± 1.0", "96.3 ± 1.0",
-    ]  # fmt: skip
-    row = table.data.set_index("guide").loc["scratch"]
-    assert (row["elbo"], row["iwae"], row["t0_percent"]) == (320.0, 331.0, pytest.approx(90.0))
-    assert row["tracking_run"] == "20251102-140509-posterior-capsules-digits-a1b2c3"
 
 
 def test_failures_have_their_tables(full: Writer, params: Params) -> None:
     found = tables(full, params)
     row = found["equivariance"].data.set_index(["layer", "angle"]).loc[("parts", 180.0)]
     assert (row["deviation"], row["unfollowed"], row["n"]) == (pytest.approx(0.495), pytest.approx(0.55), 2)
-    assert found["equivariance"].shown.to_numpy().tolist()[5] == [
-        "capsules-digits", "parts", "180", "2", "0.495 ± 0.005", "0.550 ± 0.006", "0.90 ± 0.01", "0.605 ± 0.006",
-        "0.715 ± 0.007", "0.020 ± 0.000",
+    assert found["templates"].shown.to_numpy().tolist()[0][2:] == [
+        "2", "16.0 ± 0.0", "60.0 ± 1.0", "90.0 ± 1.0", "30.0 ± 1.0", "10.0 ± 1.0", "80.0 ± 1.0",
     ]  # fmt: skip
-    assert found["templates"].shown.to_numpy().tolist() == [
-        [
-            "capsules-digits",
-            "0.9",
-            "2",
-            "16.0 ± 0.0",
-            "60.0 ± 1.0",
-            "90.0 ± 1.0",
-            "30.0 ± 1.0",
-            "10.0 ± 1.0",
-            "80.0 ± 1.0",
-        ]
-    ]
     assert found["part-use"].shown.to_numpy().tolist() == [
         ["capsules-digits", "0", "0", "1", "0.80", "0.60", "50.0", "90.0"],
         ["capsules-digits", "45", "45", "1", "0.32", "0.60", "50.0", "90.0"],
         ["capsules-digits", "180", "180", "1", "0.11", "0.60", "50.0", "90.0"],
         ["capsules-digits", "0", "180", "2", "0.70 ± 0.02", "", "", ""],
     ]
-
-
-def test_sensitivity_marks_the_runs_own_value(full: Writer, params: Params) -> None:
-    table = tables(full, params)["sensitivity"]
-    assert table.shown.to_numpy().tolist()[:3] == [
-        ["capsules-digits", "8", "least sd of a part's pose", "0.05", "", "1", "75.0", "87.5", "22.0"],
-        ["capsules-digits", "8", "least sd of a part's pose", "0.1", "yes", "1", "80.0", "90.0", "24.0"],
-        ["capsules-digits", "8", "least sd of a part's pose", "0.2", "", "1", "70.0", "85.0", "28.0"],
-    ]
-    assert table.data["the run's own"].tolist() == ["", "yes", ""] * 3
 
 
 def test_every_row_says_what_its_own_result_was_made_with(full: Writer, values: dict[str, Any]) -> None:
@@ -156,15 +114,6 @@ def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     assert data.loc[0, "seconds"] == 171.3
 
 
-def test_clusters_are_of_runs_that_learned_without_labels(full: Writer, values: dict[str, Any]) -> None:
-    values["runs"]["net"] = run_on("capsnet", "digits")
-    probe = {"mu_sigma": {"refit": {"rotated_0": spread(0.9)}}}
-    for run in ("vae-digits", "net"):
-        full.numbers("evaluate", run, {"probe": probe, "kmeans": {"mu_sigma": spread(0.5)}})
-    table = tables(full, parse_params(values))["clusters"]
-    assert table.shown.to_numpy().tolist() == [["vae-digits", "VAE: mu and sigma", "2", "50.0 ± 1.0"]]
-
-
 def test_one_replica_has_no_spread() -> None:
     assert text_of(93.04, 0.0, 1) == "93.0"
     assert text_of(93.04, 0.26, 2) == "93.0 ± 0.3"
@@ -181,11 +130,8 @@ def test_markdown_is_one_table_with_title_caption_and_source(full: Writer, param
         assert {row.count("|") for row in rows} == {len(table.shown.columns) + 1}
         assert lines[-1].startswith("Source: ")
         assert "tracked as 20251102-140509-" in lines[-1]
-
-
-def test_a_bar_in_a_cell_does_not_split_it() -> None:
     frame = pd.DataFrame([["a|b", "c"]], columns=["x", "y"])
-    assert r"| a\|b | c |" in Table("t", "T", "c", frame, frame, []).to_markdown()
+    assert r"| a\|b | c |" in Table("t", "T", "c", frame, frame, []).to_markdown(), "a bar does not split a cell"
 
 
 def test_what_was_not_executed_is_left_out_and_stale_tables_go(full: Writer, params: Params) -> None:
@@ -197,17 +143,3 @@ def test_what_was_not_executed_is_left_out_and_stale_tables_go(full: Writer, par
     write_tables(folder, list(report.build(full.results)), second)
     assert not (folder / "optimise.csv").exists()
     assert sorted(second.files) == sorted(folder.iterdir())
-
-
-def test_the_tables_of_systems_come_before_those_of_every_run(full: Writer, params: Params) -> None:
-    assert list(tables(full, params)) == [
-        "table1-capsules-digits", "presences", "optimise", "posterior", "sweep", "equivariance", "templates",
-        "part-use", "sensitivity", "systems", "training",
-    ]  # fmt: skip
-
-
-def test_missing_numbers_leave_their_cells_empty(writer: Writer, params: Params) -> None:
-    writer.numbers("train", "capsules-digits", {"epochs": spread(12.5, 2.1), "seconds": 3})
-    table = tables(writer, params)["training"]
-    row = dict(zip(table.shown.columns, table.shown.to_numpy().tolist()[0], strict=True))
-    assert (row["epochs"], row["images/s"], row["generative parameters"]) == ("12.5 ± 2.1", "", "")
