@@ -210,30 +210,6 @@ def test_a_run_may_have_any_name_and_is_called_by_it(values: dict[str, Any], nam
     assert line.startswith(f"runs.{name}.training.epochs: ")
 
 
-def test_every_number_can_say_what_it_allows(values: dict[str, Any]) -> None:
-    """Whichever number is out of range, its message has a bound."""
-
-    def numbers(level: Any, where: str = "") -> Iterator[str]:
-        if isinstance(level, dict):
-            for key, value in level.items():
-                yield from numbers(value, f"{where}.{key}" if where else key)
-        elif isinstance(level, int | float) and not isinstance(level, bool):
-            yield where
-
-    names = list(numbers(values))
-    assert len(names) > 50
-    bad = {name: -1e30 if isinstance(at(values, name), float) else -(10**9) for name in names}
-    everything = copy.deepcopy(values)
-    for name in names:
-        place, _, last = name.rpartition(".")
-        at(everything, place)[last] = bad[name]
-    lines = {line.partition(":")[0]: line for line in refused(everything)}
-    for name in names:
-        if name not in lines:  # what is checked only where all else is right
-            (lines[name],) = refused(put(values, name, bad[name]))
-        assert re.match(rf"{re.escape(name)}: must be (at least|above) [\d.e+-]+.* \(found ", lines[name]), lines[name]
-
-
 def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
     """None is so large that single precision loses it."""
 
@@ -370,13 +346,6 @@ def test_capsule_regression_takes_one_channel_and_no_more_inputs_than_singular_v
     parse_params(put(values, place, most))
 
 
-def test_a_name_fits_into_the_name_of_a_file(values: dict[str, Any]) -> None:
-    values["runs"]["a" * 100] = values["runs"]["vae-digits"]
-    parse_params(values)
-    values["runs"]["a" * 101] = values["runs"]["vae-digits"]
-    refused(values)
-
-
 # ---- own images
 
 OWN: dict[str, Any] = {
@@ -439,36 +408,6 @@ def test_every_profile_of_the_repository_loads(name: str) -> None:
     params = load_params(PROFILES[name])
     assert isinstance(params, Params)
     assert params.profile == name
-
-
-def fields(params: Params) -> dict[str, set[str]]:
-    """The names of all fields by section; runs and models by variant, entries of other mappings by any."""
-    values = params.model_dump()
-    found = {"": set(values)}
-    for section in ("evaluate", "sweep", "failures", "sensitivity"):
-        found[section] = set(values[section])
-    for section in ("datasets", "optimise", "infer"):
-        for entry in values[section].values():
-            found[section] = set(entry)
-    for section in ("regression", "attention"):
-        for entry in values[section].values():
-            found[f"{section}, {entry['study']}"] = set(entry)
-        for together in values[f"{section}_sets"].values():
-            found[f"{section}_sets"] = set(together)
-            for study in together["studies"].values():
-                found[f"{section}, {study['study']}"] = set(study)
-    for run in values["runs"].values():
-        for part in ("augmentation", "training", "model"):
-            found[f"{run['variant']}.{part}"] = set(run[part])
-    return found
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_profiles_spell_out_the_same_parameters_as_the_current_one(name: str) -> None:
-    """No default hides anywhere: `dvc params diff` between profiles compares like with like."""
-    current, other = fields(load_params(ROOT / "params.yaml")), fields(load_params(PROFILES[name]))
-    for section in current.keys() & other.keys():
-        assert other[section] == current[section]
 
 
 def sections(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:

@@ -55,6 +55,7 @@ def test_a_reproduction_has_its_claims_as_metrics_and_in_words() -> None:
     text = notes.reproduction_note("quick", "0123456789abcdef", True, found, [("001", "Capsules", 5, 9)])
     assert "5 of 9 claims run: 2 within, 0 better, 0 worse, 3 holds, 0 fails" in text
     assert "`0123456789` with uncommitted changes" in text
+    assert "python -m pipeline compare 0123456789 ." in text
 
 
 def test_the_views_show_metrics_that_runs_have() -> None:
