@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -64,33 +64,13 @@ def s3_server(folder: Path) -> Iterator[str]:
     """The address of an S3-like store (moto's) that has the bucket `BUCKET`; skips the test where there is no moto."""
     if importlib.util.find_spec("moto") is None:
         pytest.skip("moto[s3] is not installed: pip install '.[dev]'")
+    import boto3
+
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with serving(command, port, folder / "moto.log"):
         address = f"http://127.0.0.1:{port}"
-        Bucket(address, S3_CREDENTIALS).create()
+        keys = {name.lower(): value for name, value in S3_CREDENTIALS.items() if "KEY" in name}
+        client = boto3.client("s3", endpoint_url=address, region_name=S3_CREDENTIALS["AWS_DEFAULT_REGION"], **keys)
+        client.create_bucket(Bucket=BUCKET)
         yield address
-
-
-class Bucket:
-    """The objects of a bucket below a prefix."""
-
-    def __init__(self, address: str, credentials: Mapping[str, str], prefix: str = "") -> None:
-        import boto3
-
-        keys = {name.lower(): value for name, value in credentials.items() if "KEY" in name}
-        self._client = boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys)
-        self._prefix = prefix and f"{prefix}/"
-
-    def create(self) -> None:
-        self._client.create_bucket(Bucket=BUCKET)
-
-    def keys(self) -> list[str]:
-        found = self._client.list_objects_v2(Bucket=BUCKET, Prefix=self._prefix)
-        return [each["Key"] for each in found.get("Contents", [])]
-
-    def get(self, path: str) -> bytes:
-        return bytes(self._client.get_object(Bucket=BUCKET, Key=f"{self._prefix}{path}")["Body"].read())
-
-    def put(self, path: str, content: bytes) -> None:
-        self._client.put_object(Bucket=BUCKET, Key=f"{self._prefix}{path}", Body=content)

@@ -214,47 +214,6 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
     assert [each for each, hit in used.items() if not hit] == []
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
-@pytest.mark.parametrize(
-    ("file", "stale"),
-    [
-        (
-            "regression/experiments/grid.py",
-            {"quick": {"regression_sets@digits"}, "paper": {"regression@grid-mnist", "regression@grid-fashion"}},
-        ),
-        (
-            "regression/experiments/exactness.py",
-            {"quick": {"regression_sets@digits"}, "paper": {"regression@exactness-mnist"}},
-        ),
-        ("attention/experiments/toy.py", {"quick": {"attention_sets@small"}, "paper": {"attention@toy"}}),
-        ("attention/experiments/parsing.py", {"quick": {"attention_sets@small"}, "paper": {"attention@parsing"}}),
-    ],
-)
-def test_an_edit_of_a_study_makes_stale_its_own_items_alone(path: Path, file: str, stale: dict[str, set[str]]) -> None:
-    graph, values = graph_of(path)
-    items = [item for each in graph.items.values() for item in each.values()]
-    found = {item.label for item in items if covered(f"pipeline/systems/{file}", list(item.deps))}
-    assert found == stale[values["profile"].removesuffix("-gpu")]
-
-
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
-def test_a_study_that_is_an_item_names_its_own_module_alone(path: Path) -> None:
-    graph, values = graph_of(path)
-    for stage in ("regression", "attention"):
-        for name, item in graph.items[stage].items():
-            named = [dep for dep in item.deps if dep.startswith(SYSTEMS_STUDIES[stage])]
-            modules = ("__init__", values[stage][name]["study"])
-            assert named == [f"{SYSTEMS_STUDIES[stage]}/{module}.py" for module in modules], item.label
-
-
-def test_folders_that_stages_depend_on_are_a_systems_own_or_used_whole() -> None:
-    graph, _ = graph_of(ROOT / "params.yaml")
-    named = {place for items in graph.items.values() for item in items.values() for place in item.code}
-    shared = {place for place in named if (ROOT / place).is_dir() and not place.startswith("pipeline/systems/")}
-    names = ("data/toys", "drawing", "layers", "page", "probes/equivariance", "report", "results")
-    assert shared == {f"pipeline/{name}" for name in names}
-
-
 # ---- the house
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout, find_root, tracking_store
+from pipeline.errors import UserError
+from pipeline.layout import find_root, tracking_store
 from pipeline.params import ParamsError
 
 
@@ -26,24 +27,14 @@ def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(
         find_root(tmp_path)
 
 
-def test_profiles_share_no_file(tmp_path: Path) -> None:
-    def paths(layout: Layout) -> set[Path]:
-        return {
-            layout.arrays_folder, layout.records_folder, layout.figures_folder, layout.tables_folder,
-            layout.scorecard_path, layout.noise_path, layout.preview_path("digits"),
-        }  # fmt: skip
-
-    quick, paper = (paths(Layout(tmp_path, profile)) for profile in ("quick", "paper"))
-    assert len(quick) == len(paper) == 7
-    assert not quick & paper
-    assert all(path.is_relative_to(tmp_path) for path in quick | paper)
-
-
-@pytest.mark.parametrize("word", ["off", "OFF", "0", "false", "no"])
-def test_mlflow_can_be_switched_off(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAPSULES_MLFLOW", word)
+def test_mlflow_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
-    assert tracking_store(tmp_path) is None
+    for word in ("off", "OFF", "0", "no"):
+        monkeypatch.setenv("CAPSULES_MLFLOW", word)
+        assert tracking_store(tmp_path) is None
+    monkeypatch.setenv("CAPSULES_MLFLOW", "of")
+    with pytest.raises(UserError, match="'of'"):
+        tracking_store(tmp_path)
 
 
 def test_a_named_store_comes_before_the_local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

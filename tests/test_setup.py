@@ -50,14 +50,6 @@ def calls(clone: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_make_alone_prints_what_there_is(clone: Path) -> None:
-    result = make(clone)
-    assert result.returncode == 0
-    for target in ("repro", "test", "ui", "paper", "bench", "lint"):
-        assert f"make {target} " in result.stdout
-    assert not (clone / ".venv").exists()
-
-
 def test_the_first_call_installs_the_lock_and_the_second_does_nothing(clone: Path) -> None:
     first = make(clone, "repro")
     assert first.returncode == 0, first.stderr
@@ -75,6 +67,8 @@ def test_the_first_call_installs_the_lock_and_the_second_does_nothing(clone: Pat
     future = (clone / ".venv" / "installed").stat().st_mtime + 10
     os.utime(clone / "requirements.lock", (future, future))
     assert "Setting up" in make(clone, "test").stdout
+    assert make(clone, "ui").returncode == 0
+    assert "--host 127.0.0.1" in calls(clone)[-1], "runs are shown to this machine only"
 
 
 def test_a_failed_installation_is_explained_and_tried_again(clone: Path) -> None:
@@ -86,51 +80,6 @@ def test_a_failed_installation_is_explained_and_tried_again(clone: Path) -> None
     assert not (clone / ".venv" / "installed").exists()
     python.write_text(FAKE)
     assert make(clone, "test").returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        ("test", ["-m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder"]),
-        ("lint", ["-m ruff check .", "-m ruff format --check .", "-m mypy"]),
-        ("bench", ["-m benchmarks"]),
-        ("paper", ["-m dvc repro"]),
-    ],
-)
-def test_targets_run_what_they_say(clone: Path, target: str, expected: list[str]) -> None:
-    result = make(clone, target)
-    assert result.returncode == 0, result.stderr
-    assert calls(clone)[1:] == expected
-
-
-@pytest.mark.parametrize("delivered", [True, False])
-def test_the_page_of_runs_is_served_to_this_machine_only(clone: Path, delivered: bool) -> None:
-    if not delivered:
-        make(clone, "setup")
-        (clone / ".venv" / "bin" / "python").write_text(FAKE.replace('echo "quick"', "exit 1"))
-    assert make(clone, "ui").returncode == 0
-    (served,) = (call for call in calls(clone) if "mlflow" in call)
-    assert "--host 127.0.0.1" in served
-    assert f"sqlite:///{clone}/mlflow.db" in served
-
-
-def test_without_a_python_that_will_do_there_is_advice(clone: Path, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("sh", "cp", "mkdir"):
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
-    old = tools / "python3"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
-    result = subprocess.run(
-        ["sh", "scripts/setup.sh", ".venv"], cwd=clone, env={"PATH": str(tools)}, capture_output=True, text=True
-    )
-    assert result.returncode == 1
-    assert "No Python from 3.11" in result.stderr
-    assert "PYTHON=" in result.stderr
-    assert not (clone / ".venv").exists()
 
 
 def pins() -> dict[str, str]:

@@ -56,9 +56,11 @@ def test_a_loss_that_ends_protects_nobody() -> None:
     for method in ("FGSM", "BIM"):
         assert table.loc[(method, "general", 0.2), ["value", "own_loss"]].tolist() == [0.0, 1.0]
         assert table.loc[(method, "general", 0.0), ["value", "own_loss"]].tolist() == [1.0, 1.0]
-    assert gradient_sizes(model, images, labels)["without"] == 1.0
-    assert gradient_sizes(model, images, labels, "cross-entropy")["without"] == 0.0
-    assert gradient_sizes(Brightness(), images, labels)["without"] == 0.0
+    assert gradient_sizes(model, images, labels) == {"zeros": 1.0, "median": 0.0, "without": 1.0}
+    found_sizes = gradient_sizes(Brightness(), images, labels)
+    assert found_sizes["zeros"] == found_sizes["without"] == 0.0
+    median = gradient(Brightness(), images, labels).abs().median().item()
+    assert found_sizes["median"] == pytest.approx(median, rel=1e-3)
 
 
 class Flat(Brightness):
@@ -74,30 +76,6 @@ def test_a_target_is_reached_if_either_loss_reaches_it() -> None:
     table = white_box(Flat(), images, labels, [0.2], 2).set_index(["method", "kind"])
     for method in ("FGSM", "BIM"):
         assert table.loc[(method, "targeted"), ["value", "own_loss"]].tolist() == [1.0, 0.0]
-
-
-def test_black_box_attacks_use_the_sources_own_loss() -> None:
-    """This source's own loss has no gradient: no image changes, so nobody is hurt."""
-    images, labels = torch.full((3, 1, 4, 4), 0.6), torch.tensor([1, 1, 1])
-    table = black_box(Flat(), {"alike": Brightness()}, images, labels, [0.2], 2)
-    assert table["value"].tolist() == [1.0, 1.0]
-
-
-def test_one_loss_is_attacked_once() -> None:
-    """A network that is trained by cross-entropy needs no second attack: as many gradients as for one loss."""
-    counted: list[int] = []
-
-    class Counted(Brightness):
-        def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-            counted.append(torch.is_grad_enabled() and images.requires_grad)
-            return super().scores(images)
-
-    images, labels = torch.rand(4, 1, 4, 4), torch.tensor([0, 1, 0, 1])
-    found = white_box(Counted(), images, labels, [0.0, 0.1, 0.2], 3)
-    # Where the loss starts: once for the right classes and for each of two targets. Then two more steps of BIM at both
-    # epsilons above 0.
-    assert sum(counted) == 3 + 3 * 2 * 2
-    assert (found["value"] == found["own_loss"]).all()
 
 
 def test_gradients_are_those_of_each_image_alone() -> None:
@@ -149,16 +127,3 @@ def test_each_gradient_is_reported_under_its_loss() -> None:
         ("cross_entropy_gradient", "capsules"): 0.0,
         ("cross_entropy_gradient", "cnn"): 0.0,
     }
-
-
-def test_sizes_of_gradients_tell_exact_zeros() -> None:
-    class Half(Brightness):
-        def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-            return super().scores(images[..., :2])  # the right half does not matter
-
-    images, labels = torch.rand(5, 1, 4, 4), torch.ones(5, dtype=torch.long)
-    assert gradient_sizes(Half(), images, labels)["zeros"] == 0.5
-    whole = gradient_sizes(Brightness(), images, labels)
-    assert whole["zeros"] == 0.0
-    expected = gradient(Brightness(), images, labels).abs().median().item()
-    assert whole["median"] == pytest.approx(expected, rel=1e-3)

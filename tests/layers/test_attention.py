@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from pipeline.layers.attention import (
     AttentionPooling,
-    InducedSetAttentionBlock,
     MultiheadAttentionBlock,
     PerElement,
     PerElementMLP,
@@ -84,7 +83,7 @@ def naive_block(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> Tensor:
     return h + torch.clamp(block.feed(block.norm_feed(h)), min=0)
 
 
-@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("heads", [1, 4])
 def test_multihead_attention_block_is_its_formula_head_by_head(heads: int) -> None:
     block = shaken(MultiheadAttentionBlock(8, heads))
     assert isinstance(block, MultiheadAttentionBlock)
@@ -110,19 +109,3 @@ def test_order_does_not_matter_to_the_set_transformer() -> None:
     torch.testing.assert_close(transformer(x[:, order]), transformer(x))
     # ... while what the elements are does.
     assert (transformer(x + torch.randn_like(x) * 0.1) - transformer(x)).abs().max() > 1e-3
-
-
-def test_an_induced_block_moves_with_the_order_of_its_elements() -> None:
-    block = shaken(InducedSetAttentionBlock(8, 2, inducing=3))
-    x = torch.randn(3, 7, 8, dtype=torch.float64)
-    order = torch.randperm(7)
-    torch.testing.assert_close(block(x[:, order]), block(x)[:, order])
-
-
-def test_a_code_depends_on_every_element_and_on_its_own_seed() -> None:
-    transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=1, outputs=4, code=5))
-    x = torch.randn(1, 6, 8, dtype=torch.float64, requires_grad=True)
-    codes = transformer(x)
-    (gradient,) = torch.autograd.grad(codes.square().sum(), x)
-    assert gradient[0].norm(dim=-1).min() > 1e-6
-    assert torch.pdist(codes[0].detach()).min() > 1e-3

@@ -64,17 +64,6 @@ def test_a_few_images_at_a_time_give_what_all_at_once_give(
     torch.testing.assert_close(found(), whole)
 
 
-def test_one_parent_gets_everything(inputs: tuple[Tensor, Tensor]) -> None:
-    """Where all capsules agree on one class and contradict each other on the rest, it gets the weights."""
-    capsules = torch.ones(1, m, 1, dtype=torch.float64)
-    transformations = torch.zeros(m, 1, 3, D, dtype=torch.float64)
-    transformations[:, 0, 0, 0] = 2.0
-    transformations[:, 0, 1:, 1] = torch.tensor([2.0, -2.0] * (m // 2), dtype=torch.float64)[:, None]
-    sums = [squash(route(capsules, transformations, updates)).norm(dim=-1)[0] for updates in (0, 1, 3)]
-    assert sums[2][0] > sums[1][0] > sums[0][0]
-    assert sums[2][1:].max() < 1e-6
-
-
 def test_squash() -> None:
     x = torch.randn(6, 4, dtype=torch.float64)
     norm = x.norm(dim=-1)

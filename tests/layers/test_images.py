@@ -18,15 +18,8 @@ def test_standardised_images_have_mean_0_and_variance_1_each() -> None:
     torch.testing.assert_close(found.square().mean((1, 2, 3)), torch.ones(4))
     # Over both channels together: what one eye sees brighter stays brighter.
     assert (found.mean((2, 3))[:, 0] - found.mean((2, 3))[:, 1]).abs().max() > 0.01
-
-
-def test_light_and_contrast_do_not_matter_to_standardised_images() -> None:
-    images = torch.rand(3, 1, 5, 5, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(standardise(0.3 * images + 0.2), standardise(images), atol=1e-5, rtol=1e-5)
-
-
-def test_an_even_image_becomes_zero() -> None:
-    torch.testing.assert_close(standardise(torch.full((1, 2, 4, 4), 0.7)), torch.zeros(1, 2, 4, 4), atol=1e-5, rtol=0)
+    even = standardise(torch.full((1, 2, 4, 4), 0.7))
+    torch.testing.assert_close(even, torch.zeros(1, 2, 4, 4), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 0), (1, 2)])
@@ -59,14 +52,14 @@ PLACES = torch.tensor([[0, 0], [1, 3], [4, 2]])
 STILL = torch.eye(2, 3).expand(3, 2, 3)
 
 
-@pytest.mark.parametrize("size", [7, 8, 12])
+@pytest.mark.parametrize("size", [7, 12])
 def test_crops_of_what_does_not_move_are_plain_crops(size: int) -> None:
     images, places = pairs(3, 12), PLACES.clamp(max=12 - size)
     found = warped_crops(images, size, places, STILL)
     torch.testing.assert_close(found, crops(images, size, places).float(), atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("turns", [1, 2])
 def test_crops_of_images_turned_by_right_angles_are_those_of_turned_images(turns: int) -> None:
     images = pairs(3, 12)
     matrices = rotation(torch.full((3,), 90.0 * turns))
@@ -86,13 +79,6 @@ def test_crops_of_images_moved_by_whole_pixels_are_slices_and_edges_go_on(right:
         ]
     )
     torch.testing.assert_close(warped_crops(images, 8, PLACES, matrices), expected, atol=1e-3, rtol=0)
-
-
-def test_a_crop_of_images_half_as_large_has_means_of_four_pixels() -> None:
-    images = pairs(3, 12)
-    places = torch.full((3, 2), 3)  # the middle 6 of 12 pixels
-    found = warped_crops(images, 6, places, 0.5 * STILL)
-    torch.testing.assert_close(found, functional.avg_pool2d(images.float(), 2), atol=1e-3, rtol=0)
 
 
 def test_images_are_moved_each_by_its_own_matrix() -> None:

@@ -27,13 +27,6 @@ def test_compose_is_the_product_of_homogeneous_matrices() -> None:
     np.testing.assert_allclose(homogeneous(poses.compose(outer, inner)), homogeneous(outer) @ homogeneous(inner))
 
 
-def test_compose_broadcasts_over_leading_dimensions() -> None:
-    outer, inner = some_matrices(4, 1), some_matrices(5)
-    composed = poses.compose(outer, inner)
-    assert composed.shape == (4, 5, 2, 3)
-    torch.testing.assert_close(composed[2, 3], poses.compose(outer[2, 0], inner[3]))
-
-
 def test_invert_is_the_inverse_of_the_homogeneous_matrix() -> None:
     matrices = some_matrices(50)
     mirrored = matrices * torch.tensor([[-1.0], [1.0]])  # negative determinants too
@@ -60,11 +53,6 @@ def test_a_frame_seen_edge_on_stays_finite_and_so_does_its_gradient(linear: list
     assert inverse.abs().max() <= 2 / 1e-3
 
 
-def test_a_small_but_allowed_frame_is_inverted_exactly() -> None:
-    matrix = poses.to_matrix(poses.spread(1, 0.05).double())
-    torch.testing.assert_close(poses.compose(matrix, poses.invert(matrix)), poses.identity(matrix).expand(1, 2, 3))
-
-
 @pytest.mark.parametrize(
     ("degrees", "right_goes_to"),
     [(90, (0.0, -1.0)), (180, (-1.0, 0.0)), (-90, (0.0, 1.0)), (45, (0.5**0.5, -(0.5**0.5)))],
@@ -76,13 +64,6 @@ def test_rotation_turns_counter_clockwise_as_seen(degrees: float, right_goes_to:
     np.testing.assert_allclose(moved[:2], right_goes_to, atol=1e-12)
 
 
-def test_rotations_add_and_keep_lengths() -> None:
-    first, second = torch.tensor([10.0, -30.0]).double(), torch.tensor([25.0, 200.0]).double()
-    together = poses.compose(poses.rotation(first), poses.rotation(second))
-    torch.testing.assert_close(together, poses.rotation(first + second))
-    np.testing.assert_allclose(np.linalg.det(homogeneous(together)), 1.0)
-
-
 def test_offsets_round_trip_and_zero_is_the_identity() -> None:
     offsets = torch.from_numpy(RANDOM.normal(size=(3, 4, 6)))
     torch.testing.assert_close(poses.to_offset(poses.to_matrix(offsets)), offsets)
@@ -92,7 +73,7 @@ def test_offsets_round_trip_and_zero_is_the_identity() -> None:
     assert moved[:2] == pytest.approx([0.25, -0.5])
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9, 16, 20, 24])
+@pytest.mark.parametrize("count", [1, 2, 5, 16, 24])
 def test_spread_covers_the_image_with_upright_frames(count: int) -> None:
     matrices = poses.to_matrix(poses.spread(count, 0.43, reach=0.5))
     linear, centres = matrices[..., :2], matrices[..., 2]

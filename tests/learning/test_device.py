@@ -65,11 +65,3 @@ def test_a_training_step_stays_on_its_device(case: str) -> None:
     optimiser.step()
     average.update(1)
     assert {each.device.type for each in (loss, norm, *gradients, *metrics.values())} == {"meta"}
-
-
-def test_what_a_gpu_would_be_waited_for_is_noticed() -> None:
-    number = torch.ones((), device="meta")
-    with pytest.raises(RuntimeError):
-        number.item()
-    with pytest.raises(RuntimeError):
-        torch.ones(2, device="meta") + torch.ones(2)

@@ -63,6 +63,17 @@ def test_adam_is_torchs_own() -> None:
         torch.testing.assert_close(pair[0].state[a], pair[1].state[b])
 
 
+def test_a_training_names_its_optimiser() -> None:
+    w = torch.zeros(2, 3)
+    assert isinstance(build_optimiser(training(optimiser="adam"), [w]), Adam)
+    found = build_optimiser(training(optimiser="rmsprop", batch_size=128, learning_rate=3e-5), [w])
+    assert isinstance(found, RMSProp)
+    (group,) = found.param_groups
+    assert {name: group[name] for name in ("lr", "decay", "momentum", "eps")} == {
+        "lr": 3e-5, "decay": 0.9, "momentum": 0.9, "eps": 1e-2 / 128**2,
+    }  # fmt: skip
+
+
 def test_making_an_optimiser_and_a_step_do_not_import_torchs_compiler() -> None:
     """That takes a second in every training."""
     code = """if True:
@@ -75,23 +86,3 @@ def test_making_an_optimiser_and_a_step_do_not_import_torchs_compiler() -> None:
         assert "torch._dynamo" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-@pytest.mark.parametrize("kind", ["adam", "rmsprop"])
-def test_a_parameter_without_a_gradient_is_left_alone(kind: str) -> None:
-    w, other = torch.ones(2), torch.ones(2)
-    w.grad = torch.ones(2)
-    build_optimiser(training(optimiser=kind), [w, other]).step()
-    assert other.tolist() == [1, 1]
-    assert (w < 1).all()
-
-
-def test_a_training_names_its_optimiser() -> None:
-    w = torch.zeros(2, 3)
-    assert isinstance(build_optimiser(training(optimiser="adam"), [w]), Adam)
-    found = build_optimiser(training(optimiser="rmsprop", batch_size=128, learning_rate=3e-5), [w])
-    assert isinstance(found, RMSProp)
-    (group,) = found.param_groups
-    assert {name: group[name] for name in ("lr", "decay", "momentum", "eps")} == {
-        "lr": 3e-5, "decay": 0.9, "momentum": 0.9, "eps": 1e-2 / 128**2,
-    }  # fmt: skip

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from line import Line, grey, train_line, unlabelled
+from line import Line, train_line
 from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
-from pipeline.learning import train as gradient
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.settings import AugmentationParams, CropParams
 from pipeline.learning.train import DivergedError, Task, Trained, clip, train
@@ -21,24 +20,16 @@ from pipeline.systems import build_model
 CPU = torch.device("cpu")
 
 
-def test_the_step_size_falls_along_a_cosine() -> None:
+def test_the_step_size_falls_along_a_cosine_or_by_a_constant_factor() -> None:
     """w moves by the step size of each step; epochs of one step, so that `train_w` shows it before each."""
-    found = train_line([0], epochs=6, learning_rate=0.1, final_learning_rate=0.02)
-    moves = np.diff(found.history["train_w"])
-    expected = [0.02 + 0.08 * 0.5 * (1 + math.cos(math.pi * epoch / 6)) for epoch in range(5)]
-    assert moves == pytest.approx(expected, rel=1e-4)
-    assert moves[0] == pytest.approx(0.1)
-
-
-def test_the_step_size_falls_by_a_constant_factor() -> None:
-    found = train_line([0], epochs=6, learning_rate=0.1, final_learning_rate=0.02, decay="exponential")
+    rates = {"learning_rate": 0.1, "final_learning_rate": 0.02}
+    cosine = [0.02 + 0.08 * 0.5 * (1 + math.cos(math.pi * epoch / 6)) for epoch in range(5)]
+    assert np.diff(train_line([0], epochs=6, **rates).history["train_w"]) == pytest.approx(cosine, rel=1e-4)
+    found = train_line([0], epochs=6, decay="exponential", **rates)
     assert np.diff(found.history["train_w"]) == pytest.approx(0.1 * 0.2 ** (np.arange(5) / 6), rel=1e-4)
-
-
-def test_the_step_size_falls_within_an_epoch_too() -> None:
     found = train_line([0], epochs=1, steps=4, learning_rate=0.01, final_learning_rate=0.002)
     expected = sum(0.002 + 0.008 * 0.5 * (1 + math.cos(math.pi * step / 4)) for step in range(4))
-    assert found.history["validation_w"].item() + 0.06 == pytest.approx(expected, rel=1e-4)
+    assert found.history["validation_w"].item() + 0.06 == pytest.approx(expected, rel=1e-4), "within an epoch, too"
 
 
 def test_the_weights_kept_are_the_best_on_validation_not_the_last() -> None:
@@ -50,24 +41,21 @@ def test_the_weights_kept_are_the_best_on_validation_not_the_last() -> None:
     assert len(found.history) == 9
 
 
-def test_each_replica_stops_when_its_patience_is_used_up() -> None:
+def test_each_replica_stops_when_its_patience_is_used_up_also_after_interruptions(tmp_path: Path) -> None:
     """Replicas pass their best at different epochs; each stops by itself and keeps its own best."""
     found = train_line([1, 6, 3], epochs=50, patience=3)
     assert len(set(found.best_epoch)) == 3
     last = found.history.groupby("replica")["epoch"].max()
     assert [last[replica] - best for replica, best in enumerate(found.best_epoch)] == [3, 3, 3]
     assert all(each["w"].abs().item() < 0.06 for each in found.parameters)
+    checkpoints = [Checkpoint(tmp_path, name, interval=0) for name in ("one", "six", "three")]
+    for epochs in (5, 6, 9, 50):  # cut again and again, as a changed number of epochs would not be outside a test
+        resumed = train_line([1, 6, 3], checkpoints, epochs=epochs, patience=3)
+    assert resumed.best_epoch == found.best_epoch
+    torch.testing.assert_close(resumed.parameters, found.parameters)
 
 
-def test_results_stand_in_the_order_of_the_seeds() -> None:
-    found = train_line([4, 1, 3, 2], epochs=2)
-    assert [each["w"].shape for each in found.parameters] == [(1,)] * 4
-    assert found.history["replica"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    first = found.history[found.history["epoch"] == 1]["train_w"].to_numpy()
-    assert first == pytest.approx([-0.46, -0.16, -0.36, -0.26])
-
-
-@pytest.mark.parametrize("variant", ["generative", "vae", "capsnet"])
+@pytest.mark.parametrize("variant", ["generative", "vae"])
 def test_a_seed_learns_the_same_whatever_else_is_trained(variant: str) -> None:
     """On turned images, drawn by seed, and past the seeding of objects."""
 
@@ -77,22 +65,13 @@ def test_a_seed_learns_the_same_whatever_else_is_trained(variant: str) -> None:
         parts = data.part("train"), data.part("validation")
         return train(Task(lambda: build_model(run, SIZE), training(epochs=3), turned, *parts), seeds, CPU).parameters
 
-    alone, among = learned([7]), learned([5, 7])
-    torch.testing.assert_close(among[1], alone[0])
-    assert any((among[0][name] - values).abs().max() > 1e-3 for name, values in alone[0].items()), "the seeds differ"
-
-
-def test_initial_values_come_from_the_seed_and_leave_the_global_state_alone() -> None:
     torch.manual_seed(99)
     expected = torch.rand(3)
     torch.manual_seed(99)
-    first = train_line([5, 6], epochs=1).history["train_w"]
-    assert torch.equal(torch.rand(3), expected)
-    assert first.tolist() == train_line([6, 5], epochs=1).history["train_w"].tolist()[::-1]
-
-
-def test_training_without_a_stop_runs_all_epochs() -> None:
-    assert len(train_line([2], epochs=7, patience=7).history) == 7
+    alone, among = learned([7]), learned([5, 7])
+    assert torch.equal(torch.rand(3), expected), "the global state is left alone"
+    torch.testing.assert_close(among[1], alone[0])
+    assert any((among[0][name] - values).abs().max() > 1e-3 for name, values in alone[0].items()), "the seeds differ"
 
 
 # ---- gradients
@@ -105,12 +84,9 @@ def test_gradients_are_shortened_and_not_turned() -> None:
     assert gradients[1].item() == pytest.approx(0.8)
     assert clip(gradients, 2.0).item() == pytest.approx(1.0)
     assert gradients[1].item() == pytest.approx(0.8), "a shorter one is left alone"
-
-
-def test_a_gradient_of_zero_stays_zero() -> None:
-    gradients = [torch.zeros(2, 3)]
-    clip(gradients, 1.0)
-    assert gradients[0].tolist() == [[0.0] * 3] * 2
+    nothing = [torch.zeros(2, 3)]
+    clip(nothing, 1.0)
+    assert nothing[0].tolist() == [[0.0] * 3] * 2
 
 
 def test_training_clips_before_it_steps() -> None:
@@ -171,17 +147,6 @@ def test_a_model_is_given_training_images_before_an_epoch() -> None:
     assert found.history["train_w"].tolist() == pytest.approx([-0.06, 0.25, 0.35, -0.16, 0.25, 0.35])
 
 
-def test_a_start_or_a_frozen_name_that_the_model_lacks_is_named() -> None:
-    with pytest.raises(ValueError, match="no parameter nothing, v"):
-        train(
-            Task(Line, training(), STILL, unlabelled(grey(2, 0)), unlabelled(grey(2, 0))),
-            [0],
-            CPU,
-            start=[{"v": torch.zeros(1)}],
-            frozen=["nothing", "w"],
-        )
-
-
 # ---- numbers that are none
 
 
@@ -193,19 +158,11 @@ def test_a_term_that_is_not_finite_stops_training_by_name_and_keeps_the_checkpoi
     assert "epoch 3, step 3: " in message, "counted from one"
     assert "bad_term" in message
     assert "good_term" not in message
-    assert f"checkpoint is kept at {checkpoint.path}" in message
-    assert caught.value.exit_code == 1
+    assert str(checkpoint.path) in message
     loaded = Checkpoint(tmp_path, "abc").load("cpu")
     assert loaded is not None
-    tensors, state = loaded
-    assert state["epoch"] == 2
-    assert all(tensor.isfinite().all() for tensor in tensors.values())
-
-
-def test_without_a_checkpoint_none_is_promised() -> None:
-    with pytest.raises(DivergedError, match="epoch 1, step 1: ") as caught:
-        train_line([0], epochs=5, model=lambda: Line(bad_from=0.0))
-    assert "checkpoint" not in str(caught.value)
+    assert loaded[1]["epoch"] == 2
+    assert all(tensor.isfinite().all() for tensor in loaded[0].values())
 
 
 def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> None:
@@ -219,21 +176,6 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
     assert loaded[1]["epoch"] == 1
 
 
-def test_a_real_model_that_diverges_says_so() -> None:
-    run, data = small_run("vae"), squares()
-    wild = training(epochs=50, learning_rate=1.0, final_learning_rate=1.0, gradient_clip=1e30)
-    images = data.part("train")
-
-    def build() -> Any:
-        model = build_model(run, SIZE)
-        with torch.no_grad():
-            next(model.parameters()).mul_(1e30)
-        return model
-
-    with pytest.raises(DivergedError, match=r"epoch 1, step 1: .*log_latent"):
-        train(Task(build, wild, STILL, images, images), [0], CPU)
-
-
 # ---- resuming
 
 
@@ -244,17 +186,15 @@ BATCH_NORM = {"activation": "bayes", "batch_norm": True, "saving": None}
 @pytest.mark.parametrize(
     ("variant", "model", "changes"),
     [
-        ("generative", {}, {"optimiser": "adam"}),
         ("generative", {}, {"optimiser": "rmsprop", "averaging": 0.2}),
         ("scae", {}, {"optimiser": "rmsprop"}),
         ("cnn", {"mixup": 0.3}, {}),
         ("matrix_capsules", {"mixup": 0.3, "beta_a_unit": 50.0}, {"averaging": 0.2}),
-        ("matrix_capsules", BATCH_NORM, {}),
         ("matrix_capsules", BATCH_NORM, {"averaging": 0.2}),
     ],
 )
 def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, model: dict[str, Any], changes: dict[str, Any]
+    tmp_path: Path, variant: str, model: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
     size = SCAE_SIZE if variant == "scae" else SIZE
@@ -265,7 +205,7 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     augmentation = run.augmentation if isinstance(run.augmentation, CropParams) else turned
     settings = training(epochs=4, **changes)
 
-    def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> gradient.Trained:
+    def go(checkpoint: Checkpoint | None, on_epoch: Any = None) -> Trained:
         return train(
             Task(lambda: build_model(run, size), settings, augmentation, images, validation),
             [3],
@@ -292,19 +232,6 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     measured = [column for column in whole.history.columns if column != "images_per_second"]
     assert resumed.history[measured].equals(whole.history[measured])
     assert resumed.best_epoch == whole.best_epoch
-    # ... and a finished one is not done again.
-    monkeypatch.setattr(gradient._Loop, "_one_epoch", lambda loop: pytest.fail("nothing is left to do"))
-    again = go(Checkpoint(tmp_path, "k"))
-    assert all(torch.equal(again.parameters[0][name], weights) for name, weights in whole.parameters[0].items())
-
-
-def test_early_stops_survive_an_interruption(tmp_path: Path) -> None:
-    whole = train_line([1, 6], epochs=30, patience=3)
-    checkpoints = [Checkpoint(tmp_path, name, interval=0) for name in ("one", "six")]
-    for epochs in (5, 6, 9, 30):  # cut again and again, as a changed number of epochs would not be outside a test
-        resumed = train_line([1, 6], checkpoints, epochs=epochs, patience=3)
-    assert resumed.best_epoch == whole.best_epoch
-    torch.testing.assert_close(resumed.parameters, whole.parameters)
 
 
 # ---- images
@@ -322,29 +249,6 @@ def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
     whole = frozen.model_copy(update={"batch_size": len(validation[0])})
     at_once = train(Task(lambda: build_model(run, SIZE), whole, augmentation, images, validation), [0], CPU)
     assert at_once.history["validation_loss"][0] == pytest.approx(small_batches.history["validation_loss"][0], rel=1e-5)
-
-
-def test_every_epoch_is_told_with_its_metrics() -> None:
-    told: list[dict[str, float]] = []
-    run, data = small_run(), squares()
-    images, validation = data.part("train"), data.part("validation")
-    found = train(
-        Task(lambda: build_model(run, SIZE), training(epochs=2), STILL, images, validation),
-        [4, 5],
-        CPU,
-        on_epoch=told.append,
-    )
-    assert [(row["replica"], row["epoch"]) for row in told] == [(0, 1), (0, 2), (1, 1), (1, 2)]
-    terms = ["log_pixels", "log_parts", "log_objects", "entropy"]
-    for row in told[2:]:
-        for part in ("train", "validation"):
-            assert sum(row[f"{part}_{term}"] for term in terms) == pytest.approx(row[f"{part}_bound"], rel=1e-5)
-            assert row[f"{part}_bound"] == pytest.approx(-row[f"{part}_loss"], rel=1e-5)
-        assert row["images_per_second"] > 0
-        assert row["train_gradient_norm"] > 0
-        assert row["train_pixel_error"] > 0
-    assert len(found.history) == 4
-    assert found.seconds > 0
 
 
 def test_watched_images_are_measured_like_those_of_validation_and_decide_nothing() -> None:

@@ -11,15 +11,11 @@ from pipeline.probes.features import features
 from pipeline.systems import build_model
 
 
-def test_the_numbers_of_the_clusters_do_not_matter() -> None:
-    labels = np.array([0, 0, 1, 1, 2, 2])
-    assert matched_accuracy(np.array([2, 2, 0, 0, 1, 1]), labels) == 1.0
-
-
 def test_a_cluster_is_one_class_and_a_class_one_cluster() -> None:
     """Greedy matching would give cluster 0 (four of class 0, three of class 1) to class 0 and end at 5 of 10 images:
     by hand, cluster 0 to class 1 and cluster 1 to class 0 gets 3 + 3.
     """
+    assert matched_accuracy(np.array([2, 2, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 2, 2])) == 1.0, "whatever their numbers"
     clusters = np.array([0] * 7 + [1] * 3)
     labels = np.array([0] * 4 + [1] * 3 + [0] * 3)
     assert matched_accuracy(clusters, labels) == 0.6
@@ -37,12 +33,6 @@ def planted(classes: int, each: int, sd: float) -> tuple[np.ndarray, np.ndarray]
 def test_planted_clusters_are_found() -> None:
     values, labels = planted(10, 30, 0.05)
     assert kmeans_accuracy(values, labels, 10, 0) == 1.0
-
-
-def test_the_same_seed_finds_the_same_clusters() -> None:
-    values, labels = planted(10, 30, 1.0)
-    assert kmeans_accuracy(values, labels, 10, 0) == kmeans_accuracy(values, labels, 10, 0)
-    assert len({kmeans_accuracy(values, labels, 10, seed) for seed in range(5)}) > 1
 
 
 def test_noise_is_near_chance_and_features_are_taken_as_they_are() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from pydantic import ValidationError
 from small import EVALUATE, SIZE, small_run, squares
 
 from pipeline.data.datasets import Dataset
-from pipeline.probes.data_efficiency import ITSELF, errors_of, outcome, share_of, with_share
+from pipeline.probes.data_efficiency import ITSELF, errors_of, share_of, with_share
 from pipeline.studies.data_efficiency import DataEfficiencyParams
 from pipeline.systems import build_model
 
@@ -89,15 +88,3 @@ def test_a_classifier_of_crops_is_measured_on_the_middle_crop() -> None:
         expected = (model.scores(seen).argmax(-1).numpy() != labels).mean()
     table = errors_of(model, run, dataset, EVALUATE, torch.device("cpu"))
     assert table.to_numpy().tolist() == [[ITSELF, expected]]
-
-
-def test_the_outcome_names_shares_and_images() -> None:
-    tables = {
-        share: pd.DataFrame({"replica": [0, 1], "features": [ITSELF] * 2, "error": [error, error + 0.1]})
-        for share, error in ((0.1, 0.4), (1.0, 0.2))
-    }
-    found = outcome(tables, {0.1: 10, 1.0: 100})
-    assert found.numbers["share"]["0.1"][ITSELF]["mean"] == pytest.approx(0.45)
-    assert found.numbers["images"] == {"0.1": 10, "1": 100}
-    assert found.headline == ("share.0.1.itself", "share.1.itself")
-    assert found.table["images"].tolist() == [10, 10, 100, 100]

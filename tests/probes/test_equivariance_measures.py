@@ -22,7 +22,7 @@ from pipeline.probes.equivariance.derivatives import (
     derivative,
 )
 from pipeline.probes.equivariance.ridge import linear_map
-from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, moving, velocity
+from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
 from pipeline.systems import MODELS, build_model, equivariance_of
 
 SIZE = 24
@@ -95,13 +95,6 @@ def test_moving_is_the_central_difference_of_resampling(view: View, family: str)
     assert float(change.abs().max()) > 1e-3
 
 
-def test_a_ramp_changes_by_its_slope() -> None:
-    """By hand: the content of a ramp x moves right by one pixel, 2/S, and every value falls by that."""
-    ramp = ((torch.arange(SIZE) * 2 + 1) / SIZE - 1).expand(1, 1, SIZE, SIZE)
-    change = moving(ramp, velocity("shift", SIZE), "border")
-    torch.testing.assert_close(change[..., 1:-1], torch.full((1, 1, SIZE, SIZE - 2), -2 / SIZE))
-
-
 # ---- how values follow
 
 POINTS: dict[str, tuple[Action, Tensor]] = {
@@ -142,15 +135,21 @@ def test_a_matrix_from_the_left_is_found_and_one_from_the_right_is_not() -> None
     assert float((found - right.after).square().mean()) > 0.3 * float(right.after.square().mean())
 
 
-def test_absent_capsules_do_not_bend_the_matrix() -> None:
+def test_absent_capsules_bend_neither_the_matrix_nor_a_linear_map() -> None:
     """One of three capsules is absent from every third image, and its values there are no matrix times the others."""
     generator = torch.Generator().manual_seed(0)
-    before, T = torch.randn(50, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
-    expected = (T @ before.unflatten(-1, (4, 4))).flatten(-2)
-    after, weights = expected.clone(), torch.ones(50, 3)
-    after[::3, 1], weights[::3, 1] = 100.0, 0.0
-    rho = FromTheLeft(4).finite(torch.zeros(2, 3), Pairs(before, after, weights))
-    torch.testing.assert_close(rho(before), expected, rtol=1e-4, atol=1e-4)
+    before, T = torch.randn(60, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
+    fits: list[tuple[Any, Tensor, float]] = [
+        (FromTheLeft(4), (T @ before.unflatten(-1, (4, 4))).flatten(-2), 1e-4),
+        (None, 2 * before, 1e-3),
+    ]
+    for action, expected, tolerance in fits:
+        after, weights = expected.clone(), torch.ones(60, 3)
+        after[::3, 1], weights[::3, 1] = 100.0, 0.0
+        pairs = Pairs(before, after, weights)
+        rho = action.finite(torch.zeros(2, 3), pairs) if action else linear_map(pairs, [1e-9])
+        present = weights.bool()
+        torch.testing.assert_close(rho(before)[present], expected[present], rtol=tolerance, atol=tolerance)
 
 
 # ---- linear maps
@@ -184,22 +183,6 @@ def test_the_penalty_is_chosen_on_images_that_the_map_was_not_fitted_to() -> Non
     assert size([100.0]) < 0.1
 
 
-def test_images_in_which_a_capsule_is_absent_say_nothing_of_it() -> None:
-    generator = torch.Generator().manual_seed(0)
-    before = torch.randn(60, 2, 3, generator=generator)
-    weights = torch.ones(60, 2)
-    after = 2 * before
-    after[::3, 1] = 100.0
-    weights[::3, 1] = 0.0
-    rho = linear_map(Pairs(before, after, weights), [1e-9])
-    torch.testing.assert_close(rho(before), 2 * before, rtol=1e-3, atol=1e-3)
-
-
-def test_too_few_images_are_refused() -> None:
-    with pytest.raises(ValueError, match="8 images"):
-        linear_map(Pairs(torch.zeros(7, 1, 1), torch.zeros(7, 1, 1), torch.ones(7, 1)), [1.0])
-
-
 # ---- errors
 
 
@@ -220,29 +203,6 @@ def test_an_error_is_relative_to_how_features_vary_over_images() -> None:
     for scale, constant in ((1e-3, 0.0), (50.0, 0.0), (1.0, 1000.0), (1e-2, 5.0)):
         moved = error(scale * (after + 0.1) + constant, scale * values + constant, scale * after + constant)
         assert moved == pytest.approx(off, rel=1e-6), "neither small features nor a large constant are rewarded"
-
-
-def test_features_on_a_sphere_that_hardly_differ_are_not_rewarded() -> None:
-    """Of norm 1, all near one direction: an error of 1 % of their size is all that they vary by."""
-    generator = torch.Generator().manual_seed(0)
-    values, after = (torch.randn(500, 1, 16, generator=generator) * 0.01 for _ in range(2))
-    values[..., 0], after[..., 0] = 1, 1
-    values, after = (each / each.norm(dim=-1, keepdim=True) for each in (values, after))
-    assert float((after - values).norm(dim=-1).mean()) < 0.06
-    assert error(values, values, after) == pytest.approx(2**0.5, rel=0.05)
-
-
-def test_constant_features_are_collapsed() -> None:
-    ones = torch.ones(20, 1)
-    constant = torch.full((20, 1, 3), 7.0)
-    assert errors.collapsed(constant, ones)
-    assert errors.collapsed(torch.zeros(20, 1, 3), ones)
-    assert errors.dimensions(constant, ones) == 0
-    varied = constant.clone()
-    varied[:, 0, 0] += torch.linspace(-1, 1, 20)
-    assert not errors.collapsed(varied, ones)
-    assert errors.dimensions(varied, ones) == pytest.approx(1)
-    assert errors.dimensions(torch.randn(5000, 1, 4), torch.ones(5000, 1)) == pytest.approx(4, rel=0.02)
 
 
 def test_the_standard_error_is_that_of_the_mean_over_images() -> None:
@@ -344,7 +304,7 @@ def test_derivatives_of_every_system_are_those_of_central_differences(variant: s
 # ---- controls
 
 
-@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("turns", [1, 2])
 def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None:
     network, action = QuarterTurnNetwork(), QuarterTurnAction()
     images = torch.rand(5, 2, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -356,12 +316,6 @@ def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None
     assert float((after - before).abs().max()) > 1e-3 * float(before.abs().max()), "not by being invariant"
     resampled = network(View(None).moved(images.float(), Transformation("rotation", 90.0 * turns)).double())
     torch.testing.assert_close(resampled, rho(before), rtol=1e-4, atol=1e-5)
-
-
-def test_the_quarter_turn_network_has_no_other_action() -> None:
-    action = QuarterTurnAction()
-    others = [Transformation("rotation", 45.0), Transformation("rotation", 360.0), *ELEMENTS[2:]]
-    assert all(action.finite(g.matrix(16), NOTHING) is None for g in others)
 
 
 @pytest.mark.parametrize("g", ELEMENTS, ids=lambda g: f"{g.family} {g.name}")
@@ -378,7 +332,3 @@ def test_moments_and_pixels_move_as_they_should(g: Transformation) -> None:
     follow = layer.action.finite(g.matrix(SIZE), NOTHING)
     assert follow is not None
     torch.testing.assert_close(follow(layer.numbers), moved.numbers, rtol=0, atol=1e-5)
-
-
-def test_an_even_image_has_no_content() -> None:
-    assert moments(torch.full((2, 1, 8, 8), 0.3)).abs().max() == 0

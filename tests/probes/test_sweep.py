@@ -17,13 +17,3 @@ def test_a_sweep_trains_for_its_share_of_the_runs_own_epochs(share: float, epoch
     assert found.training.epochs == epochs
     assert (found.replicas, found.augmentation.rotation, found.augmentation.shift) == (5, 45.0, 0.0)
     assert found.model == run.model
-
-
-def test_a_shorter_training_has_its_schedule_shortened() -> None:
-    run = small_run("generative", training=training(epochs=40).model_dump())
-    times = {"temperature_epochs": 0, "seeding_epoch": 2, "early_epochs": 6, "ramp_epochs": 12}
-    run = run.model_copy(update={"model": run.model.model_copy(update=times)})
-    sweep = SweepParams(angles=[0], runs=["a"], replicas=1, training_share=0.5)
-    found = swept(run, 0.0, sweep).model
-    assert found == run.with_epochs(20).model
-    assert found != run.model

@@ -18,31 +18,9 @@ from PIL import Image
 from pipeline import cli, memory
 from pipeline.data.datasets import load_dataset
 from pipeline.files import sha256
-from pipeline.profiles import Profiles
 from stages import download, own_images, preprocess, study, train
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "a clone"
-    folder.mkdir()
-    shutil.copy(Profiles(ROOT).params_path("quick"), folder / "params.yaml")
-    shutil.copy(ROOT / "dvc.yaml", folder)
-    return folder
-
-
-def run(root: Path, stage: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", f"stages.{stage}", *arguments],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_digits_go_all_the_way_and_come_out_the_same_again(
@@ -72,9 +50,16 @@ def test_no_network_is_one_message_and_exit_code_1(root: Path) -> None:
     """Every connection goes to a proxy that is not there."""
     values = yaml.safe_load((root / "params.yaml").read_text())
     (root / "params.yaml").write_text(yaml.safe_dump(values | {"sources": ["digits", "mnist", "toys"]}))
-    dead = "http://127.0.0.1:9"
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), dead)
-    told = run(root, "download", "mnist", **proxies, NO_PROXY="", no_proxy="")
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    told = subprocess.run(
+        [sys.executable, "-m", "stages.download", "mnist"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **proxies, "NO_PROXY": "", "no_proxy": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert told.returncode == 1
     assert "Traceback" not in told.stderr
     assert "is there a network?" in told.stderr
@@ -82,21 +67,13 @@ def test_no_network_is_one_message_and_exit_code_1(root: Path) -> None:
     assert list((root / "data/raw/mnist").iterdir()) == []
 
 
-def test_preprocess_without_download_says_what_to_run(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(root)
-    with pytest.raises(SystemExit) as caught:
-        preprocess.main("digits")
-    assert caught.value.code == 1
-    assert "digits.csv.gz is missing: run the download stage" in capsys.readouterr().err
-    assert not (root / "data/processed").exists()
-
-
-def test_an_unknown_source_is_refused_with_code_2(root: Path) -> None:
-    told = run(root, "download", "mnistt")
-    assert told.returncode == 2
-    assert "digits" in told.stderr
+def test_preprocess_without_its_source_says_what_to_run(walked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for item, told in (("digits", "run the download stage"), ("photos", "run the own_images stage")):
+        with pytest.raises(SystemExit) as caught:
+            preprocess.main(item)
+        assert caught.value.code == 1
+        assert told in capsys.readouterr().err
+    assert not (walked / "data/processed").exists()
 
 
 # ---- own images
@@ -159,36 +136,26 @@ def test_the_example_of_own_images_can_be_followed(
     assert settings["own_images"]["photos"]["classes"] == ["temple", "flower"]
 
 
-def test_own_images_that_changed_give_another_data_set(walked: Path) -> None:
-    own_images.main("photos")
-    path = walked / "data/raw/photos/images.npz"
-    before = path.read_bytes()
-    own_images.main("photos")
-    assert path.read_bytes() == before
-    (walked / "data/own/photos/temple/000.png").unlink()
-    own_images.main("photos")
-    assert path.read_bytes() != before
-
-
-def test_a_damaged_image_ends_the_stage_and_keeps_what_was_there(
+def test_a_damaged_image_ends_the_stage_and_a_changed_folder_gives_other_data(
     walked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def made() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in (walked / "data/raw").rglob("*") if path.is_file()}
+
     own_images.main("photos")
-    files = {path: path.read_bytes() for path in (walked / "data/raw").rglob("*") if path.is_file()}
-    damaged = walked / "data/own/photos/flower/100.png"
-    damaged.write_bytes(damaged.read_bytes()[:900])
+    before = made()
+    own_images.main("photos")
+    assert made() == before
+    changed = walked / "data/own/photos/flower/100.png"
+    changed.write_bytes(changed.read_bytes()[:900])
     with pytest.raises(SystemExit) as caught:
         own_images.main("photos")
     assert caught.value.code == 1
-    assert f"{damaged} is damaged" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in (walked / "data/raw").rglob("*") if path.is_file()} == files
-
-
-def test_preprocess_of_own_images_says_what_to_run_first(walked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        preprocess.main("photos")
-    assert caught.value.code == 1
-    assert "images.npz is missing: run the own_images stage first" in capsys.readouterr().err
+    assert f"{changed} is damaged" in capsys.readouterr().err
+    assert made() == before
+    changed.unlink()
+    own_images.main("photos")
+    assert made() != before
 
 
 def test_check_refuses_what_dvc_would_stumble_over(

