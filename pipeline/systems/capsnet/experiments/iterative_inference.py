@@ -7,7 +7,7 @@ conditions. Sparsity is measured on the lengths of a layer's capsules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm import tqdm
 
 from pipeline.data.datasets import Dataset
 from pipeline.probes.sparsity import effective_number, entropy_of_shares, hoyer
@@ -35,8 +36,6 @@ _SATURATED = 0.9
 so from here on by less than a fifth.
 """
 
-Bar = Callable[[range], Sequence[int] | range]
-
 
 def condition_name(condition: InferCondition) -> str:
     """The name of a condition in results: output, label, penalty and its weight, such as predicted-clamped-L1-1."""
@@ -45,7 +44,7 @@ def condition_name(condition: InferCondition) -> str:
 
 
 def sparsity_of_inference(
-    models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, bar: Bar
+    models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, title: str
 ) -> Outcome:
     """Sparsity after the forward pass on all test images, and after inference on the first ones, by replica.
 
@@ -82,9 +81,10 @@ def sparsity_of_inference(
         capsules, energies = {START: whole[-1]}, {}
         for condition in settings.conditions:
             name, objective = condition_name(condition), _objective(condition, classes[:count], model)
-            found = infer(layers, some, objective, steps=settings.steps, rate=settings.rate, bar=bar)
+            steps = tqdm(range(settings.steps), desc=title, unit="step", leave=False)
+            found = infer(layers, some, objective, steps=steps, rate=settings.rate)
             of_middle = [found.activities[2]] if below else []
-            rows += _rows(name, below, [*of_middle, found.capsules], classes, _descent(found))
+            rows += _rows(name, below, [*of_middle, found.capsules], classes, descent(found))
             capsules[name], energies[name] = found.capsules, found.energies.mean(-1)
         if number == 0:
             arrays |= {f"capsules_{name}": each[:shown].cpu().numpy() for name, each in capsules.items()}
@@ -169,7 +169,8 @@ def _lengths(capsules: Tensor, classes: Tensor) -> dict[str, float]:
     }
 
 
-def _descent(found: Inferred) -> dict[str, float]:
+def descent(found: Inferred) -> dict[str, float]:
+    """How the energy fell: where it ended, and the shares `falls` and `last_drop` of `sparsity_of_inference`."""
     whole = found.energies.double().sum(1)  # (steps + 1, B)
     # The energy may rise by this much through rounding in single precision.
     rounding = 1e-5 * whole[0].clamp_min(1e-3)
