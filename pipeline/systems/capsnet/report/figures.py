@@ -209,20 +209,16 @@ def _figure_1(results: Results) -> Iterator[Drawing]:
     pair = inferred_pair(results)
     if pair is None:
         return
-    routed, unrouted = pair
-    dataset, found = (
-        routed.run.dataset,
-        {"routed": _examples(routed, results), "unrouted": _examples(unrouted, results)},
-    )
-    both = {kind: arrays for kind, arrays in found.items() if arrays is not None}
-    if len(both) < len(found):
+    dataset = pair[0].run.dataset
+    found = {role: _examples(study, results) for role, study in zip(("routed", "unrouted"), pair, strict=True)}
+    arrays = found["unrouted"]
+    if arrays is None or found["routed"] is None:
         return
     shown = {
-        title: both[kind][f"capsules_{condition}"]
-        for kind, condition, title in _PANELS
-        if f"capsules_{condition}" in both[kind]
+        title: values
+        for role, condition, title in _PANELS
+        if (values := (found[role] or {}).get(f"capsules_{condition}")) is not None
     }
-    arrays = both["unrouted"]
     yield Drawing(
         f"capsnet-capsules-{dataset}",
         "png",
@@ -231,7 +227,7 @@ def _figure_1(results: Results) -> Iterator[Drawing]:
         "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
         "and with L1 (Figure 1B-E of document 001).",
         "Heat maps of ten class capsules for two digits under four conditions.",
-        [*routed.numbers.records, *unrouted.numbers.records],
+        [record for study in pair for record in study.numbers.records],
         partial(class_capsules, arrays["images"], arrays["labels"], shown),
     )
 
