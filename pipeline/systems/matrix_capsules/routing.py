@@ -33,14 +33,6 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
     parts = below[1]  # (B, X, c)
     shares = torch.stack([step.assignments[:, 0] for step in steps])  # (T, B, n, N)
     active = parts.flatten(1).unsqueeze(1)
-    activations = torch.stack([_activations(layer, step.parents.activations) for step in steps])
+    activations = torch.stack([layer.handed_on(step.parents.activations) for step in steps])
     spreads = torch.stack([vote_spread(votes, each * active) for each in shares])
     return Iterations(parts, shares.unflatten(-1, parts.shape[1:]), activations[:, :, 0], spreads)
-
-
-def _activations(layer: RoutedCapsules, found: Tensor) -> Tensor:
-    """What the layer hands on: with batch norm, M-steps give what is still to be normalised."""
-    if layer.norm_activations is None:
-        return found
-    normalised: Tensor = layer.norm_activations(found)
-    return normalised.sigmoid()

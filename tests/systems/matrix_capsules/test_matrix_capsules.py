@@ -230,8 +230,3 @@ def test_a_kernel_larger_than_its_layer_is_refused() -> None:
         MatrixCapsules(params(), 2)
     with pytest.raises(UserError, match="see more than the 4x4 below"):
         MatrixCapsules(params(capsule_kernel=5), 10)
-
-
-def test_a_classifier_learns_from_labels_only() -> None:
-    with pytest.raises(ValueError, match="labels"):
-        network()(torch.rand(2, 1, 10, 10), torch.zeros(2, 0), torch.tensor(0.0))

@@ -17,19 +17,18 @@ from their plain mean for each parent, to which routing is indifferent, and pose
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep, Parents
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
+from pipeline.systems.matrix_capsules.settings import Competition
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
 """Of votes and their squares at once. On a CPU: what its cache holds, and the allocator gives again without new pages.
 """
-
-Competition = Literal["all", "position"]
 
 
 @dataclass(frozen=True)

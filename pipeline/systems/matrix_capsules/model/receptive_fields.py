@@ -42,15 +42,8 @@ class ReceptiveFields:
         return self
 
     def gather(self, below: Tensor) -> Tensor:
-        """What each parent position sees of `below [B, X, ...]`: `[B, p, k, ...]`.
-
-        Raises:
-            ValueError: there are not as many positions below as the fields were made for.
-        """
-        if below.shape[1] != len(self.counts):
-            raise ValueError(f"{below.shape[1]} positions where receptive fields were made for {len(self.counts)}")
-        p, k = self.children.shape
-        return below.index_select(1, self.children.flatten()).unflatten(1, (p, k))
+        """What each parent position sees of `below [B, X, ...]`: `[B, p, k, ...]`."""
+        return below.index_select(1, self.children.flatten()).unflatten(1, self.children.shape)
 
     def sum(self, seen: Tensor) -> Tensor:
         """Sums over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; 0 where there are none."""
