@@ -172,8 +172,8 @@ class _Middle(NamedTuple):
 def _middles(results: Results) -> Iterator[_Middle]:
     """Networks with a middle layer that have all numbers, in the order of the evidence."""
     for names in results.evidence.capsnet.middle:
-        inferred = study(results, names.inference)
-        own, other = (network(results, "evaluate", run) for run in (inferred and inferred.name, names.without))
+        inferred, other = study(results, names.inference), network(results, "evaluate", names.without)
+        own = network(results, "evaluate", inferred.name) if inferred else None
         if not (inferred and own and other and own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
             continue
         index, output = (_index(inferred, FORWARD, layer) for layer in ("middle", "class"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -166,7 +166,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     yield from _figure_2(results)
     yield from _figure_1(results)
     for study in studies(results):
-        yield from _energies(study, results, written)
+        arrays = _examples(study, results)
+        if arrays is None:
+            written.miss(f"infer/{study.item} (its examples)")
+        else:
+            yield from _energies(study, arrays)
 
 
 def _figure_2(results: Results) -> Iterator[Drawing]:
@@ -236,11 +240,7 @@ def _examples(study: Network, results: Results) -> dict[str, np.ndarray] | None:
     return results.examples("infer", study.item, ("images", "labels"))
 
 
-def _energies(study: Network, results: Results, written: Written) -> Iterator[Drawing]:
-    arrays = _examples(study, results)
-    if arrays is None:
-        written.miss(f"infer/{study.item} (its examples)")
-        return
+def _energies(study: Network, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
     prefix = "energies_predicted-clamped-"
     energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
     if energies:
