@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from pipeline.classification.routing import Iterations, vote_spread
-from pipeline.systems.matrix_capsules.model.em_routing import history
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 
 
@@ -27,8 +24,7 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
     layer = model.routed[-1]
     assert isinstance(layer, RoutedCapsules)
     below = model.capsules(images)[-2]
-    routing = replace(layer.routing(), iterations=iterations)
-    steps = history(*below, layer.full_transformations(), *layer.betas(), routing)
+    steps = layer.steps(below, iterations)
     votes = layer.votes(below)[:, 0]  # (B, n, N, P): there is one position of class capsules, which sees all parts
     parts = below[1]  # (B, X, c)
     shares = torch.stack([step.assignments[:, 0] for step in steps])  # (T, B, n, N)

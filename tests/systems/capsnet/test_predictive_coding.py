@@ -107,14 +107,6 @@ def test_the_energy_of_no_image_ever_rises_in_small_steps(
     torch.testing.assert_close(found.capsules, top)
 
 
-@pytest.mark.parametrize("output", ["predicted", "free"])
-def test_images_are_inferred_each_by_itself(layers: list[Layer], images: Tensor, output: Output) -> None:
-    whole = infer(layers, images, Objective(output, TARGET, "L1", 1.0), steps=range(20), rate=0.01)
-    apart = infer(layers, images[2:3], Objective(output, TARGET[2:3], "L1", 1.0), steps=range(20), rate=0.01)
-    torch.testing.assert_close(whole.energies[:, :, 2:3], apart.energies)
-    torch.testing.assert_close(whole.capsules[2:3], apart.capsules)
-
-
 @pytest.mark.parametrize(
     ("penalty", "lengths"),
     [("none", [0.85, 0.2, 0.05]), ("L1", [0.35, 0.0, 0.0]), ("L2", [1.7 / 3, 0.4 / 3, 0.1 / 3])],

@@ -114,17 +114,6 @@ def test_in_evaluation_an_image_is_judged_by_itself() -> None:
     assert (model.scores(shown[:6]) - together[:6]).abs().max() > 1e-3
 
 
-def test_an_incomplete_batch_is_not_measured() -> None:
-    first, second = network(), network()
-    first.end_epoch(images(12), 5)
-    second.end_epoch(images(10), 5)
-    torch.testing.assert_close(first.state_dict(), second.state_dict())
-    assert (first.norm_first.mean != 0).all()
-    few = network()
-    few.end_epoch(images(3), 5)  # less than one
-    assert (few.norm_first.mean != 0).all()
-
-
 @pytest.mark.parametrize("averaging", [0.0, 0.3])
 def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, tmp_path: Path) -> None:
     """Measured on images of the epoch with the weights kept, averaged or not; they are saved with them."""

@@ -110,25 +110,17 @@ def assert_near(found: Sequence[Tensor], expected: Sequence[Tensor], relative: f
 
 @needs_kernel
 @pytest.mark.parametrize(
-    ("size", "pose", "activation", "competition", "iterations"),
-    list(product(SIZES, ("matrix", "vector"), ("mdl", "mixing"), ("all", "position"), (1, 2, 3))),
+    ("size", "pose", "activation", "competition", "iterations", "published"),
+    list(product(SIZES, ("matrix", "vector"), ("mdl", "mixing"), ("all", "position"), (1, 3), (False, True))),
 )
 def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
-    size: str, pose: str, activation: Any, competition: str, iterations: int
+    size: str, pose: str, activation: str, competition: str, iterations: int, published: bool
 ) -> None:
-    tensors, routing = case(size, pose, activation=activation, competition=competition, iterations=iterations)
-    expected = plain(*in_double(tensors, routing))
-    assert_near(compiled(tensors, routing), expected, 1e-5)
-
-
-@needs_kernel
-@pytest.mark.parametrize("iterations", [1, 3])
-@pytest.mark.parametrize("size", SIZES)
-def test_the_first_iteration_of_the_authors_code_is_that_of_the_pytorch_form(size: str, iterations: int) -> None:
-    for pose in ("matrix", "vector"):
-        tensors, routing = case(size, pose, iterations=iterations, damped_first=True)
-        routing = replace(routing, first="position")
-        assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 1e-5)
+    """`published`: with the first iteration of the authors' code."""
+    options: dict[str, Any] = {"competition": competition, "iterations": iterations, "damped_first": published}
+    tensors, routing = case(size, pose, activation=activation, **options)
+    routing = replace(routing, first="position" if published else "all")
+    assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 1e-5)
 
 
 @needs_kernel
@@ -213,16 +205,6 @@ def test_only_the_gradients_that_are_asked_for_are_computed() -> None:
     assert found.abs().max() > 0
     with torch.no_grad():
         assert not compiled_routing.route(*tensors, routing)[0].requires_grad
-
-
-@needs_kernel
-def test_positions_that_no_parent_sees_get_no_gradient() -> None:
-    tensors, routing = case("stride 2, edges left over", "matrix")
-    unseen = routing.fields.counts == 0
-    assert unseen.any()
-    found = compiled(tensors, routing)
-    assert found[2][:, unseen].abs().max() == 0
-    assert found[2][:, ~unseen].abs().max() > 0
 
 
 def test_what_the_kernel_does_not_support_is_named() -> None:

@@ -40,15 +40,6 @@ def test_the_last_iteration_is_what_the_network_gives(changes: dict[str, Any]) -
     torch.testing.assert_close(found.parts, model.capsules(images)[-2][1].detach())
 
 
-def test_more_iterations_leave_the_first_ones_as_they_are() -> None:
-    model, images = small_capsules(), torch.rand(4, 1, 10, 10)
-    own, more = follow(model, 3, images), follow(model, 6, images)
-    torch.testing.assert_close(more.activations[:3], own.activations)
-    torch.testing.assert_close(more.shares[:3], own.shares)
-    assert not torch.allclose(more.shares[3], more.shares[2])
-    assert model.params.iterations == 3
-
-
 def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
     """Activations after each number of iterations by Procedure 1 as printed, and the shares of a loop over numbers."""
     model, images = small_capsules().double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)

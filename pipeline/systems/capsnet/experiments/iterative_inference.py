@@ -43,6 +43,7 @@ def condition_name(condition: InferCondition) -> str:
     return "-".join([condition.output, condition.label, condition.penalty, *weight])
 
 
+@torch.no_grad()
 def sparsity_of_inference(
     models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, title: str
 ) -> Outcome:
@@ -74,17 +75,17 @@ def sparsity_of_inference(
     for number, model in enumerate(models):
         model.requires_grad_(False)
         layers = model.layers()
-        below = [name for name in ("middle",) if model.middle]
-        whole = _forward(model, pixels, device)
-        rows = _rows(FORWARD, below, whole, classes)
-        rows += _rows(START, below, [each[:count] for each in whole], classes)
+        batches = [forward_pass(layers, batch.to(device))[2:] for batch in pixels.split(BATCH)]
+        whole = [torch.cat(layer) for layer in zip(*batches, strict=True)]
+        rows = _rows(FORWARD, whole, classes)
+        rows += _rows(START, [each[:count] for each in whole], classes)
         capsules, energies = {START: whole[-1]}, {}
         for condition in settings.conditions:
             name, objective = condition_name(condition), _objective(condition, classes[:count], model)
             steps = tqdm(range(settings.steps), desc=title, unit="step", leave=False)
             found = infer(layers, some, objective, steps=steps, rate=settings.rate)
-            of_middle = [found.activities[2]] if below else []
-            rows += _rows(name, below, [*of_middle, found.capsules], classes, descent(found))
+            of_middle = [found.activities[2]] if model.middle else []
+            rows += _rows(name, [*of_middle, found.capsules], classes, descent(found))
             capsules[name], energies[name] = found.capsules, found.energies.mean(-1)
         if number == 0:
             arrays |= {f"capsules_{name}": each[:shown].cpu().numpy() for name, each in capsules.items()}
@@ -97,13 +98,6 @@ def sparsity_of_inference(
     return Outcome("inference", table, numbers, headline, arrays)
 
 
-@torch.no_grad()
-def _forward(model: CapsNet, pixels: Tensor, device: torch.device) -> list[Tensor]:
-    """Activities of the capsule layers above the primary one for all images, from the bottom up, in batches."""
-    parts = [forward_pass(model.layers(), batch.to(device))[2:] for batch in pixels.split(BATCH)]
-    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
-
-
 def _objective(condition: InferCondition, classes: Tensor, model: CapsNet) -> Objective:
     clamped = classes.unsqueeze(-1) == torch.arange(model.params.classes, device=classes.device)
     target = clamped.float() if condition.label == "clamped" else None
@@ -111,15 +105,11 @@ def _objective(condition: InferCondition, classes: Tensor, model: CapsNet) -> Ob
 
 
 def _rows(
-    name: str,
-    below: Sequence[str],
-    capsules: Sequence[Tensor],
-    classes: Tensor,
-    descent: dict[str, float] | None = None,
+    name: str, capsules: Sequence[Tensor], classes: Tensor, descent: dict[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each layer of capsules, `below` the class capsules and these."""
+    """A row for each layer of capsules: the middle one, if there is one, and class capsules."""
     rows: list[dict[str, Any]] = []
-    for layer, each in zip([*below, "class"], capsules, strict=True):
+    for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(each)})
         if descent is None:
             rows[-1] |= _saturation(each)

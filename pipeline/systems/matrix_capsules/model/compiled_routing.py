@@ -117,7 +117,7 @@ class _Route(torch.autograd.Function):
             "beta_u": beta_u,
             "inverse_temperatures": torch.tensor(inverse, dtype=torch.float32),
             "children": fields.children.int(),
-            "slots": fields.slots_or(-1).int(),
+            "slots": fields.slots.where(fields.slots < fields.children.numel(), -1).int(),
             "even": routing.first_shares(D),
             "offsets": routing.offsets,
         }

@@ -16,6 +16,8 @@ Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsul
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -179,9 +181,10 @@ class RoutedCapsules(nn.Module):
         """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
         return cast_votes(capsules[0], self.full_transformations(), self.routing())
 
-    def steps(self, capsules: tuple[Tensor, Tensor]) -> list[Step]:
-        """Every iteration."""
-        return history(*capsules, self.full_transformations(), *self.betas(), self.routing())
+    def steps(self, capsules: tuple[Tensor, Tensor], iterations: int | None = None) -> list[Step]:
+        """Every iteration: those of the layer itself, or so many."""
+        routing = replace(self.routing(), iterations=iterations or self.iterations)
+        return history(*capsules, self.full_transformations(), *self.betas(), routing)
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
