@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SIGNIFICANT_SES = 2.0
 """Standard errors by which two numbers must differ for a claim to count the difference."""
@@ -21,6 +25,11 @@ class Measured:
     sd: float
     n: int
     standard_error: bool = False
+
+    @classmethod
+    def of(cls, replicas: pd.Series[float]) -> Measured:
+        """Of one number for each replica."""
+        return cls(float(replicas.mean()), float(replicas.std()) if len(replicas) > 1 else 0.0, len(replicas))
 
     def scaled(self, factor: float) -> Measured:
         """The same measurement in another unit: 100 turns fractions into percent."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from pipeline.classification.routing import Iterations, vote_spread
-from pipeline.systems.matrix_capsules.model.em_routing import history
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 
 
@@ -27,20 +24,11 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
     layer = model.routed[-1]
     assert isinstance(layer, RoutedCapsules)
     below = model.capsules(images)[-2]
-    routing = replace(layer.routing(), iterations=iterations)
-    steps = history(*below, layer.full_transformations(), *layer.betas(), routing)
+    steps = layer.steps(below, iterations)
     votes = layer.votes(below)[:, 0]  # (B, n, N, P): there is one position of class capsules, which sees all parts
     parts = below[1]  # (B, X, c)
     shares = torch.stack([step.assignments[:, 0] for step in steps])  # (T, B, n, N)
     active = parts.flatten(1).unsqueeze(1)
-    activations = torch.stack([_activations(layer, step.parents.activations) for step in steps])
+    activations = torch.stack([layer.handed_on(step.parents.activations) for step in steps])
     spreads = torch.stack([vote_spread(votes, each * active) for each in shares])
     return Iterations(parts, shares.unflatten(-1, parts.shape[1:]), activations[:, :, 0], spreads)
-
-
-def _activations(layer: RoutedCapsules, found: Tensor) -> Tensor:
-    """What the layer hands on: with batch norm, M-steps give what is still to be normalised."""
-    if layer.norm_activations is None:
-        return found
-    normalised: Tensor = layer.norm_activations(found)
-    return normalised.sigmoid()

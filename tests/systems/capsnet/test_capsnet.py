@@ -13,9 +13,10 @@ from small import SIZE, SMALL_CAPSNET, STILL, squares, training
 from torch import Tensor
 
 from pipeline.errors import UserError
+from pipeline.layers.class_losses import margin_loss
 from pipeline.layers.dynamic_routing import squash
 from pipeline.learning.train import Task, train
-from pipeline.systems.capsnet.model.capsnet import CapsNet, margin_loss, routing_updates
+from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
 NONE, NOW = torch.empty(0), torch.tensor(0.0)
@@ -88,21 +89,6 @@ def test_routed_layers_are_what_their_equations_say(images: Tensor, iterations: 
     assert (sums == 1) == bool((last - uniform).abs().max() < 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("iterations", "counting", "updates"),
-    [(0, "sums", None), (0, "updates", None), (1, "sums", 0), (3, "sums", 2), (1, "updates", 1), (3, "updates", 3)],
-)
-def test_both_readings_of_an_iteration(iterations: int, counting: str, updates: int | None) -> None:
-    assert routing_updates(params(iterations=iterations, counting=counting)) == updates
-
-
-def test_margin_loss_by_hand() -> None:
-    lengths = torch.tensor([[0.95, 0.3, 0.05], [0.4, 0.1, 0.0], [0.5, 0.05, 0.9]])
-    found = margin_loss(lengths, torch.tensor([0, 0, 1]), 0.9, 0.1, 0.5)
-    expected = [0.5 * 0.2**2, 0.5**2, 0.85**2 + 0.5 * (0.4**2 + 0.8**2)]
-    torch.testing.assert_close(found, torch.tensor(expected))
-
-
 @pytest.mark.parametrize(("scaling", "factor"), [("summed", 1.0), ("mean", 1 / SIZE**2)])
 def test_scalings_of_the_reconstruction(images: Tensor, scaling: str, factor: float) -> None:
     net = CapsNet(params(reconstruction=scaling, reconstruction_weight=0.25), SIZE)
@@ -112,7 +98,7 @@ def test_scalings_of_the_reconstruction(images: Tensor, scaling: str, factor: fl
     drawn = net.decode(capsules, labels)
     error = ((drawn - images) ** 2).sum((1, 2, 3)).mean()
     torch.testing.assert_close(metrics["pixel_error"], error)
-    torch.testing.assert_close(metrics["margin_loss"], net.margin_loss(capsules.norm(dim=-1), labels).mean())
+    torch.testing.assert_close(metrics["margin_loss"], margin_loss(capsules.norm(dim=-1), labels, 0.9, 0.1, 0.5).mean())
     torch.testing.assert_close(loss, metrics["margin_loss"] + 0.25 * factor * error)
     right = (capsules.norm(dim=-1).argmax(1) == labels).float().mean()
     torch.testing.assert_close(metrics["accuracy"], right)
@@ -140,36 +126,10 @@ def test_images_too_small_are_refused() -> None:
 
 @pytest.mark.parametrize("iterations", [0, 2])
 def test_it_learns_where_the_squares_are(iterations: int) -> None:
-    data = squares()
-    settings = training(epochs=15, batch_size=12)
-    found = train(
-        Task(
-            lambda: CapsNet(params(iterations=iterations), SIZE),
-            settings,
-            STILL,
-            data.part("train"),
-            data.part("validation"),
-        ),
-        [0],
-        torch.device("cpu"),
-    ).history
+    data, settings = squares(), training(epochs=15, batch_size=12)
+    parts = data.part("train"), data.part("validation")
+    task = Task(lambda: CapsNet(params(iterations=iterations), SIZE), settings, STILL, *parts)
+    found = train(task, [0], torch.device("cpu")).history
     assert found["validation_accuracy"].iloc[-1] > 0.9
     assert np.diff(found["train_loss"]).mean() < 0
     assert found["validation_pixel_error"].iloc[-1] < found["validation_pixel_error"].iloc[0]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
-@pytest.mark.parametrize("iterations", [0, 3])
-def test_a_gpu_gives_the_same_and_is_never_waited_for(images: Tensor, iterations: int) -> None:
-    net, labels = CapsNet(params(iterations=iterations), SIZE).double(), torch.arange(7) % 3
-    wanted = list(net.parameters())
-    expected = torch.autograd.grad(net(images.double(), NONE, NOW, labels)[0], wanted)
-    moved, of_images, of_labels = net.cuda(), images.double().cuda(), labels.cuda()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        loss, _ = moved(of_images, NONE, NOW, of_labels)
-        found = torch.autograd.grad(loss, list(moved.parameters()))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    torch.testing.assert_close([each.cpu() for each in found], list(expected))

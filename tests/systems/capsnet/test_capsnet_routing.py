@@ -49,13 +49,6 @@ def test_every_iteration_is_the_one_of_a_loop_over_numbers() -> None:
         torch.testing.assert_close(found.activations[t], squash(sums).norm(dim=-1))
 
 
-def test_parts_lie_where_their_position_is() -> None:
-    net, images = network(), torch.rand(2, 1, SIZE, SIZE, dtype=torch.float64)
-    lengths = net.primary_capsules(net.feature_maps(images)).norm(dim=-1)  # position after position
-    found = follow(net, 1, images)
-    torch.testing.assert_close(found.parts[:, 5, 1], lengths[:, 2 * 5 + 1].detach())
-
-
 def test_a_network_without_routing_has_no_iterations() -> None:
     with pytest.raises(ValueError, match="without weights"):
         iterations_of(network(iterations=0))

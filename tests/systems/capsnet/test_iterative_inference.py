@@ -11,15 +11,10 @@ import torch
 from small import INFER, SIZE, SMALL_CAPSNET
 
 from pipeline.data.datasets import Dataset
-from pipeline.layers.dynamic_routing import squash, unweighted_sum
+from pipeline.layers.dynamic_routing import unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
-from pipeline.systems.capsnet.experiments.iterative_inference import (
-    _descent,
-    _lengths,
-    _saturation,
-    sparsity_of_inference,
-)
+from pipeline.systems.capsnet.experiments.iterative_inference import descent, sparsity_of_inference
 from pipeline.systems.capsnet.inference.predictive_coding import Inferred
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetModelParams
@@ -43,7 +38,7 @@ def network(seed: int) -> CapsNet:
 @pytest.fixture
 def found(dataset: Dataset) -> Outcome:
     settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 120})
-    return sparsity_of_inference([network(0), network(1)], dataset, settings, CPU, lambda steps: steps)
+    return sparsity_of_inference([network(0), network(1)], dataset, settings, CPU, "infer")
 
 
 def test_rows(found: Outcome, dataset: Dataset) -> None:
@@ -86,32 +81,14 @@ def test_saturation_of_forward_passes(found: Outcome, dataset: Dataset) -> None:
     assert row["length_sd"] == pytest.approx(float((inputs**2 / (1 + inputs**2)).std(1, correction=0).mean()), rel=1e-4)
 
 
-def test_a_saturated_layer_looks_dense_only_after_the_squash() -> None:
-    """Ten times as long vectors: even lengths of as uneven inputs."""
-    random = torch.randn(20, 16, 4, generator=torch.Generator().manual_seed(0))
-    of = {scale: _saturation(squash(random * scale)) for scale in (0.3, 30.0)}
-    assert of[0.3]["hoyer_inputs"] == pytest.approx(of[30.0]["hoyer_inputs"], abs=0.01)
-    assert of[0.3]["saturated"] == 0
-    assert of[30.0]["saturated"] > 0.99
-    assert of[30.0]["length_sd"] < 0.01 < of[0.3]["length_sd"]
-
-
 def test_an_energy_that_rises_at_any_step_does_not_count_as_falling() -> None:
     """Energies of three images over two steps: that of the second rises before it falls below its start."""
     energies = torch.tensor([[4.0, 4.0, 4.0], [3.0, 5.0, 3.0], [2.0, 2.0, 2.0]])  # (steps + 1, images)
-    found = _descent(Inferred([], torch.zeros(3, 1, 1), energies.unsqueeze(1)))
+    found = descent(Inferred([], torch.zeros(3, 1, 1), energies.unsqueeze(1)))
     assert found["falls"] == pytest.approx(2 / 3)
     assert found["energy"] == 2
     before_last = 11 / 3
     assert found["last_drop"] == pytest.approx((before_last - 2) / before_last), "a tenth of two steps is one"
-
-
-def test_lengths_of_the_right_capsule_and_of_the_others_by_hand() -> None:
-    """Three capsules in two images of classes 0 and 1: the longest is the right one, then another."""
-    lengths = torch.tensor([[0.8, 0.3, 0.1], [0.2, 0.4, 0.6]])
-    capsules = lengths.unsqueeze(-1) * torch.tensor([0.6, -0.8])
-    found = _lengths(capsules, torch.tensor([0, 1]))
-    assert found == pytest.approx({"right": 0.5, "length_right": 0.6, "length_others": 1.2 / 4})
 
 
 @pytest.mark.parametrize("output", ["predicted", "free"])
@@ -135,14 +112,8 @@ def test_conditions_do_what_they_must(found: Outcome, output: str) -> None:
 def test_free_capsules_that_l1_kills_are_silent_not_even(dataset: Dataset) -> None:
     condition = {"output": "free", "label": "free", "penalty": "L1", "weight": 5.0}
     settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 500, "conditions": [condition]})
-    table = sparsity_of_inference([network(0)], dataset, settings, CPU, lambda steps: steps).table
+    table = sparsity_of_inference([network(0)], dataset, settings, CPU, "infer").table
     row = table[(table["condition"] == "free-free-L1-5") & (table["layer"] == "class")].iloc[0]
     assert row["silent"] == 1
     assert math.isnan(row["hoyer"])
     assert row["right"] == 0
-
-
-def test_fewer_images_than_examples(dataset: Dataset) -> None:
-    settings = InferParams.model_validate({**INFER, "run": "capsnet", "images": 1})
-    arrays = sparsity_of_inference([network(0)], dataset, settings, CPU, lambda steps: steps).arrays
-    assert {len(value) for name, value in arrays.items() if not name.startswith("energies")} == {1}

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from pipeline.learning.model import count_parameters
 from pipeline.learning.runs import load_run, save_run
-from pipeline.learning.train import Task, Trained, augment, train
+from pipeline.learning.train import Task, augment, train
 from pipeline.systems import build_model
 from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams, MatrixCapsulesRun
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 CPU = torch.device("cpu")
 BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 5.0, "psi0": 1.0, "precisions": "wishart", "shares_of": "position"}
@@ -114,44 +114,15 @@ def test_in_evaluation_an_image_is_judged_by_itself() -> None:
     assert (model.scores(shown[:6]) - together[:6]).abs().max() > 1e-3
 
 
-def test_an_incomplete_batch_is_not_measured() -> None:
-    first, second = network(), network()
-    first.end_epoch(images(12), 5)
-    second.end_epoch(images(10), 5)
-    torch.testing.assert_close(first.state_dict(), second.state_dict())
-    assert (first.norm_first.mean != 0).all()
-    few = network()
-    few.end_epoch(images(3), 5)  # less than one
-    assert (few.norm_first.mean != 0).all()
-
-
-def run_of(**model: Any) -> MatrixCapsulesRun:
-    run = small_run("matrix_capsules", model={**VARIATIONAL, **model})
-    assert isinstance(run, MatrixCapsulesRun)
-    return run
-
-
-def trained(run: MatrixCapsulesRun, **changes: Any) -> Trained:
-    data = squares()
-    task = Task(
-        lambda: build_model(run, 12),
-        training(**{"epochs": 3, **changes}),
-        run.augmentation,
-        data.part("train"),
-        data.part("validation"),
-    )
-    return train(task, run.seeds, CPU)
-
-
 @pytest.mark.parametrize("averaging", [0.0, 0.3])
 def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, tmp_path: Path) -> None:
     """Measured on images of the epoch with the weights kept, averaged or not; they are saved with them."""
-    run = run_of().model_copy(update={"replicas": 1})
     # All images in one batch and in one view: what the best weights make of them does not depend on draws.
-    plain = run.augmentation.model_copy(update={"crop": 12})
-    run = run.model_copy(update={"augmentation": plain})
-    found = trained(run, averaging=averaging, batch_size=36)
-    data = squares()
+    run, data = small_run("matrix_capsules", model=VARIATIONAL, replicas=1), squares()
+    run = run.model_copy(update={"augmentation": run.augmentation.model_copy(update={"crop": 12})})
+    settings = training(epochs=3, averaging=averaging, batch_size=36)
+    parts = data.part("train"), data.part("validation")
+    found = train(Task(lambda: build_model(run, 12), settings, run.augmentation, *parts), run.seeds, CPU)
     save_run(tmp_path, "vb", run, 12, "data", "code", found)
     (model,) = load_run(build_model, tmp_path, "vb", run, 12, CPU)
     assert isinstance(model, MatrixCapsules)
@@ -161,18 +132,6 @@ def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, 
     for name, value in model.state_dict().items():
         torch.testing.assert_close(stored[name], value, rtol=1e-4, atol=1e-5)
     assert (stored["norm_first.mean"] != 0).all()
-
-
-def test_learning_a_batch_by_heart_and_knowing_it_in_evaluation() -> None:
-    model, shown, labels = network(loss="cross-entropy", types=[4, 4]), images(), torch.arange(12) % 3
-    optimiser = torch.optim.Adam([value for value in model.parameters() if value.requires_grad], lr=0.01)
-    for _ in range(150):
-        loss, _ = model(shown, torch.zeros(12, 0), torch.tensor(0.0), labels)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    model.end_epoch(shown, 12)
-    assert (model.eval().scores(shown).argmax(-1) == labels).float().mean() > 0.9
 
 
 @pytest.mark.parametrize(

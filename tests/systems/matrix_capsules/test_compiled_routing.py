@@ -10,28 +10,23 @@ from typing import Any
 import pytest
 import torch
 from gradients import forms_here
+from small import BAYES
 from torch import Tensor
 
 from pipeline import kernels
 from pipeline.systems.matrix_capsules.model import compiled_routing, em_routing
 from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, unsupported
 from pipeline.systems.matrix_capsules.model.em_routing import Routing
-from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
+from pipeline.systems.matrix_capsules.model.m_steps import MStep
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
+from pipeline.systems.matrix_capsules.settings import BayesParams
 
 FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 SIZES = {
-    "one position, coordinates": {
-        "height": 3,
-        "kernel": 3,
-        "stride": 1,
-        "below": 3,
-        "types": 5,
-        "shared": True,
-    },
+    "one position, coordinates": {"height": 3, "kernel": 3, "stride": 1, "below": 3, "types": 5, "shared": True},
     "stride 2, edges left over": {"height": 6, "kernel": 3, "stride": 2, "below": 4, "types": 16, "shared": False},
     "more types than lanes": {"height": 4, "kernel": 3, "stride": 1, "below": 5, "types": 19, "shared": False},
     "one child, one parent": {"height": 1, "kernel": 1, "stride": 1, "below": 1, "types": 1, "shared": False},
@@ -58,7 +53,8 @@ def case(name: str, pose: str, images: int = 3, **step: Any) -> tuple[list[Tenso
         normal(size["types"]),
         0.3 * normal(size["types"]),
     ]
-    m_step = MStep(**{"variance_floor": 0.1, "inverse_temperature": 0.03, **step})
+    priors = BayesParams.model_validate({**BAYES, **step.pop("priors", {})})
+    m_step = MStep(**{"variance_floor": 0.1, "inverse_temperature": 0.03, "priors": priors, **step})
     routing = Routing(fields, m_step, options.get("iterations", 3), options.get("competition", "all"), offsets)
     return tensors, routing
 
@@ -114,26 +110,16 @@ def assert_near(found: Sequence[Tensor], expected: Sequence[Tensor], relative: f
 
 @needs_kernel
 @pytest.mark.parametrize(
-    ("size", "pose", "activation", "competition", "iterations"),
-    list(product(SIZES, ("matrix", "vector"), ("mdl", "mixing"), ("all", "position"), (1, 2, 3))),
+    ("size", "pose", "activation", "competition", "iterations", "published"),
+    list(product(SIZES, ("matrix", "vector"), ("mdl", "mixing"), ("all", "position"), (1, 3), (False, True))),
 )
 def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
-    size: str, pose: str, activation: Any, competition: str, iterations: int
+    size: str, pose: str, activation: str, competition: str, iterations: int, published: bool
 ) -> None:
-    tensors, routing = case(size, pose, activation=activation, competition=competition, iterations=iterations)
-    expected = plain(*in_double(tensors, routing))
-    assert_near(compiled(tensors, routing), expected, 1e-5)
-
-
-@needs_kernel
-@pytest.mark.parametrize("iterations", [1, 3])
-@pytest.mark.parametrize("pose", ["matrix", "vector"])
-@pytest.mark.parametrize("size", SIZES)
-def test_the_first_iteration_of_the_authors_code_is_that_of_the_pytorch_form(
-    size: str, pose: str, iterations: int
-) -> None:
-    tensors, routing = case(size, pose, iterations=iterations, damped_first=True)
-    routing = replace(routing, first="position")
+    """`published`: with the first iteration of the authors' code."""
+    options: dict[str, Any] = {"competition": competition, "iterations": iterations, "damped_first": published}
+    tensors, routing = case(size, pose, activation=activation, **options)
+    routing = replace(routing, first="position" if published else "all")
     assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 1e-5)
 
 
@@ -142,15 +128,15 @@ def test_the_first_iteration_of_the_authors_code_is_that_of_the_pytorch_form(
 @pytest.mark.parametrize(
     "priors",
     [
-        Priors(),
-        Priors(alpha0=0.5, kappa0=2.0, nu0=17.0, psi0=0.5, precisions="wishart", shares_of="position"),
-        Priors(nu0=20.0, precisions="wishart"),
-        Priors(shares_of="position"),
+        {},
+        {"alpha0": 0.5, "kappa0": 2.0, "nu0": 17.0, "psi0": 0.5, "precisions": "wishart", "shares_of": "position"},
+        {"nu0": 20.0, "precisions": "wishart"},
+        {"shares_of": "position"},
     ],
 )
 @pytest.mark.parametrize("size", SIZES)
 def test_variational_bayes_is_that_of_the_pytorch_form_in_double_precision(
-    size: str, priors: Priors, logits: bool
+    size: str, priors: dict[str, Any], logits: bool
 ) -> None:
     for pose, competition in (("matrix", "all"), ("vector", "position")):
         tensors, routing = case(
@@ -194,7 +180,7 @@ def test_all_forms_that_this_processor_has_give_the_same_numbers(size: str) -> N
 
 
 @needs_kernel
-@pytest.mark.parametrize("images", [1, 4, 21, 150])
+@pytest.mark.parametrize("images", [1, 21, 150])
 def test_any_number_of_threads_gives_the_same(images: int) -> None:
     tensors, routing = case("stride 2, edges left over", "matrix", images=images)
     before, found = torch.get_num_threads(), []
@@ -206,18 +192,6 @@ def test_any_number_of_threads_gives_the_same(images: int) -> None:
         torch.set_num_threads(before)
     for other in found[1:]:
         torch.testing.assert_close(other, found[0])
-
-
-@needs_kernel
-def test_an_image_is_routed_alike_in_every_batch() -> None:
-    tensors, routing = case("more types than lanes", "matrix", images=9)
-    whole = compiled_routing.route(*tensors, routing)
-    for index in (0, 5, 8):
-        one = compiled_routing.route(
-            tensors[0][index : index + 1], tensors[1][index : index + 1], *tensors[2:], routing
-        )
-        for every, single in zip(whole, one, strict=True):
-            torch.testing.assert_close(single[0], every[index])
 
 
 @needs_kernel
@@ -233,30 +207,9 @@ def test_only_the_gradients_that_are_asked_for_are_computed() -> None:
         assert not compiled_routing.route(*tensors, routing)[0].requires_grad
 
 
-@needs_kernel
-def test_positions_that_no_parent_sees_get_no_gradient() -> None:
-    tensors, routing = case("stride 2, edges left over", "matrix")
-    unseen = routing.fields.counts == 0
-    assert unseen.any()
-    found = compiled(tensors, routing)
-    assert found[2][:, unseen].abs().max() == 0
-    assert found[2][:, ~unseen].abs().max() > 0
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"iterations": 9}, "more than 8 iterations"),
-    ],
-)
-def test_what_the_kernel_does_not_support_is_named(change: dict[str, Any], reason: str) -> None:
-    tensors, routing = case("stride 2, edges left over", "matrix")
-    assert unsupported(tensors[0], tensors[2], replace(routing, **change)) == reason
-    with pytest.raises(ValueError, match=reason):
-        compiled_routing.route(*tensors, replace(routing, **change))
-
-
-def test_other_poses_and_numbers_are_not_supported() -> None:
+def test_what_the_kernel_does_not_support_is_named() -> None:
     tensors, routing = case("stride 2, edges left over", "matrix")
     assert unsupported(tensors[0].double(), tensors[2], routing) == "numbers are torch.float64"
     assert unsupported(tensors[0][..., :9], tensors[2][:, :, :3, :, :3], routing) == "poses are of 3x3 numbers"
+    with pytest.raises(ValueError, match="more than 8 iterations"):
+        compiled_routing.route(*tensors, replace(routing, iterations=9))

@@ -110,13 +110,6 @@ def test_beta_a_in_another_unit_is_the_same_network_that_learns_it_faster() -> N
         gradients.append(torch.autograd.grad(loss, layer.beta_a)[0])
     torch.testing.assert_close(*losses)
     torch.testing.assert_close(gradients[1], 100 * gradients[0], rtol=1e-4, atol=0)
-    models = [network(beta_a_unit=unit) for unit in (1.0, 100.0)]
-    for model in models:
-        model.begin_epoch(0, images)
-    ours, others = (model.routed[1] for model in models)
-    assert isinstance(ours, RoutedCapsules)
-    assert isinstance(others, RoutedCapsules)
-    torch.testing.assert_close(ours.betas(), others.betas())
 
 
 def test_balanced_betas_leave_the_average_capsule_even_and_reward_what_is_assigned() -> None:
@@ -230,8 +223,3 @@ def test_a_kernel_larger_than_its_layer_is_refused() -> None:
         MatrixCapsules(params(), 2)
     with pytest.raises(UserError, match="see more than the 4x4 below"):
         MatrixCapsules(params(capsule_kernel=5), 10)
-
-
-def test_a_classifier_learns_from_labels_only() -> None:
-    with pytest.raises(ValueError, match="labels"):
-        network()(torch.rand(2, 1, 10, 10), torch.zeros(2, 0), torch.tensor(0.0))

@@ -40,15 +40,6 @@ def test_the_last_iteration_is_what_the_network_gives(changes: dict[str, Any]) -
     torch.testing.assert_close(found.parts, model.capsules(images)[-2][1].detach())
 
 
-def test_more_iterations_leave_the_first_ones_as_they_are() -> None:
-    model, images = small_capsules(), torch.rand(4, 1, 10, 10)
-    own, more = follow(model, 3, images), follow(model, 6, images)
-    torch.testing.assert_close(more.activations[:3], own.activations)
-    torch.testing.assert_close(more.shares[:3], own.shares)
-    assert not torch.allclose(more.shares[3], more.shares[2])
-    assert model.params.iterations == 3
-
-
 def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
     """Activations after each number of iterations by Procedure 1 as printed, and the shares of a loop over numbers."""
     model, images = small_capsules().double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)
@@ -72,16 +63,3 @@ def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
         for ((x, i), (_, n)), value in assignments.items():
             assert found.shares[t, 0, n, x, i].item() == pytest.approx(value, rel=1e-4, abs=1e-7)
     np.testing.assert_allclose(found.shares.sum(2), 1, rtol=1e-6)
-
-
-def test_spread_is_of_the_votes_of_the_layer() -> None:
-    """In iteration 1, when shares are equal: of one image and class, by hand."""
-    model, images = small_capsules(), torch.rand(1, 1, 10, 10)
-    layer = model.routed[-1]
-    assert isinstance(layer, RoutedCapsules)
-    below = model.capsules(images)[-2]
-    votes = layer.votes(below)[0, 0, 1].detach().numpy()  # (N, P)
-    weights = below[1].flatten().detach().numpy()
-    mean = np.average(votes, axis=0, weights=weights)
-    expected = np.average(((votes - mean) ** 2).sum(1), weights=weights) ** 0.5
-    assert follow(model, 1, images).spreads[0, 0, 1].item() == pytest.approx(expected, rel=1e-4)

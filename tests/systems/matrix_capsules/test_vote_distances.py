@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from small import SMALL_MATRIX_CAPSULES
 
-from pipeline.systems.matrix_capsules.evaluation.vote_distances import concentration, distances, histograms
+from pipeline.systems.matrix_capsules.evaluation import concentration, distances, histograms
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 
-def small_capsules(**changes: Any) -> MatrixCapsules:
-    torch.manual_seed(0)
-    return MatrixCapsules(MatrixCapsulesModelParams.model_validate({**SMALL_MATRIX_CAPSULES, **changes}), 10).eval()
-
-
 def test_distances_are_of_votes_to_means() -> None:
-    model, images = small_capsules(), torch.rand(5, 1, 10, 10)
+    model = MatrixCapsules(MatrixCapsulesModelParams.model_validate(SMALL_MATRIX_CAPSULES), 10).eval()
+    images = torch.rand(5, 1, 10, 10)
     found, shares = distances(model, images)
     assert found.shape == shares.shape == (2, 5, 3, 18)  # iterations, images, classes, 9 positions of 2 types
     below = model.capsules(images)[-2]

@@ -7,7 +7,7 @@ conditions. Sparsity is measured on the lengths of a layer's capsules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm import tqdm
 
 from pipeline.data.datasets import Dataset
 from pipeline.probes.sparsity import effective_number, entropy_of_shares, hoyer
@@ -35,8 +36,6 @@ _SATURATED = 0.9
 so from here on by less than a fifth.
 """
 
-Bar = Callable[[range], Sequence[int] | range]
-
 
 def condition_name(condition: InferCondition) -> str:
     """The name of a condition in results: output, label, penalty and its weight, such as predicted-clamped-L1-1."""
@@ -44,8 +43,9 @@ def condition_name(condition: InferCondition) -> str:
     return "-".join([condition.output, condition.label, condition.penalty, *weight])
 
 
+@torch.no_grad()
 def sparsity_of_inference(
-    models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, bar: Bar
+    models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, title: str
 ) -> Outcome:
     """Sparsity after the forward pass on all test images, and after inference on the first ones, by replica.
 
@@ -75,16 +75,17 @@ def sparsity_of_inference(
     for number, model in enumerate(models):
         model.requires_grad_(False)
         layers = model.layers()
-        below = [name for name in ("middle",) if model.middle]
-        whole = _forward(model, pixels, device)
-        rows = _rows(FORWARD, below, whole, classes)
-        rows += _rows(START, below, [each[:count] for each in whole], classes)
+        batches = [forward_pass(layers, batch.to(device))[2:] for batch in pixels.split(BATCH)]
+        whole = [torch.cat(layer) for layer in zip(*batches, strict=True)]
+        rows = _rows(FORWARD, whole, classes)
+        rows += _rows(START, [each[:count] for each in whole], classes)
         capsules, energies = {START: whole[-1]}, {}
         for condition in settings.conditions:
             name, objective = condition_name(condition), _objective(condition, classes[:count], model)
-            found = infer(layers, some, objective, steps=settings.steps, rate=settings.rate, bar=bar)
-            of_middle = [found.activities[2]] if below else []
-            rows += _rows(name, below, [*of_middle, found.capsules], classes, _descent(found))
+            steps = tqdm(range(settings.steps), desc=title, unit="step", leave=False)
+            found = infer(layers, some, objective, steps=steps, rate=settings.rate)
+            of_middle = [found.activities[2]] if model.middle else []
+            rows += _rows(name, [*of_middle, found.capsules], classes, descent(found))
             capsules[name], energies[name] = found.capsules, found.energies.mean(-1)
         if number == 0:
             arrays |= {f"capsules_{name}": each[:shown].cpu().numpy() for name, each in capsules.items()}
@@ -97,13 +98,6 @@ def sparsity_of_inference(
     return Outcome("inference", table, numbers, headline, arrays)
 
 
-@torch.no_grad()
-def _forward(model: CapsNet, pixels: Tensor, device: torch.device) -> list[Tensor]:
-    """Activities of the capsule layers above the primary one for all images, from the bottom up, in batches."""
-    parts = [forward_pass(model.layers(), batch.to(device))[2:] for batch in pixels.split(BATCH)]
-    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
-
-
 def _objective(condition: InferCondition, classes: Tensor, model: CapsNet) -> Objective:
     clamped = classes.unsqueeze(-1) == torch.arange(model.params.classes, device=classes.device)
     target = clamped.float() if condition.label == "clamped" else None
@@ -111,15 +105,11 @@ def _objective(condition: InferCondition, classes: Tensor, model: CapsNet) -> Ob
 
 
 def _rows(
-    name: str,
-    below: Sequence[str],
-    capsules: Sequence[Tensor],
-    classes: Tensor,
-    descent: dict[str, float] | None = None,
+    name: str, capsules: Sequence[Tensor], classes: Tensor, descent: dict[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each layer of capsules, `below` the class capsules and these."""
+    """A row for each layer of capsules: the middle one, if there is one, and class capsules."""
     rows: list[dict[str, Any]] = []
-    for layer, each in zip([*below, "class"], capsules, strict=True):
+    for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(each)})
         if descent is None:
             rows[-1] |= _saturation(each)
@@ -169,7 +159,8 @@ def _lengths(capsules: Tensor, classes: Tensor) -> dict[str, float]:
     }
 
 
-def _descent(found: Inferred) -> dict[str, float]:
+def descent(found: Inferred) -> dict[str, float]:
+    """How the energy fell: where it ended, and the shares `falls` and `last_drop` of `sparsity_of_inference`."""
     whole = found.energies.double().sum(1)  # (steps + 1, B)
     # The energy may rise by this much through rounding in single precision.
     rounding = 1e-5 * whole[0].clamp_min(1e-3)

@@ -19,7 +19,7 @@ capsules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,47 +90,31 @@ def top_terms(capsules: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
     return label, penalty
 
 
-def energies(errors: Sequence[Tensor], capsules: Tensor, objective: Objective) -> Tensor:
-    """The terms of each image's energy, `[terms, B]`.
-
-    Args:
-        errors: each free layer's activities minus the prediction from the layer below.
-        capsules: class capsules `[B, n, D]`.
-    """
-    of_layers = [error.square().flatten(1).sum(1) / 2 for error in errors]
-    return torch.stack([*of_layers, *top_terms(capsules, objective)])
-
-
-def local_gradients(
+def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective
-) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Gradients of the energy with respect to each free layer's activities, each from its neighbours' errors.
+) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+    """The terms of each image's energy, and their gradients with respect to the free layers' activities.
+
+    Each layer's gradient comes from its own error and that of the layer above alone, as the paths of autograd do.
 
     Args:
         constant: the first layer's prediction from the image.
 
     Returns:
-        the gradients, without the term of the proximal step; the layers' errors; and the class capsules.
+        energies `[terms, B]`; the gradients, without the term of the proximal step; and the class capsules `[B, n, D]`.
     """
-    errors = [activities[0] - constant]
-    gradients = list(errors)
-    for below, layer, above in zip(activities[:-1], layers[1 : len(activities)], activities[1:], strict=True):
-        leaf = below.detach().requires_grad_()
-        with torch.enable_grad():
-            prediction = layer(leaf)
-        error = above - prediction.detach()
-        (explained,) = torch.autograd.grad(prediction, leaf, error)
-        gradients[-1] = gradients[-1] - explained
-        gradients.append(error)
-        errors.append(error)
-    leaf = activities[-1].detach().requires_grad_()
     with torch.enable_grad():
-        capsules = leaf if objective.output == "free" else layers[-1](leaf)
+        leaves = [each.detach().requires_grad_() for each in activities]
+        predictions = [
+            constant,
+            *(layer(below) for layer, below in zip(layers[1 : len(leaves)], leaves[:-1], strict=True)),
+        ]
+        capsules = leaves[-1] if objective.output == "free" else layers[-1](leaves[-1])
         label, penalty = top_terms(capsules, objective)
-        pull = label.sum() if objective.shortens else (label + penalty).sum()
-    if pull.requires_grad:  # not if there is neither a label nor a penalty
-        gradients[-1] = gradients[-1] + torch.autograd.grad(pull, leaf)[0]
-    return gradients, errors, capsules.detach()
+        errors = [(x - fx).square().flatten(1).sum(1) / 2 for x, fx in zip(leaves, predictions, strict=True)]
+        terms = torch.stack([*errors, label, penalty])
+        gradients = torch.autograd.grad((terms[:-1] if objective.shortens else terms).sum(), leaves)
+    return terms.detach(), gradients, capsules.detach()
 
 
 def shortened(capsules: Tensor, by: float) -> Tensor:
@@ -143,11 +127,11 @@ def step(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective, rate: float
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """One step of all layers; returns the new activities, and energies `[terms, B]` and class capsules before it."""
-    gradients, errors, capsules = local_gradients(layers, constant, activities, objective)
+    terms, gradients, capsules = energies_and_gradients(layers, constant, activities, objective)
     moved = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
     if objective.shortens:
         moved[-1] = shortened(moved[-1], rate * objective.weight)
-    return moved, energies(errors, capsules, objective), capsules
+    return moved, terms, capsules
 
 
 @torch.no_grad()
@@ -156,15 +140,15 @@ def infer(
     images: Tensor,
     objective: Objective,
     *,
-    steps: int,
+    steps: Iterable[int],
     rate: float,
-    bar: Callable[[range], Sequence[int] | range] = lambda steps: steps,
 ) -> Inferred:
     """Minimise the energy by gradient descent from the forward pass, for all images and layers at once.
 
     Args:
         layers: functions of the activities below, the images first; the last gives class capsules `[B, n, D]`.
         images: `[B, ...]`.
+        steps: as many steps as it has elements; the number of steps is up to the caller, who may show a bar of it.
         rate: step size.
 
     Raises:
@@ -174,7 +158,7 @@ def infer(
     activities = forward_pass(free, images)
     constant = activities[0]
     found = []
-    for _ in bar(range(steps)):
+    for _ in steps:
         activities, terms, _ = step(layers, constant, activities, objective, rate)
         found.append(terms)
     _, terms, capsules = step(layers, constant, activities, objective, 0.0)

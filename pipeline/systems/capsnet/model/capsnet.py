@@ -48,13 +48,6 @@ class CapsuleLayer(nn.Module):
         return squash(route(capsules, self.transformations, self.updates))
 
 
-def routing_updates(params: CapsNetModelParams) -> int | None:
-    """Number of routing updates of the weights; None if votes have no weights."""
-    if params.iterations == 0:
-        return None
-    return params.iterations - (params.counting == "sums")
-
-
 class CapsNet(Model):
     """The network with its losses.
 
@@ -81,7 +74,8 @@ class CapsNet(Model):
         self.second = ChannelsLastConvolution(
             params.channels, params.types * params.primary_size, params.kernel, second
         )
-        updates = routing_updates(params)
+        # Of the weights: the first of several sums has equal ones.
+        updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         self.middle: CapsuleLayer | None = None
         if params.middle:
@@ -117,10 +111,9 @@ class CapsNet(Model):
 
     def encode(self, images: Tensor) -> Tensor:
         """Class capsules `[B, n, D]` of images `[B, 1, S, S]`."""
-        activities = images
         for layer in self.layers():
-            activities = layer(activities)
-        return activities
+            images = layer(images)
+        return images
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
         """Features of images `[B, 1, S, S]` for probes: class_capsules, flattened."""
@@ -138,11 +131,6 @@ class CapsNet(Model):
         pixels = self.decoder((capsules * chosen).flatten(1))
         return pixels.unflatten(-1, (1, self.image_size, self.image_size))
 
-    def margin_loss(self, lengths: Tensor, labels: Tensor) -> Tensor:
-        """Equation 3 of each image `[B]`, of the class capsules' `lengths [B, n]`."""
-        params = self.params
-        return margin_loss(lengths, labels, params.present_margin, params.absent_margin, params.absent_weight)
-
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -154,13 +142,14 @@ class CapsNet(Model):
         """
         if labels is None:
             raise ValueError("CapsNet learns from labels")
-        capsules = self.encode(images)
+        params, capsules = self.params, self.encode(images)
         lengths = capsules.norm(dim=-1)
-        loss = margin = self.margin_loss(lengths, labels).mean()
+        margins = params.present_margin, params.absent_margin, params.absent_weight
+        loss = margin = margin_loss(lengths, labels, *margins).mean()
         metrics = {"margin_loss": margin.detach(), "accuracy": (lengths.argmax(-1) == labels).float().mean()}
         if self.decoder is not None:
             error = (self.decode(capsules, labels) - images).square().flatten(1).sum(-1).mean()
-            scale = 1.0 if self.params.reconstruction == "summed" else 1 / self.image_size**2
-            loss = margin + self.params.reconstruction_weight * scale * error
+            scale = 1.0 if params.reconstruction == "summed" else 1 / self.image_size**2
+            loss = margin + params.reconstruction_weight * scale * error
             metrics["pixel_error"] = error.detach()
         return loss, metrics

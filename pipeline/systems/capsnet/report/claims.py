@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import dataset_label, distinct, unique
+from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Results
 from pipeline.systems.capsnet.report.runs import (
     ALMOST_ALL,
@@ -76,7 +76,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     for reconstructed in (True, False):
         with_, without = (found[Condition(routed, reconstructed)] for routed in (True, False))
         best = without.min() / with_.min()
-        ratios.append(Measured(float(best.mean()), float(best.std()) if len(best) > 1 else 0.0, len(best)))
+        ratios.append(Measured.of(best))
         first = min(len(with_), len(without), FIRST_EPOCHS)
         early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
         slower.append(float(np.exp(early.mean())))
@@ -123,121 +123,88 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
     almost all images and the energy never rises in almost all of them.
     """
     found = study(results, results.evidence.capsnet.inference.get("unrouted"))
-    return _sparser(results, found) if found else None
+    first, plain = (_index(found, condition) if found else None for condition in (SPARSER, PLAIN))
+    if found is None or first is None or plain is None:
+        return None
+    right, falls = (
+        min(found.measure(condition, "class", measure) for condition in (SPARSER, PLAIN))
+        for measure in ("right", "falls")
+    )
+    with_l1, without, start = (_with_error(found, condition) for condition in (SPARSER, PLAIN, START))
+    notes = [
+        f"index {with_l1} with L1, {without} without, {start} before inference "
+        f"(standard errors over {found.numbers.number('images'):.0f} images)",
+        f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
+        f"{100 * falls:.0f} %, by the worse of both conditions",
+    ]
+    return Finding(
+        first.minus(plain),
+        dataset_label(found.numbers.records),
+        records_of(results, found),
+        holds=first.mean >= SPARSE > plain.mean and min(right, falls) >= ALMOST_ALL,
+        remarks=shortcomings(found, "inference"),
+        notes=notes,
+    )
 
 
 def _with_error(study: Network, condition: str) -> str:
     """The mean index of the class capsules with its standard error over images, such as "0.874 ± 0.003"."""
-    index, error = (
-        study.numbers.number("condition", condition, "class", measure, "mean")
-        for measure in ("hoyer", "hoyer_standard_error")
-    )
-    return "unknown" if index is None else f"{index:.3f}" + ("" if error is None else f" ± {error:.3f}")
+    index, error = (study.measure(condition, "class", name) for name in ("hoyer", "hoyer_standard_error"))
+    return "unknown" if math.isnan(index) else f"{index:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
-def _sparser(results: Results, study: Network) -> Finding | None:
-    """The finding of one study, or None if it lacks a number."""
-    numbers = study.numbers
-    first, plain = (_index(study, condition) for condition in (SPARSER, PLAIN))
-    images = numbers.number("images") or 0
-    right, falls = (
-        [numbers.number("condition", condition, "class", measure, "mean") for condition in (SPARSER, PLAIN)]
-        for measure in ("right", "falls")
-    )
-    shares = [share for share in (*right, *falls) if share is not None]
-    if first is None or plain is None or len(shares) < len(right) + len(falls):
-        return None
-    with_l1, without, start = (_with_error(study, condition) for condition in (SPARSER, PLAIN, START))
-    notes = [
-        f"index {with_l1} with L1, {without} without, {start} before inference "
-        f"(standard errors over {images:.0f} images)",
-        f"the correct capsule is longest in {100 * min(shares[:2]):.0f} % of images, and the energy never rises in "
-        f"{100 * min(shares[2:]):.0f} %, by the worse of both conditions",
-    ]
-    return Finding(
-        first.minus(plain), dataset_label(numbers.records), records_of(results, study),
-        holds=first.mean >= SPARSE > plain.mean and min(shares) >= ALMOST_ALL,
-        remarks=shortcomings(study, "inference"), notes=notes,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Middle:
-    """A network with a middle layer: Hoyer's indices, and accuracies (shares) with and without that layer.
+class _Middle(NamedTuple):
+    """What was found of a network with a middle layer.
 
     Attributes:
-        saturated, length_sd, inputs: of the middle layer, see the study; None in results that did not measure them.
-        compared: the evaluations of both networks.
+        study: inference in it.
+        compared: the evaluations of the network, and of the one without that layer.
+        denser: Hoyer's index of the layer minus that of the class capsules, after the forward pass.
     """
 
     study: Network
-    index: Measured
-    output: Measured
-    saturated: float | None
-    length_sd: float | None
-    inputs: float | None
-    accuracy: Measured
-    without: Measured
     compared: list[Network]
-
-    @property
-    def tells(self) -> bool:
-        """Whether lengths could differ: in a saturated layer they are nearly equal whatever the inputs are."""
-        return self.saturated is not None and self.saturated < MOSTLY
-
-    @property
-    def dense(self) -> bool:
-        return self.index.mean < SPARSE and self.output.mean - self.index.mean > LIKE_SPARSITY
-
-    @property
-    def stays(self) -> bool:
-        """Whether accuracy is at most two binomial standard errors of the test images below that without the layer."""
-        share = self.without.mean
-        return self.accuracy.mean >= share - SIGNIFICANT_SES * math.sqrt(
-            2 * share * (1 - share) / self.study.dataset.test
-        )
-
-    @property
-    def notes(self) -> list[str]:
-        notes = [f"index {self.index.mean:.2f} of the middle layer, {self.output.mean:.2f} of the output"]
-        if self.saturated is None or self.length_sd is None or self.inputs is None:
-            notes.append("whether the middle layer is saturated was not measured: not counted as confirmed")
-        else:
-            notes.append(
-                f"{100 * self.saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
-                f"{self.length_sd:.3f}, the index before the squash {self.inputs:.2f}"
-                + ("" if self.tells else ": the squash makes lengths alike, not counted as confirmed")
-            )
-        notes.append(f"accuracy {100 * self.accuracy.mean:.1f} % ({100 * self.without.mean:.1f} % without that layer)")
-        return notes
+    denser: Measured
+    holds: bool
+    notes: list[str]
 
 
 def _middles(results: Results) -> Iterator[_Middle]:
     """Networks with a middle layer that have all numbers, in the order of the evidence."""
     for names in results.evidence.capsnet.middle:
-        inferred = study(results, names.inference)
-        if inferred is None:
+        inferred, other = study(results, names.inference), network(results, "evaluate", names.without)
+        own = network(results, "evaluate", inferred.name) if inferred else None
+        if not (inferred and own and other and own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
             continue
         index, output = (_index(inferred, FORWARD, layer) for layer in ("middle", "class"))
-        own, other = (network(results, "evaluate", run) for run in (inferred.name, names.without))
-        if not (own and other and own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
-            continue
-        accuracy, without = (each.numbers.measured("test", "accuracy") for each in (own, other))
+        accuracy, without = (each.numbers.number("test", "accuracy", "mean") for each in (own, other))
         if index is None or output is None or accuracy is None or without is None:
             continue
         saturated, length_sd, inputs = (
-            inferred.numbers.number("condition", FORWARD, "middle", measure, "mean")
-            for measure in ("saturated", "length_sd", "hoyer_inputs")
+            inferred.measure(FORWARD, "middle", measure) for measure in ("saturated", "length_sd", "hoyer_inputs")
         )
-        yield _Middle(inferred, index, output, saturated, length_sd, inputs, accuracy, without, [own, other])
+        tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
+        dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
+        error = math.sqrt(2 * without * (1 - without) / inferred.dataset.test)
+        notes = [
+            f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
+            f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
+            f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
+            + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
+            f"accuracy {100 * accuracy:.1f} % ({100 * without:.1f} % without that layer)",
+        ]
+        if math.isnan(saturated):
+            notes[1] = "whether the middle layer is saturated was not measured: not counted as confirmed"
+        holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
+        yield _Middle(inferred, [own, other], index.minus(output), holds, notes)
 
 
 def middle_stays_dense(results: Results) -> Finding | None:
     """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
     The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
-    two standard errors below that without the layer; and if most of the middle capsules are not saturated. The first
-    network that evidence names is judged; the notes tell of every network.
+    two binomial standard errors below that without the layer; and if most of the middle capsules are not saturated. The
+    first network that evidence names is judged; the notes tell of every network.
     """
     found = list(_middles(results))
     if not found:
@@ -247,14 +214,8 @@ def middle_stays_dense(results: Results) -> Finding | None:
     if judged.study.evenly_weighted:
         notes.insert(0, f"{judged.study.item}: votes are averaged, not summed")
     records = records_of(results, *(run for each in found for run in (each.study, *each.compared)))
-    return Finding(
-        judged.index.minus(judged.output),
-        dataset_label(records),
-        distinct(records),
-        holds=judged.dense and judged.stays and judged.tells,
-        remarks=shortcomings(judged.study, "unrouted"),
-        notes=notes,
-    )
+    said = shortcomings(judged.study, "unrouted")
+    return Finding(judged.denser, dataset_label(records), records, holds=judged.holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

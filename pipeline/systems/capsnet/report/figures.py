@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -166,7 +166,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     yield from _figure_2(results)
     yield from _figure_1(results)
     for study in studies(results):
-        yield from _energies(study, results, written)
+        arrays = _examples(study, results)
+        if arrays is None:
+            written.miss(f"infer/{study.item} (its examples)")
+        else:
+            yield from _energies(study, arrays)
 
 
 def _figure_2(results: Results) -> Iterator[Drawing]:
@@ -209,20 +213,16 @@ def _figure_1(results: Results) -> Iterator[Drawing]:
     pair = inferred_pair(results)
     if pair is None:
         return
-    routed, unrouted = pair
-    dataset, found = (
-        routed.run.dataset,
-        {"routed": _examples(routed, results), "unrouted": _examples(unrouted, results)},
-    )
-    both = {kind: arrays for kind, arrays in found.items() if arrays is not None}
-    if len(both) < len(found):
+    dataset = pair[0].run.dataset
+    found = {role: _examples(study, results) for role, study in zip(("routed", "unrouted"), pair, strict=True)}
+    arrays = found["unrouted"]
+    if arrays is None or found["routed"] is None:
         return
     shown = {
-        title: both[kind][f"capsules_{condition}"]
-        for kind, condition, title in _PANELS
-        if f"capsules_{condition}" in both[kind]
+        title: values
+        for role, condition, title in _PANELS
+        if (values := (found[role] or {}).get(f"capsules_{condition}")) is not None
     }
-    arrays = both["unrouted"]
     yield Drawing(
         f"capsnet-capsules-{dataset}",
         "png",
@@ -231,7 +231,7 @@ def _figure_1(results: Results) -> Iterator[Drawing]:
         "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
         "and with L1 (Figure 1B-E of document 001).",
         "Heat maps of ten class capsules for two digits under four conditions.",
-        [*routed.numbers.records, *unrouted.numbers.records],
+        [record for study in pair for record in study.numbers.records],
         partial(class_capsules, arrays["images"], arrays["labels"], shown),
     )
 
@@ -240,11 +240,7 @@ def _examples(study: Network, results: Results) -> dict[str, np.ndarray] | None:
     return results.examples("infer", study.item, ("images", "labels"))
 
 
-def _energies(study: Network, results: Results, written: Written) -> Iterator[Drawing]:
-    arrays = _examples(study, results)
-    if arrays is None:
-        written.miss(f"infer/{study.item} (its examples)")
-        return
+def _energies(study: Network, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
     prefix = "energies_predicted-clamped-"
     energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
     if energies:

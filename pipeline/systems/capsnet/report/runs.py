@@ -6,7 +6,7 @@ term (appendix A). Two results are compared only if their networks differ in not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -68,12 +68,10 @@ class Network:
         """Whether votes are averaged over the capsules above and never weighted by agreement: a single sum."""
         return bool(self.run.model.iterations == 1 and self.run.model.counting == "sums")
 
-    @property
-    def condition(self) -> Condition | None:
-        """The network's condition; None if it has another number of iterations than the paper's."""
-        if self.run.model.iterations not in (0, PAPER_ITERATIONS):
-            return None
-        return Condition(self.run.model.iterations > 0, self.run.model.reconstruction != "none")
+    def measure(self, condition: str, layer: str, name: str) -> float:
+        """A measure of iterative inference, the mean over replicas; NaN if there is none."""
+        found = self.numbers.number("condition", condition, layer, name, "mean")
+        return math.nan if found is None else found
 
     def is_but_for(self, other: Network, **changes: Any) -> bool:
         """Whether it is another's network with `changes` of the model, on the same data."""
@@ -81,20 +79,19 @@ class Network:
         return self.run == wanted and self.dataset == other.dataset
 
 
-def networks(results: Results, stage: Literal["train", "evaluate"]) -> list[Network]:
-    """Results of a stage for CapsNets: the conditions in the paper's order, middle layers last.
+def evaluated(results: Results) -> list[Network]:
+    """Evaluated CapsNets: the conditions in the paper's order, middle layers last.
 
     Raises:
         ResultError: a result is corrupt, or lacks the settings of its run.
     """
-    return _in_order(
-        _network(item, numbers) for item, numbers in results.executed(stage) if numbers.run(item).variant == "capsnet"
-    )
+    found = (_network(*each) for each in results.executed("evaluate"))
+    return sorted((each for each in found if each.run.variant == "capsnet"), key=_place)
 
 
 def studies(results: Results) -> list[Network]:
-    """Results of iterative inference, in the order of `networks`. Raises `ResultError` as `networks`."""
-    return _in_order(_study(item, numbers) for item, numbers in results.executed("infer"))
+    """Results of iterative inference, in the order of `evaluated`. Raises `ResultError` as it does."""
+    return sorted((_study(*each) for each in results.executed("infer")), key=_place)
 
 
 def network(results: Results, stage: Literal["train", "evaluate"], run: str | None) -> Network | None:
@@ -118,13 +115,12 @@ def _study(item: str, numbers: Numbers) -> Network:
     return Network(item, numbers, numbers.run(inference.run), numbers.dataset_of(inference.run), inference)
 
 
-def _in_order(found: Iterator[Network]) -> list[Network]:
-    return sorted(found, key=_place)
-
-
 def _place(network: Network) -> tuple[bool, int]:
-    condition = network.condition
-    return bool(network.run.model.middle), CONDITIONS.index(condition) if condition else len(CONDITIONS)
+    """By the paper's order of conditions; networks with another number of iterations than the paper's after them."""
+    model = network.run.model
+    if model.iterations not in (0, PAPER_ITERATIONS):
+        return bool(model.middle), len(CONDITIONS)
+    return bool(model.middle), CONDITIONS.index(Condition(model.iterations > 0, model.reconstruction != "none"))
 
 
 def trained_conditions(results: Results) -> dict[Condition, Network]:

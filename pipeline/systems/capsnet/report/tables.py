@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.reading import Numbers, Results
-from pipeline.systems.capsnet.report.runs import networks, studies
+from pipeline.systems.capsnet.report.runs import evaluated, studies
 
 _ACCURACIES = {
     "accuracy": ("own answer (%)", ("test", "accuracy"), 2),
@@ -43,7 +43,7 @@ def build(results: Results) -> list[Table]:
 def _accuracies(results: Results) -> list[Table]:
     """Accuracy of each network, and of a linear probe on its class capsules."""
     rows: dict[str, list[Row]] = {}
-    for network in networks(results, "evaluate"):
+    for network in evaluated(results):
         model, numbers = network.run.model, network.numbers
         iterations = f"{model.iterations} {model.counting}" if model.iterations else "0"
         of_run: list[object] = [network.item, iterations, model.reconstruction, str(model.middle)]

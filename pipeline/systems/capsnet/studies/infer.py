@@ -62,19 +62,13 @@ def measure(context: Context) -> Outcome:
     Raises:
         UserError: the network has not the layers that a condition needs.
     """
-    from tqdm import tqdm
-
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
 
     settings: InferParams = context.settings
     dataset = context.evaluated(context.params.runs[settings.run].dataset)
     models = context.models(settings.run, CapsNet)
-
-    def bar(steps: range) -> range:
-        return tqdm(steps, desc=context.label, unit="step", leave=False)  # type: ignore[return-value]
-
     try:
-        return sparsity_of_inference(models, dataset, settings, context.device, bar)
+        return sparsity_of_inference(models, dataset, settings, context.device, context.label)
     except ValueError as error:
         raise UserError(f"{context.item}: {error}") from None

@@ -1,4 +1,6 @@
-"""What is asked of trained matrix capsules: test errors, and where votes for classes go (document 004, section 5)."""
+"""What is asked of trained matrix capsules: test errors, and how votes for classes gather around class capsules over
+routing iterations (document 004, section 5, Figures 2 and B.2).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,9 +20,9 @@ from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import spread
-from pipeline.systems.matrix_capsules.evaluation import vote_distances
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 
+_AT_ONCE = 32
 VOTED = 500
 """Test images whose votes are looked at (the first ones)."""
 
@@ -32,13 +35,13 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     images, labels = inputs.dataset.part("test")
     images, labels = images[:VOTED], labels[:VOTED]
     pixels = seen(images, augmentation)
-    found = [vote_distances.distances(model, pixels) for model in models]
-    rows = [vote_distances.concentration(*each, labels) for each in found]
+    found = [distances(model, pixels) for model in models]
+    rows = [concentration(*each, labels) for each in found]
     votes = {
         name: {str(t + 1): spread(row[name][t] for row in rows) for t in range(len(rows[0][name]))} for name in rows[0]
     }
     chosen = _examples(models[0], pixels, labels)
-    arrays: dict[str, NDArray[Any]] = vote_distances.histograms(*found[0], chosen)
+    arrays: dict[str, NDArray[Any]] = histograms(*found[0], chosen)
     arrays |= {"images": images[chosen], "labels": labels[chosen]}
     arrays["scores"] = scores(models[0], pixels[chosen]).cpu().numpy()
     numbers = {**outcome.numbers, "voted_images": len(images), "votes": votes}
@@ -53,3 +56,55 @@ def _examples(model: Classifier, pixels: Tensor, labels: NDArray[np.int64], righ
         if len(chosen) < right and labels[place] not in labels[chosen]:
             chosen.append(int(place))
     return chosen + np.flatnonzero(~correct)[:1].tolist()
+
+
+@torch.no_grad()
+def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Distances of votes to the mean of the class capsule that they are for, and how much of each vote is assigned to
+    it, after every iteration: `[iterations, N, n, votes]` each.
+
+    Args:
+        images: `[N, C, s, s]` in [0, 1].
+    """
+    layer = model.routed[-1]
+    assert isinstance(layer, RoutedCapsules)
+    device = next(model.parameters()).device
+    found, shares = [], []
+    for batch in images.split(_AT_ONCE):
+        below = model.capsules(batch.to(device))[-2]
+        votes = layer.votes(below)[:, 0]  # (B, n, votes, P)
+        steps = layer.steps(below)
+        found.append(torch.stack([(votes - step.parents.poses[:, 0, :, None]).norm(dim=-1) for step in steps]))
+        active = layer.fields.gather(below[1]).flatten(2).unsqueeze(2)  # (B, 1, 1, votes)
+        shares.append(torch.stack([(step.assignments * active)[:, 0] for step in steps]))
+    return torch.cat(found, 1).cpu().numpy(), torch.cat(shares, 1).cpu().numpy()
+
+
+def concentration(
+    distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
+) -> dict[str, list[float]]:
+    """Of all that is assigned, what goes to the right class, for each iteration: `all` of it, and of the votes that are
+    `near`, as near to the mean of their class as the closest tenth of all is after the first iteration.
+    """
+    right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
+    order = np.argsort(distance[0], axis=None)
+    weights = shares[0].ravel()[order].cumsum()
+    radius = distance[0].ravel()[order][np.searchsorted(weights, 0.1 * weights[-1])]
+    rows: dict[str, list[float]] = {"all": [], "near": []}
+    for d, share in zip(distance, shares, strict=True):
+        for name, kept in (("all", share), ("near", share * (d <= radius))):
+            rows[name].append(float(kept[right].sum() / max(kept.sum(), np.finfo(np.float32).tiny)))
+    return rows
+
+
+def histograms(
+    distance: NDArray[np.float32], shares: NDArray[np.float32], chosen: list[int], bins: int = 40
+) -> dict[str, NDArray[Any]]:
+    """Weighted histograms for some images: `counts [images, iterations, n, bins]` and `edges [bins + 1]`."""
+    most = float(np.quantile(distance[:, chosen], 0.99))
+    edges = np.linspace(0, most, bins + 1)
+    counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))
+    for row, t, n in np.ndindex(*counts.shape[:3]):
+        place = t, chosen[row], n
+        counts[row, t, n] = np.histogram(distance[place], edges, weights=shares[place])[0]
+    return {"counts": counts, "edges": edges}

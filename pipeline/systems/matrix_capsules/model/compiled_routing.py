@@ -7,7 +7,6 @@ where I is the side of a matrix pose or the length of a vector, and places is k,
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -52,14 +51,6 @@ class _Gradients(ctypes.Structure):
 def kernel() -> kernels.Kernel | None:
     """The compiled kernel for this processor; None if there is none."""
     return kernels.load(_SOURCE)
-
-
-def _kept_floats(kernel: kernels.Kernel, layer: _Layer) -> int:
-    """Numbers that the kernel keeps of an image for the backward pass."""
-    function = kernel.library.kept_floats
-    function.restype = _INT  # ctypes would take it for 32 bits
-    size: int = function(ctypes.byref(layer))
-    return size
 
 
 def unsupported(poses: Tensor, transformations: Tensor, routing: Routing) -> str | None:
@@ -110,112 +101,85 @@ def route(
 
 class _Route(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, routing, kernel, *tensors):  # type: ignore[no-untyped-def]
-        call = _Call.of(routing, kernel, *tensors)
-        poses, shape = call.poses, (call.layer.images, call.layer.parents, call.layer.types)
+    def forward(ctx, routing, kernel, poses, activations, transformations, *betas):  # type: ignore[no-untyped-def]
+        fields, D = routing.fields, transformations.shape[3]
+        inverse = [routing.m_step.inverse_temperature_at(index) for index in range(routing.iterations)]
+        lanes = kernel.lanes if D > 8 else 8
+        beta_a, beta_u, padded = (
+            torch.nn.functional.pad(each, (0, -D % lanes)) for each in (*betas, transformations.transpose(3, 4))
+        )
+        groups = padded.unflatten(-1, (-1, lanes)).permute(0, 1, 4, 2, 3, 5)  # (places, c, G, I, I, L)
+        tensors = {
+            "poses": poses,
+            "activations": activations,
+            "transformations": groups,
+            "beta_a": beta_a,
+            "beta_u": beta_u,
+            "inverse_temperatures": torch.tensor(inverse, dtype=torch.float32),
+            "children": fields.children.int(),
+            "slots": fields.slots.where(fields.slots < fields.children.numel(), -1).int(),
+            "even": routing.first_shares(D),
+            "offsets": routing.offsets,
+        }
+        ctx.tensors = {name: None if each is None else each.contiguous() for name, each in tensors.items()}
+        ctx.layer, ctx.library = _layer(routing, D, ctx.tensors), kernel.library
+        shape = (len(poses), len(fields.children), D)
         found_poses, found_activations = poses.new_empty(*shape, poses.shape[-1]), poses.new_empty(shape)
-        kept = None
+        ctx.kept = None
         if any(ctx.needs_input_grad):
-            kept = poses.new_empty(len(poses), _kept_floats(kernel, call.layer))
-        pointers = map(kernels.pointer, (kept, found_poses, found_activations))
-        kernels.check(kernel.library.em_routing_forward(ctypes.byref(call.layer), *pointers), _NAME)
-        ctx.call, ctx.kernel, ctx.kept = call, kernel, kept
+            ctx.library.kept_floats.restype = _INT  # ctypes would take it for 32 bits
+            ctx.kept = poses.new_empty(len(poses), ctx.library.kept_floats(ctypes.byref(ctx.layer)))
+        pointers = map(kernels.pointer, (ctx.kept, found_poses, found_activations))
+        kernels.check(ctx.library.em_routing_forward(ctypes.byref(ctx.layer), *pointers), _NAME)
         return found_poses, found_activations
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_poses, grad_activations):  # type: ignore[no-untyped-def]
-        call = ctx.call
         grads = grad_poses.contiguous(), grad_activations.contiguous()
-        below = torch.zeros_like(call.poses), torch.zeros_like(call.activations)
-        packed = torch.zeros_like(call.transformations) if ctx.needs_input_grad[4] else None
-        betas = grad_poses.new_zeros(2, call.layer.groups * call.layer.lanes)
+        below = [torch.zeros_like(ctx.tensors[name]) for name in ("poses", "activations")]
+        packed = torch.zeros_like(ctx.tensors["transformations"]) if ctx.needs_input_grad[4] else None
+        betas = grad_poses.new_zeros(2, len(ctx.tensors["beta_a"]))
         gradients = _Gradients(*map(kernels.pointer, (*grads, *below, packed, betas)))
-        pointers = ctypes.byref(call.layer), kernels.pointer(ctx.kept), ctypes.byref(gradients)
-        kernels.check(ctx.kernel.library.em_routing_backward(*pointers), _NAME)
-        D = call.layer.types
+        pointers = ctypes.byref(ctx.layer), kernels.pointer(ctx.kept), ctypes.byref(gradients)
+        kernels.check(ctx.library.em_routing_backward(*pointers), _NAME)
+        D = ctx.layer.types
         unpacked = None if packed is None else packed.permute(0, 1, 3, 2, 5, 4).flatten(3, 4)[..., :D, :]
         return None, None, *below, unpacked, *betas[:, :D]
 
 
-@dataclass(frozen=True)
-class _Call:
-    """The kernel's view of a layer, and the tensors that it points to.
-
-    Attributes:
-        transformations: `[places, c, G, I, I, L]`, G groups of L parent types.
-    """
-
-    layer: _Layer
-    poses: Tensor
-    activations: Tensor
-    transformations: Tensor
-    others: tuple[Tensor | None, ...]
-
-    @classmethod
-    def of(
-        cls,
-        routing: Routing,
-        kernel: kernels.Kernel,
-        poses: Tensor,
-        activations: Tensor,
-        transformations: Tensor,
-        *betas: Tensor,
-    ) -> _Call:
-        fields, m_step, priors = routing.fields, routing.m_step, routing.m_step.priors
-        (B, X, c, P), (p, k) = poses.shape, fields.children.shape
-        places, _, I, D, _ = transformations.shape
-        L = kernel.lanes if D > 8 else 8
-        G = -(-D // L)
-        padded = torch.nn.functional.pad(transformations.transpose(3, 4), (0, G * L - D))
-        packed = padded.unflatten(-1, (G, L)).permute(0, 1, 4, 2, 3, 5).contiguous()
-        beta_a, beta_u = (torch.nn.functional.pad(each, (0, G * L - D)).contiguous() for each in betas)
-        poses, activations = poses.contiguous(), activations.contiguous()
-        inverse = [m_step.inverse_temperature_at(index) for index in range(routing.iterations)]
-        others = (
-            torch.tensor(inverse, dtype=torch.float32),
-            fields.children.int().contiguous(),
-            slots := fields.slots_or(-1).int().contiguous(),
-            routing.first_shares(D).contiguous(),
-            None if routing.offsets is None else routing.offsets.contiguous(),
-        )
-        inverse_temperatures, children, seen_by, even, offsets = map(kernels.pointer, others)
-        layer = _Layer(
-            images=B,
-            positions=X,
-            types_below=c,
-            rows=P // I,
-            inner=I,
-            parents=p,
-            field=k,
-            types=D,
-            groups=G,
-            lanes=L,
-            iterations=routing.iterations,
-            places=places,
-            competition=0 if routing.competition == "all" else 1,
-            activation=_ACTIVATIONS.index(m_step.activation),
-            threads=torch.get_num_threads(),
-            wishart=priors.precisions == "wishart",
-            shares_of_position=priors.shares_of == "position",
-            logits=m_step.logits,
-            alpha0=priors.alpha0,
-            kappa0=priors.kappa0,
-            nu0=priors.nu0,
-            psi0=priors.psi0,
-            variance_floor=m_step.variance_floor,
-            damping=m_step.damping,
-            first_damping=m_step.damping if m_step.damped_first else 0.0,
-            inverse_temperatures=inverse_temperatures,
-            children=children,
-            slots=seen_by,
-            most=slots.shape[1],
-            even=even,
-            offsets=offsets,
-            poses=kernels.pointer(poses),
-            activations=kernels.pointer(activations),
-            transformations=kernels.pointer(packed),
-            beta_a=kernels.pointer(beta_a),
-            beta_u=kernels.pointer(beta_u),
-        )
-        return cls(layer, poses, activations, packed, (*others, beta_a, beta_u))
+def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> _Layer:
+    """The kernel's view of a layer with these tensors, by the names of its fields; it does not keep them alive."""
+    m_step, priors = routing.m_step, routing.m_step.priors
+    images, positions, types_below, size = tensors["poses"].shape
+    places, _, groups, inner, _, lanes = tensors["transformations"].shape
+    parents, field = tensors["children"].shape
+    return _Layer(
+        images=images,
+        positions=positions,
+        types_below=types_below,
+        rows=size // inner,
+        inner=inner,
+        parents=parents,
+        field=field,
+        types=types,
+        groups=groups,
+        lanes=lanes,
+        iterations=routing.iterations,
+        places=places,
+        competition=0 if routing.competition == "all" else 1,
+        activation=_ACTIVATIONS.index(m_step.activation),
+        threads=torch.get_num_threads(),
+        wishart=priors.precisions == "wishart",
+        shares_of_position=priors.shares_of == "position",
+        logits=m_step.logits,
+        alpha0=priors.alpha0,
+        kappa0=priors.kappa0,
+        nu0=priors.nu0,
+        psi0=priors.psi0,
+        variance_floor=m_step.variance_floor,
+        damping=m_step.damping,
+        first_damping=m_step.damping if m_step.damped_first else 0.0,
+        most=tensors["slots"].shape[1],
+        **{name: kernels.pointer(each) for name, each in tensors.items()},
+    )

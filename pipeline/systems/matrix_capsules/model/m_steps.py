@@ -17,11 +17,13 @@ leading axes `...` with the capsule types last among them, poses of P numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from pipeline.systems.matrix_capsules.settings import BayesParams
 
 _LEAST_MASS = 1e-7
 """Added to the assigned mass that moments are divided by, as in the authors' code: a capsule may get nothing."""
@@ -60,27 +62,6 @@ class Parents:
 
 
 @dataclass(frozen=True)
-class Priors:
-    """Of variational Bayes (Ribeiro et al. 2020, section 2).
-
-    Attributes:
-        alpha0: of a capsule's share, Dirichlet's.
-        kappa0: votes that the prior mean of a pose, 0, counts as.
-        nu0: degrees of freedom of precisions; with Wishart's above the numbers of a pose, less one.
-        psi0: scale of precisions: their prior mean is nu0 psi0.
-        precisions: `wishart`: of a whole matrix, whose posterior is held diagonal; `gamma`: of independent numbers.
-        shares_of: shares are of all that the `layer` is assigned, or of all that the capsules of a `position` are.
-    """
-
-    alpha0: float = 1.0
-    kappa0: float = 1.0
-    nu0: float = 2.0
-    psi0: float = 1.0
-    precisions: Literal["gamma", "wishart"] = "gamma"
-    shares_of: Literal["layer", "position"] = "layer"
-
-
-@dataclass(frozen=True)
 class MStep:
     """An M-step with its constants.
 
@@ -95,8 +76,8 @@ class MStep:
         inverse_temperature: lambda after infinitely many iterations; iteration i, from 0, has
             `inverse_temperature (1 - rate^(i + 1))`.
         inverse_temperature_rate: that rate; 0 for a lambda that stays.
-        priors: of variational Bayes.
         logits: activations are given before the logistic; with variational Bayes alone, which does not route by them.
+        priors: of variational Bayes, which alone uses them.
     """
 
     activation: Literal["mdl", "mixing", "bayes"] = "mdl"
@@ -105,12 +86,8 @@ class MStep:
     damped_first: bool = False
     inverse_temperature: float = 0.01
     inverse_temperature_rate: float = 0.95
-    priors: Priors = Priors()
     logits: bool = False
-
-    def __post_init__(self) -> None:
-        if self.logits and self.activation != "bayes":
-            raise ValueError("activations before the logistic are those of variational Bayes only")
+    priors: BayesParams = field(kw_only=True)
 
     def inverse_temperature_at(self, index: int) -> float:
         """Lambda of an iteration, counted from 0."""

@@ -16,6 +16,8 @@ Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsul
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -33,9 +35,9 @@ from pipeline.systems.matrix_capsules.model.em_routing import (
     images_at_once,
     route,
 )
-from pipeline.systems.matrix_capsules.model.m_steps import MStep, Priors
+from pipeline.systems.matrix_capsules.model.m_steps import MStep
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams, RoutingLayerParams
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BALANCED_ON = 64
 """Images that betas are balanced on."""
@@ -47,40 +49,27 @@ _MEASURED_ON = 2048
 class PrimaryCapsules(nn.Module):
     """Poses and activations that are linear in the feature maps at their position, activations through a logistic.
 
-    Args:
-        channels: feature maps below.
-        types: capsules at each position.
-        size: numbers of a pose, P.
-        pose_sd, activation_sd, bias: of weights at the start, and the activations' bias.
-        batch_norm: in place of biases, poses and activations are normalised by type, the latter before the logistic.
+    With batch norm, poses and activations are normalised by type in place of biases, the latter before the logistic.
     """
 
-    def __init__(
-        self,
-        channels: int,
-        types: int,
-        size: int,
-        pose_sd: float,
-        activation_sd: float,
-        bias: float,
-        batch_norm: bool,
-    ) -> None:
+    def __init__(self, params: MatrixCapsulesModelParams) -> None:
         super().__init__()
-        self.types, self.size = types, size
-        self.poses = nn.Linear(channels, types * size, bias=not batch_norm)
-        self.activations = nn.Linear(channels, types, bias=not batch_norm)
-        with torch.no_grad():
-            for linear, sd, start in ((self.poses, pose_sd, 0.0), (self.activations, activation_sd, bias)):
-                nn.init.trunc_normal_(linear.weight, std=sd, a=-2 * sd, b=2 * sd)
-                if not batch_norm:
-                    linear.bias.fill_(start)
-        self.norm_poses = BatchNorm(types, 2, learnt=True) if batch_norm else nn.Identity()
-        self.norm_activations = BatchNorm(types, 2, learnt=True) if batch_norm else nn.Identity()
+        types, norm = params.primary_types, params.batch_norm
+        self.pose_shape = (types, params.pose_side**2)
+        self.poses = nn.Linear(params.channels, types * params.pose_side**2, bias=not norm)
+        self.activations = nn.Linear(params.channels, types, bias=not norm)
+        starts = ((params.primary_pose_sd, 0.0), (params.primary_activation_sd, params.primary_bias))
+        for linear, (sd, bias) in zip((self.poses, self.activations), starts, strict=True):
+            nn.init.trunc_normal_(linear.weight, std=sd, a=-2 * sd, b=2 * sd)
+            if not norm:
+                nn.init.constant_(linear.bias, bias)
+        self.norm_poses = BatchNorm(types, 2, learnt=True) if norm else nn.Identity()
+        self.norm_activations = BatchNorm(types, 2, learnt=True) if norm else nn.Identity()
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """`[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
         flat = features.permute(0, 2, 3, 1).flatten(1, 2)
-        poses = self.norm_poses(self.poses(flat).unflatten(-1, (self.types, self.size)))
+        poses = self.norm_poses(self.poses(flat).unflatten(-1, self.pose_shape))
         return poses, self.norm_activations(self.activations(flat)).sigmoid()
 
 
@@ -91,9 +80,8 @@ class RoutedCapsules(nn.Module):
         fields: who sees whom.
         types_below, types: capsules at each position, below and here.
         params: how poses are laid out, and how votes are routed.
-        layer: what this kind of layer starts from.
-        shared: one set of transformations for the whole receptive field, votes made different by coordinates alone.
-        inverse_temperature: lambda after infinitely many iterations.
+        last: whether they are class capsules, with one set of transformations for the whole receptive field: votes are
+            made different by coordinates alone.
 
     Attributes:
         iterations: of routing, at this time of training.
@@ -107,13 +95,11 @@ class RoutedCapsules(nn.Module):
         types_below: int,
         types: int,
         params: MatrixCapsulesModelParams,
-        layer: RoutingLayerParams,
-        shared: bool,
-        inverse_temperature: float,
+        last: bool = False,
     ) -> None:
         super().__init__()
         self.fields, self.params, self.iterations = fields, params, params.iterations
-        places = 1 if shared else fields.children.shape[1]
+        places, layer = (1, params.last) if last else (fields.children.shape[1], params.convolutional)
         side = params.pose_side
         # What a transformation works on: the columns of a 4x4 pose alike, or all 16 numbers of a vector.
         inner = side if params.pose == "matrix" else side**2
@@ -121,17 +107,17 @@ class RoutedCapsules(nn.Module):
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
         self.beta_a = nn.Parameter(torch.full((types,), layer.beta_a / params.beta_a_unit))
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
-        offsets = _coordinates(fields, params) if shared and params.coordinate_addition else None
+        offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
         self.m_step = MStep(
             activation=params.activation,
             variance_floor=params.variance_floor,
             damping=params.damping,
             damped_first=params.damped_first,
-            inverse_temperature=inverse_temperature,
+            inverse_temperature=params.inverse_temperature * (params.class_inverse_temperature if last else 1.0),
             inverse_temperature_rate=params.inverse_temperature_rate,
-            priors=Priors(**params.bayes.model_dump()),
             logits=params.batch_norm,
+            priors=params.bayes,
         )
         if params.batch_norm:
             self.beta_a.requires_grad_(False)  # what it adds is taken away again
@@ -164,9 +150,14 @@ class RoutedCapsules(nn.Module):
             poses, activations = compiled_routing.route(*capsules, self.transformations, *self.betas(), routing)
         else:
             poses, activations = route(*capsules, self.full_transformations(), *self.betas(), routing)
-        if self.norm_poses is None or self.norm_activations is None:
-            return poses, activations
-        return self.norm_poses(poses), self.norm_activations(activations).sigmoid()
+        return poses if self.norm_poses is None else self.norm_poses(poses), self.handed_on(activations)
+
+    def handed_on(self, activations: Tensor) -> Tensor:
+        """Of what an M-step gives: with batch norm, that is still to be normalised and goes through the logistic."""
+        if self.norm_activations is None:
+            return activations
+        normalised: Tensor = self.norm_activations(activations)
+        return normalised.sigmoid()
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
@@ -190,9 +181,10 @@ class RoutedCapsules(nn.Module):
         """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
         return cast_votes(capsules[0], self.full_transformations(), self.routing())
 
-    def steps(self, capsules: tuple[Tensor, Tensor]) -> list[Step]:
-        """Every iteration."""
-        return history(*capsules, self.full_transformations(), *self.betas(), self.routing())
+    def steps(self, capsules: tuple[Tensor, Tensor], iterations: int | None = None) -> list[Step]:
+        """Every iteration: those of the layer itself, or so many."""
+        routing = replace(self.routing(), iterations=iterations or self.iterations)
+        return history(*capsules, self.full_transformations(), *self.betas(), routing)
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
@@ -234,31 +226,19 @@ class MatrixCapsules(Classifier):
         self.norm_first = BatchNorm(params.channels, 1, learnt=True) if norm else nn.Identity()
         self.statistics_images = _MEASURED_ON if norm else 0
         height = (image_size - params.kernel) // params.stride + 1
-        self.primary = PrimaryCapsules(
-            params.channels,
-            params.primary_types,
-            params.pose_side**2,
-            params.primary_pose_sd,
-            params.primary_activation_sd,
-            params.primary_bias,
-            norm,
-        )
+        self.primary = PrimaryCapsules(params)
         layers, types = [], params.primary_types
         for above, stride in zip(params.types, params.capsule_strides, strict=True):
             fields = ReceptiveFields(height, params.capsule_kernel, stride)
-            layers.append(
-                RoutedCapsules(fields, types, above, params, params.convolutional, False, params.inverse_temperature)
-            )
+            layers.append(RoutedCapsules(fields, types, above, params))
             height, types = fields.side, above
-        last = ReceptiveFields(height, height, 1)
-        warmth = params.inverse_temperature * params.class_inverse_temperature
-        layers.append(RoutedCapsules(last, types, params.classes, params, params.last, True, warmth))
+        layers.append(RoutedCapsules(ReceptiveFields(height, height, 1), types, params.classes, params, last=True))
         self.routed = nn.ModuleList(layers)
 
     def maps(self, images: Tensor) -> Tensor:
         """Feature maps that primary capsules are linear in, `[B, A, H, H]`."""
-        found: Tensor = self.norm_first(self.first(standardise(images))).relu()
-        return found
+        maps: Tensor = self.norm_first(self.first(standardise(images)))
+        return maps.relu()
 
     def capsules(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Poses and activations of every layer, primary capsules first."""

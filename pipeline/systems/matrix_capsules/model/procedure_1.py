@@ -19,18 +19,10 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 def procedure_1(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`.
-
-    Raises:
-        ValueError: the activation is not that of description lengths, positions compete by themselves, or the first
-            iteration is that of the authors' code.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`,
+    of activations by description length, where all parents compete for a child.
     """
     step, fields = routing.m_step, routing.fields
-    if step.activation != "mdl" or (routing.competition, routing.first) != ("all", "all") or step.damped_first:
-        raise ValueError(
-            "Procedure 1 has activations by description length; all parents compete for a child, and the first mean is "
-            "not damped"
-        )
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)
     if routing.offsets is not None:
         votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)

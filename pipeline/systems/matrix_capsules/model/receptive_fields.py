@@ -20,6 +20,8 @@ class ReceptiveFields:
         side: H', parent positions a side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
         counts: how many parent positions see each position below, `[X]`, X = H H.
+        slots: for each position below, the places p k + kk among parents' receptive fields that see it, `[X, most]`;
+            rows are filled up with p k.
 
     Raises:
         UserError: the kernel is larger than the layer below.
@@ -33,24 +35,17 @@ class ReceptiveFields:
         columns = torch.nn.functional.unfold(place, kernel, stride=stride)[0]  # (k, p)
         self.children = columns.T.round().long().contiguous()
         self.counts = torch.bincount(self.children.flatten(), minlength=height * height)
-        self._slots = _places_of(self.children.flatten(), height * height)
+        self.slots = _places_of(self.children.flatten(), height * height)
 
     def to(self, device: torch.device) -> ReceptiveFields:
         """The same, its indices on `device`."""
         self.children, self.counts = self.children.to(device), self.counts.to(device)
-        self._slots = self._slots.to(device)
+        self.slots = self.slots.to(device)
         return self
 
     def gather(self, below: Tensor) -> Tensor:
-        """What each parent position sees of `below [B, X, ...]`: `[B, p, k, ...]`.
-
-        Raises:
-            ValueError: there are not as many positions below as the fields were made for.
-        """
-        if below.shape[1] != len(self.counts):
-            raise ValueError(f"{below.shape[1]} positions where receptive fields were made for {len(self.counts)}")
-        p, k = self.children.shape
-        return below.index_select(1, self.children.flatten()).unflatten(1, (p, k))
+        """What each parent position sees of `below [B, X, ...]`: `[B, p, k, ...]`."""
+        return below.index_select(1, self.children.flatten()).unflatten(1, self.children.shape)
 
     def sum(self, seen: Tensor) -> Tensor:
         """Sums over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; 0 where there are none."""
@@ -60,17 +55,11 @@ class ReceptiveFields:
         """The largest over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; -inf for none."""
         return self._slotted(seen, -torch.inf).amax(2)
 
-    def slots_or(self, fill: int) -> Tensor:
-        """For each position below, the places p k + kk among parents' receptive fields that see it, `[X, most]`; rows
-        are filled up with `fill`.
-        """
-        return torch.where(self._slots == self.children.numel(), fill, self._slots)
-
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:
         """What the parents of each child hold for it, `[B, X, most parent positions, ...]`, filled up with `fill`."""
         flat = seen.flatten(1, 2)
         filled = torch.cat([flat, flat.new_full((len(flat), 1, *flat.shape[2:]), fill)], 1)
-        return filled.index_select(1, self._slots.flatten()).unflatten(1, self._slots.shape)
+        return filled.index_select(1, self.slots.flatten()).unflatten(1, self.slots.shape)
 
 
 def _places_of(children: Tensor, count: int) -> Tensor:

@@ -65,14 +65,9 @@ def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
     have last. A name that several ablations have is preceded by the ablation's.
     """
-    rows = list(TABLE_1)
-
-    def place(trial: Trial) -> int:
-        row = row_of(trial, TABLE_1)
-        return rows.index(row) if row else len(rows)
-
+    rows = [*TABLE_1, None]
     found: dict[str, list[Trial]] = {}
-    for trial in sorted(ablations(results), key=place):
+    for trial in sorted(ablations(results), key=lambda trial: rows.index(row_of(trial, TABLE_1))):
         found.setdefault(trial.base, []).append(trial)
     for base, of_run in found.items():
         names = Counter(trial.name for trial in of_run)
@@ -105,11 +100,14 @@ def _row(row: str) -> Measure:
         rows = results.evidence.matrix_capsules.table_1
         trial = trial_of(results, rows.get(row))
         found = _answer(results, trial, row)
-        beside = trial_of(results, rows.get("iterations_3")) if row != "iterations_3" else None
-        of_beside = beside.numbers.measured("test", "centre") if beside else None
-        if trial and found and found.ours and beside and of_beside and trained_alike(trial, beside):
-            order = _opposite(trial, beside, found.ours.mean - 100 * of_beside.mean)
-            found.notes.append(f"the unchanged network, trained alike: {in_percent(of_beside)}{order}")
+        unchanged = trial_of(results, rows.get("iterations_3")) if row != "iterations_3" else None
+        error = unchanged.numbers.measured("test", "centre") if unchanged else None
+        if trial and found and found.ours and unchanged and error and trained_alike(trial, unchanged):
+            words = f"the unchanged network, trained alike: {in_percent(error)}"
+            changed, kept = (_papers(each) for each in (trial, unchanged))
+            if changed and kept and (found.ours.mean - 100 * error.mean) * (changed - kept) < 0:
+                words += f", the opposite of the paper's order ({changed:g} % with the change, {kept:g} % without)"
+            found.notes.append(words)
         return found
 
     return measure
@@ -131,38 +129,24 @@ def averaged_over_crops(results: Results) -> Finding | None:
 
 
 def _answer(results: Results, trial: Trial | None, document: str, crops: bool = False) -> Finding | None:
-    if trial is None:
+    centre, voted = (trial.numbers.measured("test", each) if trial else None for each in ("centre", "crops"))
+    error, other, words = (voted, centre, "from the middle alone") if crops else (centre, voted, "by several crops")
+    if trial is None or error is None:
         return None
-    centre, voted = (trial.numbers.measured("test", each) for each in ("centre", "crops"))
-    error = voted if crops else centre
-    if error is None or centre is None:
-        return None
-    if crops:
-        notes = [f"from the middle alone {in_percent(centre)}"]
-    else:
-        notes = [f"by several crops {in_percent(voted)}"] if voted else []
     return Finding(
         error.scaled(100),
         dataset_label(trial.numbers.records),
         records_of(results, trial),
         remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
-        notes=notes,
+        notes=[f"{words} {in_percent(other)}"] if other else [],
         learned=learned_by(results, trial),
     )
 
 
-def _opposite(trial: Trial, beside: Trial, rise: float) -> str:
-    """Where a change raises our error and lowers the paper's, or the reverse: words that say so; else empty.
-
-    Args:
-        beside: the same without the change.
-        rise: of our error by the change.
-    """
-    values = paper_values()
-    changed, kept = (values[row] if (row := row_of(each, TABLE_1)) else None for each in (trial, beside))
-    if changed is None or kept is None or rise * (changed - kept) >= 0:
-        return ""
-    return f", the opposite of the paper's order ({changed:g} % with the change, {kept:g} % without)"
+def _papers(trial: Trial) -> float | None:
+    """The paper's error (percent) of the row that a trial's condition has, on whatever data; None if it has none."""
+    row = row_of(trial, TABLE_1)
+    return paper_values()[row] if row else None
 
 
 def error_of_cnn(results: Results) -> Finding | None:
@@ -183,10 +167,10 @@ def _novel(axis: str, network: str) -> Measure:
 
     def measure(results: Results) -> Finding | None:
         found = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
-        novel = found[1].measured("matched", network, "novel") if found else None
-        if found is None or novel is None or not _alike(found[1]):
+        study = viewpoint_study(*found) if found else None
+        novel = study.numbers.measured("matched", network, "novel") if study else None
+        if study is None or novel is None or not _alike(study.numbers):
             return None
-        study = viewpoint_study(*found)
         numbers = study.numbers
         run, document = (study.capsules, "viewpoint") if network == "capsules" else (study.cnn, "viewpoint_cnn")
         return Finding(
@@ -214,25 +198,21 @@ def _alike(numbers: Numbers) -> bool:
 
 def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[str]:
     """What both networks were matched at, and where either is at its best."""
+    capsules, cnn = (numbers.measured("matched", each, "familiar") for each in NETWORKS)
+    at, ratio = numbers.number("matched", network, "epoch", "mean"), numbers.measured("novel_ratio")
+    familiar, novel = (numbers.measured("best", network, where) for where in ("familiar", "novel"))
     notes = []
-    familiar = [numbers.measured("matched", each, "familiar") for each in NETWORKS]
-    at = numbers.number("matched", network, "epoch", "mean")
-    if all(familiar) and at is not None:
-        both = " and ".join(
-            f"{words} {in_percent(error)}" for words, error in zip(NETWORKS.values(), familiar, strict=True) if error
-        )
+    if capsules and cnn and at is not None:
         notes.append(
-            f"matched on familiar viewpoints: {both} (paper: {PAPER_FAMILIAR[axis]} %), "
-            f"after {at:.0f} of {epochs} epochs"
+            f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+            f"(paper: {PAPER_FAMILIAR[axis]} %), after {at:.0f} of {epochs} epochs"
         )
-    ratio = numbers.measured("novel_ratio")
-    if ratio is not None:
+    if ratio:
         there = PAPER_NOVEL_RATIO[axis]
         notes.append(f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's (paper: {there:.2f})")
-    best = [numbers.measured("best", network, where) for where in ("familiar", "novel")]
-    if best[0] and best[1]:
+    if familiar and novel:
         notes.append(
-            f"at its best on familiar viewpoints: {in_percent(best[0])} there, {in_percent(best[1])} on novel ones"
+            f"at its best on familiar viewpoints: {in_percent(familiar)} there, {in_percent(novel)} on novel ones"
         )
     return notes
 

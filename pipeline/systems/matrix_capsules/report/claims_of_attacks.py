@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,10 @@ METHODS = ("FGSM", "BIM")
 LARGEST_UNDETECTED = 5.0
 """Points: where a difference of so many would not be significant, there are too few images to say that there is none.
 """
+_NETWORKS = ("capsules", "cnn")
+
+Answer = tuple[Measured, bool, list[str]]
+"""Our number, whether the claim holds, and what else was seen."""
 
 
 @dataclass(frozen=True)
@@ -36,40 +41,36 @@ class Attacked:
 
     Attributes:
         table: columns as `COLUMNS`, values as shares.
+        images: test images attacked.
     """
 
     study: Compared
     table: pd.DataFrame
+    images: int
 
-    def curves(self, network: str, kind: str, method: str, column: str = "value") -> pd.DataFrame:
-        """Percent, `[epsilons, replicas]`, epsilons rising; empty where there are none.
+    def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
+        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising; empty
+        where there are none above 0.
 
         Args:
             column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
         """
-        chosen = self.table[(self.table["network"] == network) & (self.table["kind"] == kind)]
-        chosen = chosen[chosen["method"] == method]
-        return 100 * chosen.pivot_table(index="epsilon", columns="replica", values=column).sort_index()
-
-    @property
-    def images(self) -> int:
-        """Test images attacked."""
-        return attacked_images(self.study)
-
-    @property
-    def chance(self) -> float:
-        """Percent of images that a guess gets right."""
-        return 100 / int(self.study.capsules.model.classes)
+        rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
+        found = [
+            100 * of_network.pivot_table(index="epsilon", columns="replica", values=column).sort_index()
+            for of_network in (rows[rows["network"] == network] for network in _NETWORKS)
+        ]
+        return [] if any(each.empty or each.index.max() <= 0 for each in found) else found
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
-    def error(self, ours: Measured, theirs: Measured) -> float:
+    def error(self, left: Sequence[Measured]) -> float:
         """Standard error of the difference of two accuracies: a binomial part of the images attacked, taken as if there
         were one epsilon, for all have the same images, and a part from the spread over replicas.
         """
-        return math.hypot(*(part for each in (ours, theirs) for part in (self.noise(each.mean), each.se)))
+        return math.hypot(*(part for each in left for part in (self.noise(each.mean), each.se)))
 
     def error_lost(self, clean: Sequence[float], left: Sequence[Measured], lost: Sequence[Measured]) -> float:
         """Standard error of the difference of the accuracies lost: binomial parts of the accuracies before and after,
@@ -85,51 +86,27 @@ def difference(pair: Sequence[Measured], error: float) -> Measured:
     return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
 
-def over_replicas(values: pd.Series[float]) -> Measured:
-    """One number per replica, summed up."""
-    return Measured(float(values.mean()), float(values.std()) if len(values) > 1 else 0.0, len(values))
+def _measure(check: Callable[[Attacked], Answer | None]) -> Measure:
+    """The measure of a claim by a check of the study of attacks, which gives None where what it needs is not there."""
 
-
-def attacked(results: Results) -> Attacked | None:
-    """The study of attacks, if it was executed and has a table."""
-    found = results.answering("attack", results.evidence.matrix_capsules.attack)
-    table = results.table("attack", found[0], COLUMNS) if found else None
-    return Attacked(attack_study(*found), table) if found and table is not None else None
-
-
-def remarks_on_attack(study: Compared) -> list[str]:
-    """In what a study of attacks falls short of the paper's."""
-    tested, dataset = attacked_images(study), study.dataset
-    found = remarks("matrix_capsules", "iterations_3", study.capsules, dataset, tested=tested)
-    of_cnn = remarks("matrix_capsules", "cnn", study.cnn, dataset, tested=tested)
-    return found + [f"CNN: {words}" for words in of_cnn if words not in found]
-
-
-_Check = Callable[[Attacked], tuple[Measured, bool, list[str]] | None]
-"""Our number, whether the claim holds, and what else was seen; None where what it needs is not there."""
-
-
-def _measure(check: _Check) -> Measure:
     def measure(results: Results) -> Finding | None:
-        found = attacked(results)
-        answer = check(found) if found else None
-        if found is None or answer is None:
+        found = results.answering("attack", results.evidence.matrix_capsules.attack)
+        table = results.table("attack", found[0], COLUMNS) if found else None
+        if found is None or table is None:
+            return None
+        study = attack_study(*found)
+        images = attacked_images(study)
+        answer = check(Attacked(study, table, images))
+        if answer is None:
             return None
         ours, holds, notes = answer
-        study = found.study
+        said = remarks("matrix_capsules", "iterations_3", study.capsules, study.dataset, tested=images)
+        of_cnn = remarks("matrix_capsules", "cnn", study.cnn, study.dataset, tested=images)
+        said += [f"CNN: {words}" for words in of_cnn if words not in said]
         records = with_training(results, study.numbers, study.settings.capsules, study.settings.cnn)
-        said = remarks_on_attack(study)
         return Finding(ours, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
 
     return measure
-
-
-def _both(found: Attacked, kind: str, method: str) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """Curves of the capsules and of the convolutional network, over the same epsilons, some of them above 0."""
-    curves = tuple(found.curves(network, kind, method) for network in ("capsules", "cnn"))
-    if any(each.empty or each.index.max() <= 0 for each in curves):
-        return None
-    return curves[0], curves[1]
 
 
 def attacked_part(curves: pd.DataFrame) -> pd.DataFrame:
@@ -145,58 +122,52 @@ def crossings(capsules: pd.DataFrame, cnn: pd.DataFrame) -> list[tuple[float, fl
     return [(lead.index[i], lead.index[i + 1]) for i in range(len(lead) - 1) if signs[i] != signs[i + 1]]
 
 
-def loses_less(method: str) -> _Check:
+def loses_less(found: Attacked, method: str) -> Answer | None:
     """Figure 3: points of accuracy lost, of those at epsilon 0, by the capsules less by the convolutional network; mean
     over epsilons.
 
     It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
     has nothing to lose.
     """
-
-    def check(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
-        both = _both(found, "general", method)
-        if both is None or any(0.0 not in each.index for each in both):
-            return None
-        lost = [over_replicas((each.loc[0.0] - attacked_part(each)).mean()) for each in both]
-        clean = [float(each.mean(axis=1).loc[0.0]) for each in both]
-        crossed = [f"{low:g} and {high:g}" for low, high in crossings(*both)]
-        leads = "capsules are" if both[0].iloc[-1].mean() > both[1].iloc[-1].mean() else "the CNN is"
-        notes = [
-            f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
-            f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
-            f"curves cross between epsilons {', between '.join(crossed)}" if crossed else "curves do not cross",
-            f"at epsilon {both[0].index[-1]:g} {leads} the more accurate: "
-            f"capsules {both[0].iloc[-1].mean():.1f} %, CNN {both[1].iloc[-1].mean():.1f} %",
-        ]
-        left = [over_replicas(attacked_part(each).mean()) for each in both]
-        error = found.error(*left)
-        error_lost = found.error_lost(clean, left, lost)
-        notes.append(
-            f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
-            f"difference {error:.1f} points"
-        )
-        less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
-        more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
-        return difference(lost, error_lost), less and more, [*notes, *_through_own_loss(found, method)]
-
-    return check
-
-
-def _through_own_loss(found: Attacked, method: str) -> list[str]:
-    """What the document's attacks, through a network's own loss alone, leave, and why they may leave more."""
-    left = [attacked_part(found.curves(network, "general", method, "own_loss")) for network in ("capsules", "cnn")]
-    kept = [over_replicas(each.mean()) for each in left]
-    least = [each.mean(axis=1).min() for each in left]
+    both = found.both("general", method)
+    if not both or any(0.0 not in each.index for each in both):
+        return None
+    lost = [Measured.of((each.loc[0.0] - attacked_part(each)).mean()) for each in both]
+    left = [Measured.of(attacked_part(each).mean()) for each in both]
+    clean = [float(each.mean(axis=1).loc[0.0]) for each in both]
+    last = [each.iloc[-1].mean() for each in both]
+    crossed = [f"{low:g} and {high:g}" for low, high in crossings(*both)]
+    error, error_lost = found.error(left), found.error_lost(clean, left, lost)
     notes = [
-        "attacked through their own losses alone, as in the document: "
-        f"capsules {kept[0].mean:.1f} %, at the worst epsilon {least[0]:.1f} %; "
-        f"CNN {kept[1].mean:.1f} and {least[1]:.1f} %"
+        f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
+        f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
+        f"curves cross between epsilons {', between '.join(crossed)}" if crossed else "curves do not cross",
+        f"at epsilon {both[0].index[-1]:g} {'capsules are' if last[0] > last[1] else 'the CNN is'} the more accurate: "
+        f"capsules {last[0]:.1f} %, CNN {last[1]:.1f} %",
+        f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
+        f"difference {error:.1f} points",
+        _through_own_loss(found, method),
     ]
     none = found.study.numbers.number("gradient", "capsules", "without", "mean")
-    return [*notes, *([f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images"] if none else [])]
+    if none:
+        notes.append(f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images")
+    less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
+    more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
+    return difference(lost, error_lost), less and more, notes
 
 
-def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+def _through_own_loss(found: Attacked, method: str) -> str:
+    """What the document's attacks, through a network's own loss alone, leave."""
+    left = [attacked_part(each) for each in found.both("general", method, "own_loss")]
+    kept = [each.mean().mean() for each in left]
+    least = [each.mean(axis=1).min() for each in left]
+    return (
+        "attacked through their own losses alone, as in the document: "
+        f"capsules {kept[0]:.1f} %, at the worst epsilon {least[0]:.1f} %; CNN {kept[1]:.1f} and {least[1]:.1f} %"
+    )
+
+
+def targets_are_missed(found: Attacked) -> Answer | None:
     """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules less that on the CNN.
 
     It holds where it is lower by either method, by more than two standard errors.
@@ -204,23 +175,21 @@ def targets_are_missed(found: Attacked) -> tuple[Measured, bool, list[str]] | No
     lower, notes = [], []
     rates: list[list[Measured]] = []
     for method in METHODS:
-        both = _both(found, "targeted", method)
-        if both is None:
+        rates.append([Measured.of(attacked_part(each).mean()) for each in found.both("targeted", method)])
+        if not rates[-1]:
             return None
-        ours, theirs = (over_replicas(attacked_part(each).mean()) for each in both)
-        rates.append([ours, theirs])
-        lower.append(ours.mean < theirs.mean - SIGNIFICANT_SES * found.error(ours, theirs))
+        ours, theirs = rates[-1]
+        lower.append(ours.mean < theirs.mean - SIGNIFICANT_SES * found.error(rates[-1]))
         notes.append(f"{method}: {ours.mean:.1f} % on capsules, {theirs.mean:.1f} % on the CNN")
-    mean = [_halfway(first, second) for first, second in zip(*rates, strict=True)]
-    return difference(mean, found.error(*mean)), all(lower), notes
+    mean = [
+        # Of the same replicas: the spread of the mean is at most the mean of both.
+        Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
+        for first, second in zip(*rates, strict=True)
+    ]
+    return difference(mean, found.error(mean)), all(lower), notes
 
 
-def _halfway(first: Measured, second: Measured) -> Measured:
-    """The mean of two numbers of the same replicas; its spread is at most the mean of theirs."""
-    return Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
-
-
-def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+def stays_above_chance(found: Attacked) -> Answer | None:
     """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
 
     It holds where that is not below chance by more than two standard errors (binomial, of the images attacked), if
@@ -229,49 +198,45 @@ def stays_above_chance(found: Attacked) -> tuple[Measured, bool, list[str]] | No
     lowest: list[Measured] = []
     notes = []
     for method in METHODS:
-        both = _both(found, "general", method)
-        if both is None:
+        both = found.both("general", method)
+        if not both:
             return None
-        words = []
-        for name, curves in (("capsules", both[0]), ("CNN", both[1])):
-            means = attacked_part(curves).mean(axis=1)
-            least = means.index[int(means.to_numpy().argmin())]
-            accuracy = over_replicas(curves.loc[least])
-            words.append(f"{name} {accuracy.mean:.1f} % at epsilon {least:g}")
-            if name == "capsules":
-                lowest.append(accuracy)
-        notes += [f"lowest under {method}: {', '.join(words)}", *_through_own_loss(found, method)[:1]]
-    allowed = SIGNIFICANT_SES * found.noise(found.chance)
-    notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
+        rows = [each.iloc[int(each.mean(axis=1).to_numpy().argmin())] for each in map(attacked_part, both)]
+        words = [
+            f"{name} {row.mean():.1f} % at epsilon {row.name:g}"
+            for name, row in zip(("capsules", "CNN"), rows, strict=True)
+        ]
+        lowest.append(Measured.of(rows[0]))
+        notes += [f"lowest under {method}: {', '.join(words)}", _through_own_loss(found, method)]
+    chance = 100 / int(found.study.capsules.model.classes)
+    allowed = SIGNIFICANT_SES * found.noise(chance)
+    notes.append(f"chance is {chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
     ours = min(lowest, key=lambda accuracy: accuracy.mean)
-    return ours, ours.mean >= found.chance - allowed and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
+    return ours, ours.mean >= chance - allowed and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
 
 
 def _too_few(allowed: float) -> list[str]:
-    return (
-        [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
-        if allowed > LARGEST_UNDETECTED
-        else []
-    )
+    told = allowed <= LARGEST_UNDETECTED
+    return [] if told else [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
 
 
-def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+def transfer_hurts_both(found: Attacked) -> Answer | None:
     """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less the CNN's.
 
     It holds where that is within two standard errors, if these are few enough points to tell, and so is the difference
     of what is lost of the accuracy before: a network that was worse before is hurt less where both keep as much.
     """
-    curves = {method: both for method in METHODS if (both := _both(found, "black-box", method)) is not None}
-    if len(curves) < len(METHODS) or any(0.0 not in each.index for both in curves.values() for each in both):
+    curves = {method: found.both("black-box", method) for method in METHODS}
+    if not all(curves.values()) or any(0.0 not in each.index for both in curves.values() for each in both):
         return None
     means = {method: [attacked_part(each).mean() for each in both] for method, both in curves.items()}
     notes = [f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()]
     before = [each.loc[[0.0]].mean() for each in curves[METHODS[0]]]
     after: list[pd.Series[float]] = [pd.concat(each, axis=1).mean(axis=1) for each in zip(*means.values(), strict=True)]
-    left = [over_replicas(each) for each in after]
-    lost = [over_replicas(first - then) for first, then in zip(before, after, strict=True)]
+    left = [Measured.of(each) for each in after]
+    lost = [Measured.of(first - then) for first, then in zip(before, after, strict=True)]
     clean = [float(each.mean()) for each in before]
-    errors = found.error(*left), found.error_lost(clean, left, lost)
+    errors = found.error(left), found.error_lost(clean, left, lost)
     notes += [
         f"on the images as they are: {clean[0]:.1f} % and {clean[1]:.1f} %",
         f"lost: capsules {lost[0].mean:.1f} points, other CNNs {lost[1].mean:.1f}",
@@ -284,31 +249,30 @@ def transfer_hurts_both(found: Attacked) -> tuple[Measured, bool, list[str]] | N
     return differences[0], alike and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
 
 
-def gradients_are_there(found: Attacked) -> tuple[Measured, bool, list[str]] | None:
+def gradients_are_there(found: Attacked) -> Answer | None:
     """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent).
 
     The loss is the network's own: the spread loss is exactly 0 where its margin is met.
     """
     numbers = found.study.numbers
-    zeros = [numbers.measured("gradient", network, "zeros") for network in ("capsules", "cnn")]
-    sizes = [numbers.number("gradient", network, "median", "mean") for network in ("capsules", "cnn")]
-    capsules, cnn = zeros
+    capsules, cnn = (numbers.measured("gradient", network, "zeros") for network in _NETWORKS)
     if capsules is None or cnn is None:
         return None
     notes = [f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN"]
-    if sizes[0] is not None and sizes[1] is not None:
-        ratio = f", {sizes[1] / sizes[0]:.3g} times as large" if sizes[0] > 0 else ""
-        notes.append(f"median size of the others: {sizes[0]:.2g} in capsules, {sizes[1]:.2g} in the CNN{ratio}")
-    logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in ("capsules", "cnn")]
-    if logits[0] is not None and logits[1] is not None:
+    ours, theirs = (numbers.number("gradient", network, "median", "mean") for network in _NETWORKS)
+    if ours is not None and theirs is not None:
+        ratio = f", {theirs / ours:.3g} times as large" if ours > 0 else ""
+        notes.append(f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}")
+    logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in _NETWORKS]
+    if logits[0] and logits[1]:
         shares = f"{100 * logits[0].mean:.2f} % in capsules, {100 * logits[1].mean:.2f} % in the CNN"
         notes.append(f"of the cross-entropy of the logits: {shares}")
     return capsules.scaled(100), capsules.mean <= cnn.mean, notes
 
 
 MEASURES: dict[str, Measure] = {
-    "004.fig3.fgsm": _measure(loses_less("FGSM")),
-    "004.fig3.bim": _measure(loses_less("BIM")),
+    "004.fig3.fgsm": _measure(partial(loses_less, method="FGSM")),
+    "004.fig3.bim": _measure(partial(loses_less, method="BIM")),
     "004.fig3.target": _measure(targets_are_missed),
     "004.floor": _measure(stays_above_chance),
     "004.blackbox": _measure(transfer_hurts_both),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import cycle, product
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -32,8 +32,8 @@ LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of either network."""
 _MATCHED_SIZES = {"capsules": 8, "cnn": 4}
 """Sizes of marks that may lie at the same place: the last is drawn on top and does not hide the first."""
-_CAPSULE_COLOURS, _CNN_COLOURS = (BLUE, SKY, GREEN, INK), (PURPLE, VERMILLION)
-"""Of several runs in one plot: the first has the colour of its system."""
+_COLOURS = {False: (BLUE, SKY, GREEN, INK), True: (PURPLE, VERMILLION)}
+"""Of several runs in one plot, by whether they are of the CNN: the first has the colour of its system."""
 _DASHES = ("-", "--", ":", "-.")
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
@@ -79,16 +79,6 @@ class Matched:
     paper: dict[str, float]
 
 
-def looks(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each run with the look of its line."""
-    counts = [0, 0]
-    for name, (is_cnn, _) in tables.items():
-        palette, place = (_CNN_COLOURS if is_cnn else _CAPSULE_COLOURS), counts[is_cnn]
-        counts[is_cnn] += 1
-        dashes = _DASHES[place // len(palette) % len(_DASHES)]
-        yield name, {"color": palette[place % len(palette)], "linestyle": dashes, "label": name}
-
-
 @in_house_style
 def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
     """Errors over epochs, means over replicas, of training and of validation images.
@@ -97,11 +87,12 @@ def accuracies(tables: Mapping[str, tuple[bool, pd.DataFrame]]) -> Figure:
         tables: by run, whether it is of the convolutional network, and its history.
     """
     figure, axes = panels(2, 2.4, sharey=True)
-    for name, look in looks(tables):
-        table = tables[name][1]
+    looks = {is_cnn: cycle(product(_DASHES, colours)) for is_cnn, colours in _COLOURS.items()}
+    for name, (is_cnn, table) in tables.items():
+        dashes, colour = next(looks[is_cnn])
         means = 100 * (1 - table.groupby("epoch")[["train_accuracy", "validation_accuracy"]].mean())
         for axis, column in zip(axes, means, strict=True):
-            axis.plot(means.index, means[column], **look)
+            axis.plot(means.index, means[column], color=colour, linestyle=dashes, label=name)
     for axis, title in zip(axes, ("training", "validation"), strict=True):
         axis.set_title(title)
         axis.set_xlabel("epoch")
@@ -173,18 +164,14 @@ def _viewpoint(axis: Axes, study: Matched) -> float:
             markersize=_MATCHED_SIZES[network], markeredgecolor=INK, zorder=5 + list(LOOKS).index(network),
             linestyle="", label=f"{NETWORKS[network]}, matched",
         )  # fmt: skip
-    axis.set_xlim(0, right)
-    _papers(axis, study)
-    return top
-
-
-def _papers(axis: Axes, study: Matched) -> None:
-    for network, novel in study.paper.items():
+    for network, theirs in study.paper.items():
         colour, marker = LOOKS[network]
         axis.plot(
-            PAPER_FAMILIAR[study.axis], novel, marker, color=colour, markerfacecolor="white", markersize=6, zorder=4,
+            PAPER_FAMILIAR[study.axis], theirs, marker, color=colour, markerfacecolor="white", markersize=6, zorder=4,
             label=f"{NETWORKS[network]}, the paper's",
         )  # fmt: skip
+    axis.set_xlim(0, right)
+    return top
 
 
 @in_house_style

@@ -45,25 +45,22 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     yield from _attacks(results, written)
 
 
-_Tables = dict[str, tuple[bool, pd.DataFrame]]
-"""Of runs by name, whether each is of the convolutional network, and a table of it."""
-
-
 def _of_datasets(
     results: Results, written: Written, stage: Literal["train", "evaluate"], columns: Sequence[str]
-) -> Iterator[tuple[str, _Tables, list[Trial]]]:
-    """Each data set with the tables of a stage for all runs on it, and the runs."""
-    tables: dict[str, _Tables] = {}
-    trials: dict[str, list[Trial]] = {}
+) -> Iterator[tuple[str, dict[str, tuple[bool, pd.DataFrame]], list[Trial]]]:
+    """Each data set with all runs on it: by name, whether each is of the convolutional network, and its table of a
+    stage; and the runs.
+    """
+    found: dict[str, list[tuple[Trial, pd.DataFrame]]] = {}
     for trial in [*runs(results, stage), *runs(results, stage, "cnn")]:
         table = results.table(stage, trial.item, columns)
         if table is None:
             written.miss(f"{stage}/{trial.item} (its table)")
-            continue
-        tables.setdefault(trial.run.dataset, {})[trial.item] = (trial.run.variant == "cnn", table)
-        trials.setdefault(trial.run.dataset, []).append(trial)
-    for dataset, of_dataset in tables.items():
-        yield dataset, of_dataset, trials[dataset]
+        else:
+            found.setdefault(trial.run.dataset, []).append((trial, table))
+    for dataset, pairs in found.items():
+        tables = {trial.item: (trial.run.variant == "cnn", table) for trial, table in pairs}
+        yield dataset, tables, [trial for trial, _ in pairs]
 
 
 def _records(trials: Sequence[Trial]) -> list[Record]:
@@ -213,15 +210,11 @@ def _viewpoints(results: Results, written: Written) -> Iterator[Drawing]:
         if table is None:
             written.miss(f"viewpoint/{study.item} (its table)")
             continue
-        read = {
-            network: tuple(numbers.measured("matched", network, where) for where in ("familiar", "novel"))
-            for network in numbers.names("matched")
-        }
-        points = {
-            network: (familiar.scaled(100), novel.scaled(100))
-            for network, (familiar, novel) in read.items()
-            if familiar and novel
-        }
+        points = {}
+        for network in numbers.names("matched"):
+            familiar, novel = (numbers.measured("matched", network, where) for where in ("familiar", "novel"))
+            if familiar and novel:
+                points[network] = (familiar.scaled(100), novel.scaled(100))
         paper = {
             network: value
             for claim, (of_axis, network) in VIEWPOINTS.items()

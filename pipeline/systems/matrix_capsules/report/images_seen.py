@@ -46,7 +46,6 @@ _PLACES: dict[str, tuple[float, float, str]] = {
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
 """Of names that would lie on a line: the offset from the marker, in points, and the side that is next to it."""
-_MILLION = 1e6
 _RANGE = (0.1, 200.0)
 """Millions of images."""
 
@@ -84,35 +83,22 @@ def seen_by_runs(results: Results) -> list[Seen]:
         error = trial.numbers.measured("test", "centre")
         trained = training_behind(results, trial.numbers, trial.item)
         epochs = trained.measured("epochs") if trained else None
-        if error is None or trained is None or epochs is None or trial.dataset.source not in DATA:
+        history = results.table("train", trial.item, ("replica", "epoch"))
+        if error is None or trained is None or epochs is None:
             continue
-        if trial.run.get("holdout"):
+        if trial.dataset.source not in DATA or trial.run.get("holdout"):
             continue
-        millions = trial.dataset.train / _MILLION
-        curve = _curve(results.table("train", trial.item, ("replica", "epoch")), millions)
+        millions, curve = trial.dataset.train / 1e6, pd.DataFrame(columns=["x", "y"], dtype=float)
+        if history is not None and "test_accuracy" in history:
+            means = history.groupby("epoch")["test_accuracy"].mean()
+            curve = pd.DataFrame({"x": means.index * millions, "y": 100 * (1 - means.to_numpy())})
         found.append(Seen(trial, trained, epochs.mean * millions, error.scaled(100), curve))
     return sorted(found, key=lambda each: each.error.mean)
-
-
-def _curve(history: pd.DataFrame | None, millions: float) -> pd.DataFrame:
-    if history is None or "test_accuracy" not in history:
-        return pd.DataFrame(columns=["x", "y"], dtype=float)
-    means = history.groupby("epoch")["test_accuracy"].mean()
-    return pd.DataFrame({"x": means.index * millions, "y": 100 * (1 - means.to_numpy())})
 
 
 def drawn(found: Sequence[Seen], best_network: str | None) -> list[Seen]:
     """The best of some runs, and the one that answers for the paper's best network, in their order."""
     return [each for place, each in enumerate(found) if place < BEST or each.trial.item == best_network]
-
-
-def _hollow(curve: PublicCurve) -> bool:
-    return curve.read == OFF_A_PLOT
-
-
-def _name(curve: PublicCurve) -> str:
-    """Without the iterations, which markers tell."""
-    return curve.name.removesuffix(f", {curve.iterations} iterations")
 
 
 @in_house_style
@@ -122,10 +108,11 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
     for curve in public:
         look: dict[str, Any] = {"color": FAINT, "marker": _MARKERS[curve.iterations], "linewidth": 0.9}
         x, y = zip(*curve.points, strict=True)
-        axis.plot(x, y, markerfacecolor="white" if _hollow(curve) else FAINT, **look)
+        axis.plot(x, y, markerfacecolor="white" if curve.read == OFF_A_PLOT else FAINT, **look)
         right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > _RANGE[1] / 4 else (5, 0, "left"))
+        name = curve.name.removesuffix(f", {curve.iterations} iterations")  # which markers tell
         axis.annotate(
-            _name(curve), (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, color=_WORDS, ha=side,
+            name, (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, color=_WORDS, ha=side,
             va="center", path_effects=[withStroke(linewidth=2, foreground="white")],
         )  # fmt: skip
     handles = []

@@ -149,24 +149,17 @@ def row_of(trial: Trial, rows: Mapping[str, str]) -> str | None:
     if not trial.changes.keys() <= set(CONDITION):
         return None
     theirs = documents()["matrix_capsules"]
-    alike = (
-        claim for claim, row in rows.items() if _condition_of(theirs[row]["model"]) == _condition_of(trial.run.model)
+    ours = trial.run.model
+    return next(
+        (claim for claim, row in rows.items() if all(theirs[row]["model"][name] == ours[name] for name in CONDITION)),
+        None,
     )
-    return next(alike, None)
-
-
-def _condition_of(model: Mapping[str, object]) -> list[object]:
-    return [model[name] for name in CONDITION]
 
 
 def trained_alike(trial: Trial, other: Trial) -> bool:
     """Whether two trials differ in the condition of Table 1 alone, however many seeds they have."""
-    return _but_for_its_condition(trial) == _but_for_its_condition(other)
-
-
-def _but_for_its_condition(trial: Trial) -> object:
-    model = {name: value for name, value in trial.run.model.items() if name not in CONDITION}
-    return {**trial.run, "model": model, "replicas": None}, trial.dataset
+    model = {**other.run.model, **{name: trial.run.model[name] for name in CONDITION}}
+    return trial.dataset == other.dataset and trial.run == {**other.run, "model": model, "replicas": trial.run.replicas}
 
 
 def stands_in(dataset: Recorded) -> bool:

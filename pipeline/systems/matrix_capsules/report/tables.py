@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from pipeline.drawing.table import Row, Table, in_words, measured_table, spread
@@ -22,7 +20,6 @@ from pipeline.systems.matrix_capsules.report.claims import (
 from pipeline.systems.matrix_capsules.report.claims_of_attacks import METHODS
 from pipeline.systems.matrix_capsules.report.images_seen import seen_by_runs
 from pipeline.systems.matrix_capsules.report.runs import (
-    Trial,
     attack_studies,
     attacked_images,
     runs,
@@ -34,8 +31,8 @@ _ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 
 _KINDS = {"general": "away from the class", "targeted": "towards another class", "black-box": "through another CNN"}
 
 
-def _percent(numbers: Numbers, *keys: str) -> Measured | None:
-    found = numbers.measured(*keys)
+def _percent(numbers: Numbers | None, *keys: str) -> Measured | None:
+    found = numbers.measured(*keys) if numbers else None
     return found.scaled(100) if found else None
 
 
@@ -109,16 +106,19 @@ def conditions(results: Results) -> list[Table]:
     values = paper_values()
     rows: dict[str, list[Row]] = {}
     for base, trials in conditions_by_run(results).items():
-        for trial in trials:
+        of_base = rows.setdefault(base, [])
+        itself = [trial for trial in runs(results, "evaluate") if trial.item == base]
+        for trial in [*trials, *itself]:
+            own = trial in itself
+            changed = "the run itself" if own else in_words(trial.changes)
+            trained = training_behind(results, trial.numbers, trial.item) if own else trial.numbers
+            size = ["parameters", "total"] if own else ["parameters"]
             beside = paper_error(trial, values)
-            took = [_plain(trial.numbers, key) for key in ("parameters", "seconds")]
-            epochs = trial.run.training.epochs
-            of_row: list[object] = [trial.name, in_words(trial.changes), trained_on(trial.run), epochs]
-            of_row += ["" if beside is None else beside, *took]
+            of_row: list[object] = [trial.name, changed, trained_on(trial.run), trial.run.training.epochs]
+            of_row += ["" if beside is None else beside, _plain(trained, *size), _plain(trained, "seconds")]
             found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
-            found["validation"] = _percent(trial.numbers, "validation", "accuracy")
-            rows.setdefault(base, []).append((of_row, found, trial.numbers))
-        rows[base] += [_unchanged(results, trial, values) for trial in runs(results, "evaluate") if trial.item == base]
+            found["validation"] = _percent(trained, "validation", "accuracy")
+            of_base.append((of_row, found, trial.numbers))
     heads = {**_ERRORS, "validation": ("validation accuracy (%)", 2)}
     caption = (
         "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) of the same "
@@ -134,18 +134,6 @@ def conditions(results: Results) -> list[Table]:
     ]
 
 
-def _unchanged(results: Results, trial: Trial, values: Mapping[str, float | None]) -> Row:
-    """The row of a run that conditions change."""
-    trained = training_behind(results, trial.numbers, trial.item)
-    beside = paper_error(trial, values)
-    took = [_plain(trained, "parameters", "total"), _plain(trained, "seconds")]
-    found = {column: _percent(trial.numbers, "test", column) for column in _ERRORS}
-    found["validation"] = _percent(trained, "validation", "accuracy") if trained else None
-    keys: list[object] = [trial.item, "the run itself", trained_on(trial.run), trial.run.training.epochs]
-    keys += ["" if beside is None else beside, *took]
-    return keys, found, trial.numbers
-
-
 def recipes(results: Results) -> list[Table]:
     """What changes of a training come to on objects that it does not see."""
     rows: list[Row] = []
@@ -153,14 +141,11 @@ def recipes(results: Results) -> list[Table]:
         settings = numbers.settings.recipe[study]
         for condition in numbers.names("condition"):
             parts = settings.conditions.get(condition, {}).values()
-            keys: list[object] = [
-                settings.run,
-                condition,
-                in_words({name: value for part in parts for name, value in part.items()}),
-                ", ".join(f"{settings.factor} {value}" for value in settings.held_out),
-                numbers.trained[condition].training.epochs,
-                _plain(numbers, "condition", condition, "seconds", "mean"),
-            ]
+            changed = in_words({name: value for part in parts for name, value in part.items()})
+            held_out = ", ".join(f"{settings.factor} {value}" for value in settings.held_out)
+            epochs = numbers.trained[condition].training.epochs
+            seconds = _plain(numbers, "condition", condition, "seconds", "mean")
+            keys: list[object] = [settings.run, condition, changed, held_out, epochs, seconds]
             found = {name: _percent(numbers, "condition", condition, name) for name in ("new", "known", "train")}
             rows.append((keys, found, numbers))
     heads = {
@@ -194,15 +179,8 @@ def viewpoints(results: Results) -> list[Table]:
                 views = trained_on(study.capsules if network == "capsules" else study.cnn)
                 rows.append(([study.item, at, kind, words, views, *beside], found, numbers))
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
-    keys = [
-        "study",
-        "axis",
-        "read where",
-        "network",
-        "trained on",
-        "the paper's, familiar (%)",
-        "the paper's, novel (%)",
-    ]
+    papers_columns = ["the paper's, familiar (%)", "the paper's, novel (%)"]
+    keys = ["study", "axis", "read where", "network", "trained on", *papers_columns]
     caption = (
         "Test errors of networks trained on familiar viewpoints alone. Matched: each where it first is as good on "
         "familiar viewpoints as the worse of the two becomes; best: where its error on them is lowest."

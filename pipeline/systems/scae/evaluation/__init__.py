@@ -1,15 +1,19 @@
-"""The evaluation of a trained model: probes, and whether presences carry information."""
+"""The evaluation of a trained model: probes, and whether the presences of objects carry information about the image."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from pipeline.learning.evaluation import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
+from pipeline.probes.features import features
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import spread_each
-from pipeline.systems.scae.evaluation.presences import presence_measures
 from pipeline.systems.scae.model.scae import SCAE
 
 
@@ -19,3 +23,24 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     images = inputs.dataset.part("test")[0]
     measured = spread_each([presence_measures(model, images, inputs.device) for model in of_kind(SCAE, inputs.models)])
     return replace(outcome, numbers={**outcome.numbers, "test": {**outcome.numbers["test"], **measured}})
+
+
+def presence_measures(model: SCAE, images: NDArray[np.uint8], device: torch.device) -> dict[str, float]:
+    """`presence_information_by_object`: information of the prior presences a_k max_m a_km on uint8 `images`, summed
+    over objects, in nats. The model does not sample them; they are taken as the probabilities that they stand for.
+    """
+    presences = features(model, images, device)["prior"]
+    return {"presence_information_by_object": float(bernoulli_information(presences).sum())}
+
+
+def bernoulli_information(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Mutual information of each of O binary variables and the image, `[O]`, in nats: the mean over images of
+    KL(Bern(p) || Bern(mean p)), from probabilities `[N, O]` by image.
+    """
+    p = np.asarray(probabilities, np.float64)
+
+    def entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
+        both = np.stack([p, 1 - p])
+        return np.asarray(-(both * np.log(np.where(both > 0, both, 1.0))).sum(0))
+
+    return entropy(p.mean(0)) - entropy(p).mean(0)
