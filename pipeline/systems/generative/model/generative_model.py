@@ -213,7 +213,7 @@ class GenerativeModel(Model):
 
     def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
         """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]` (means if they are Gaussian)."""
-        return _split(self.object_head(self._object_codes(y1, A1)))
+        return self._read_objects(self._object_codes(y1, A1))
 
     def _part_features(self, images: Tensor) -> Tensor:
         return self.pooling(self.convolutions(images))  # (B, P, part_features)
@@ -229,6 +229,9 @@ class GenerativeModel(Model):
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
+
+    def _read_objects(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        return _split(self.object_head(codes))
 
     def pose_sd(self, raw: Tensor) -> Tensor:
         """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
@@ -254,7 +257,7 @@ class GenerativeModel(Model):
             parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, noise[:, :P]), A1, coupling))
             seen = scale_gradient(parts, coupling)
             codes = self._object_codes(seen[..., 0], seen[..., 1:])
-            y0, A0 = _split(self.object_head(codes))
+            y0, A0 = self._read_objects(codes)
             pyro.sample("y0", RelaxedPresence(y0, temperature, noise[:, P : P + O]).to_event(1))
             if self.gaussian:
                 q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), pose_noise[:, P:]).to_event(1)
