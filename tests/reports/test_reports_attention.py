@@ -11,7 +11,7 @@ from small import ATTENTION
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.results.outcome import Outcome
-from pipeline.systems.attention.experiments import run_study
+from pipeline.systems.attention.experiments import density, iterated, parsing, toy
 from pipeline.systems.attention.report.claims import MEASURES
 from pipeline.systems.attention.report.figures import draw, parents_found
 from pipeline.systems.attention.report.tables import build
@@ -20,8 +20,12 @@ from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, Par
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    studies = (ToyStudy, IteratedStudy, DensityStudy, ParsingStudy)
-    return {name: run_study(kind(**ATTENTION[name]), name) for name, kind in zip(ATTENTION, studies, strict=True)}
+    return {
+        "toy": toy.run(ToyStudy(**ATTENTION["toy"])),
+        "iterated": iterated.run(IteratedStudy(**ATTENTION["iterated"])),
+        "density": density.run(DensityStudy(**ATTENTION["density"])),
+        "parsing": parsing.run(ParsingStudy(**ATTENTION["parsing"])),
+    }
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     assert grid.to_numpy().tolist()[-1][:3] == ["support-vectors", "", "1.00"]
     assert grid.to_numpy().tolist()[-1][5:8] == ["", "", ""]
     assert tables["convergence-digits"].shown.to_numpy().tolist()[0] == ["plain", "50", "0.3200", "6.00"]
-    assert tables["online-digits"].data["passes"].tolist() == [40] * 4
+    assert tables["online-digits"].data["passes"].tolist() == [40] * 5
     assert tables["ridge-digits"].data["test"].tolist() == [0.06, 0.02]
 
 

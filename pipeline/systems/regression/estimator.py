@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pipeline.systems.regression.examples import Distinct, check_sample_weight, distinct, with_class_weight
+from pipeline.systems.regression.examples import Distinct, distinct, weights_of
 from pipeline.systems.regression.model.architectures import (
     Architecture,
     Decision,
@@ -121,7 +121,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             ValueError: labels of one class only, a class whose examples (or the dimensions they span) are fewer than
                 its capsule's size, all-zero inputs, weights that are no weights, or a parameter out of its range.
         """
-        check_parameters(self)
+        check_parameters(self.get_params(deep=False))
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         X, y, weights = self._weighted(X, y, sample_weight)
@@ -145,7 +145,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         except ValueError as error:
             raise ValueError(self._named(str(error))) from None
         validation = problems.sort(*self._part(examples, held)) if held.any() else problems.examples
-        found = fit(
+        state, history = fit(
             problems,
             W,
             validation,
@@ -153,11 +153,11 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             rounds=[Round(nu, patience) for nu, patience in zip(self.thresholds, self.patience, strict=True)],
             most_iterations=self.max_iter,
         )
-        self.capsules_ = problems.own_coordinates(found.W).cpu().numpy()
+        self.capsules_ = problems.own_coordinates(state.best).cpu().numpy()
         self._moments = (problems.moments / problems.total).cpu().numpy()  # for `partial_fit`
         self._fitted_on = problems.total
-        self.n_iter_ = int(found.iterations.max())
-        self.history_: pd.DataFrame | None = found.history
+        self.n_iter_ = int(state.iterations.max())
+        self.history_: pd.DataFrame | None = history
         return self
 
     def partial_fit(
@@ -176,7 +176,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
                 `class_weight` is "balanced", which one batch cannot tell.
         """
         first = not hasattr(self, "capsules_")
-        check_parameters(self)
+        check_parameters(self.get_params(deep=False))
         if isinstance(self.class_weight, str):
             raise ValueError(
                 "class_weight is 'balanced', but partial_fit sees one batch at a time: pass a dictionary with the "
@@ -267,7 +267,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         known: NDArray[Any] | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float64] | None]:
         """The examples of positive weight, and their weights with those of their classes (all of them: `known`)."""
-        weights = with_class_weight(check_sample_weight(sample_weight, len(X)), y, self.class_weight, known)
+        weights = weights_of(y, sample_weight, self.class_weight, known)
         if weights is None or (weights > 0).all():
             return X, y, weights
         return X[weights > 0], y[weights > 0], weights[weights > 0]

@@ -8,65 +8,49 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.class_weight import compute_class_weight
 
 Floats = NDArray[np.float64]
 
 
-def check_sample_weight(sample_weight: Any, count: int) -> Floats | None:
-    """Sample weights as an array `[count]`; None stays None.
-
-    Raises:
-        ValueError: they are of another shape, negative, not finite, or all 0.
-    """
-    if sample_weight is None:
-        return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (count,):
-        raise ValueError(f"sample_weight has the shape {weights.shape}: ({count},) is needed, one for each example")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight holds negative numbers, NaN or infinity: each must be a number of at least 0")
-    if not weights.any():
-        raise ValueError("sample_weight is zero for every example: one positive weight at least is needed")
-    return weights
-
-
-def with_class_weight(
-    weights: Floats | None,
+def weights_of(
     y: NDArray[Any],
+    sample_weight: ArrayLike | None,
     class_weight: Mapping[Any, float] | Literal["balanced"] | None,
-    known: NDArray[Any] | None = None,
+    classes: NDArray[Any] | None = None,
 ) -> Floats | None:
-    """Sample weights `[n]` (None: all 1) multiplied by the weight of each example's class.
+    """Sample weights `[n]` multiplied by the weight of each example's class; None if neither is given: all are 1.
 
     As in scikit-learn, "balanced" gives all classes the same sum of weights without changing the whole sum, and a class
     without an entry in a dictionary has weight 1.
 
     Args:
-        known: all classes; None: those of `y`.
+        y: labels `[n]`.
+        classes: all classes; None: those of `y`.
 
     Raises:
-        ValueError: the dictionary lacks a class, although it has an entry for something else.
+        ValueError: weights of another shape, negative, not finite, or all 0; or a dictionary that lacks a class,
+            although it has an entry for something else.
     """
-    if class_weight is None:
-        return weights
-    weights = np.ones(len(y)) if weights is None else weights
-    classes, numbers = np.unique(y, return_inverse=True)
-    if isinstance(class_weight, str):
+    if sample_weight is None and class_weight is None:
+        return None
+    weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != y.shape:
+        raise ValueError(f"sample_weight has the shape {weights.shape}: {y.shape} is needed, one for each example")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight holds negative numbers, NaN or infinity: each must be a number of at least 0")
+    known, numbers = np.unique(y, return_inverse=True)
+    if class_weight == "balanced":
         sums = np.bincount(numbers, weights=weights)
-        there = np.count_nonzero(sums)
-        factors = np.divide(weights.sum(), there * sums, out=np.zeros_like(sums), where=sums > 0)
-    else:
-        labels = (classes if known is None else known).tolist()
-        missing = [label for label in labels if label not in class_weight]
-        unknown = [label for label in class_weight if label not in labels]
-        if missing and unknown:
-            raise ValueError(f"class_weight has no entry for {missing}, but for {unknown}, which are not classes")
-        factors = np.array([class_weight.get(label, 1.0) for label in classes.tolist()], dtype=np.float64)
-    weighted = weights * factors[numbers]
-    if not weighted.any():
-        raise ValueError("class_weight and sample_weight leave no example with a positive weight")
-    return weighted
+        factors = np.divide(weights.sum(), np.count_nonzero(sums) * sums, out=np.zeros_like(sums), where=sums > 0)
+        weights = weights * factors[numbers]
+    elif class_weight is not None:
+        compute_class_weight(class_weight, classes=known if classes is None else classes, y=y)  # entries for nobody
+        weights = weights * np.array([class_weight.get(label, 1.0) for label in known.tolist()])[numbers]
+    if not weights.any():
+        raise ValueError("sample_weight or class_weight is zero for every example: one positive weight is needed")
+    return weights
 
 
 @dataclass(frozen=True)
@@ -104,17 +88,13 @@ def distinct(X: Floats, classes: NDArray[np.intp], weights: Floats | None, seed:
     out together. Nothing depends on the order in which the examples are given.
     """
     X = np.ascontiguousarray(X) + 0.0  # -0.0 becomes 0.0
-    keys = _hashes(X, classes, seed)
-    _, first, copy_of, copies = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    if weights is not None or (copies > 1).any():
-        weights = np.bincount(copy_of, weights=weights).astype(np.float64)
-    return Distinct(X[first], classes[first], weights)
-
-
-def _hashes(X: Floats, classes: NDArray[np.intp], seed: int) -> NDArray[np.uint64]:
     key = seed.to_bytes(8, "little")
     digests = [
         blake2b(row, digest_size=8, key=key, salt=int(c).to_bytes(8, "little")).digest()
         for row, c in zip(X, classes, strict=True)
     ]
-    return np.frombuffer(b"".join(digests), dtype="<u8")
+    keys = np.frombuffer(b"".join(digests), dtype="<u8")
+    _, first, copy_of, copies = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    if weights is not None or (copies > 1).any():
+        weights = np.bincount(copy_of, weights=weights).astype(np.float64)
+    return Distinct(X[first], classes[first], weights)

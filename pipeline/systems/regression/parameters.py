@@ -3,69 +3,92 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pipeline.systems.regression.estimator import CapsuleRegression
 
-_CHOICES = {
-    "decision": ("multiclass", "one-vs-all", "all-vs-all"),
-    "start": ("subspace", "random"),
-    "dtype": ("float32", "float64"),
-    "fit_intercept": (True, False),
-}
-_RANGES: dict[str, tuple[float, float]] = {
-    "ridge": (0, math.inf),
-    "momentum": (0, 0.999),
-    "validation_fraction": (0, 0.9),
-    "start_sd": (1e-12, math.inf),
-    "online_rate": (0.5, 1),
-}
-_SIZES = "an integer of at least 1, a sequence of such in the order of the sorted classes, or a dictionary by class"
+def _is_number(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:
+    """Whether a value is a finite real number in a range; True and False are not."""
+    return (
+        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and low <= float(value) <= high
+    )
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a finite real number; True and False are not."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
-
-
-def is_count(value: object) -> bool:
+def _is_count(value: Any) -> bool:
     """Whether a value is an integer of at least 1; True is not, and 2.0 is not either."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return isinstance(value, Integral) and _is_number(value, 1)
 
 
-def check_parameters(estimator: CapsuleRegression) -> None:
-    """Check each parameter by itself, without data.
+def _are_all(test: Callable[[Any], bool], values: Any) -> bool:
+    """Whether values are a list, tuple or array of one dimension, with one value at least, that all pass a test."""
+    is_sequence = isinstance(values, Sequence) and not isinstance(values, str)
+    is_vector = isinstance(values, np.ndarray) and values.ndim == 1
+    return (is_sequence or is_vector) and len(values) > 0 and all(map(test, values))
+
+
+def _is_one_of(*choices: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}"
+
+
+def _is_between(low: float, high: float) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: _is_number(value, low, high), f"a number from {low:g} to {high:g}"
+
+
+_ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "capsule_size": (
+        lambda sizes: (
+            _is_count(sizes) or _are_all(_is_count, [*sizes.values()] if isinstance(sizes, Mapping) else sizes)
+        ),
+        "an integer of at least 1, a sequence of such in the order of the sorted classes, or a dictionary by class",
+    ),
+    "decision": _is_one_of("multiclass", "one-vs-all", "all-vs-all"),
+    "class_weight": (
+        lambda weight: (
+            weight is None
+            or (isinstance(weight, str) and weight == "balanced")
+            or (isinstance(weight, Mapping) and all(_is_number(each, 0) for each in weight.values()))
+        ),
+        "None, 'balanced' or a dictionary of numbers of at least 0 by class",
+    ),
+    "fit_intercept": (lambda value: isinstance(value, bool), "True or False"),
+    "ridge": _is_between(0, math.inf),
+    "momentum": _is_between(0, 0.999),
+    "thresholds": (
+        lambda values: _are_all(lambda nu: _is_number(nu, 0, 1), values),
+        "a sequence of numbers, each from 0 to 1",
+    ),
+    "patience": (lambda values: _are_all(_is_count, values), "a sequence of integers, each 1 or more"),
+    "max_iter": (_is_count, "an integer of at least 1"),
+    "validation_fraction": _is_between(0, 0.9),
+    "start": _is_one_of("subspace", "random"),
+    "start_sd": _is_between(1e-12, math.inf),
+    "online_rate": _is_between(0.5, 1),
+    "dtype": _is_one_of("float32", "float64"),
+}
+
+
+def check_parameters(values: Mapping[str, Any]) -> None:
+    """Check each parameter of the estimator by itself, without data.
 
     Raises:
         ValueError: a parameter has a value of another type or out of its range; the message names all of them.
     """
-    values = estimator.get_params(deep=False)
     wrong = [
-        f"{name} is {values[name]!r}: {_listed(allowed)}"
-        for name, allowed in _CHOICES.items()
-        if not any(values[name] is each or (isinstance(each, str) and values[name] == each) for each in allowed)
+        f"{name} is {values[name]!r}: {words} is needed"
+        for name, (is_allowed, words) in _ALLOWED.items()
+        if not is_allowed(values[name])
     ]
-    wrong += [
-        f"{name} is {values[name]!r}: a number from {low:g} to {high:g}"
-        for name, (low, high) in _RANGES.items()
-        if not is_number(values[name]) or not low <= values[name] <= high
-    ]
-    if not is_count(values["max_iter"]):
-        wrong.append(f"max_iter is {values['max_iter']!r}: an integer of at least 1")
-    wrong += _wrong_rounds(values["thresholds"], values["patience"])
-    wrong += _wrong_sizes(values["capsule_size"])
-    wrong += _wrong_class_weight(values["class_weight"])
+    if not wrong and len(values["thresholds"]) != len(values["patience"]):
+        wrong = ["thresholds and patience must be as many"]
     if wrong:
         raise ValueError("; ".join(wrong))
 
 
-def sizes_of_classes(capsule_size: Any, classes: Sequence[Any]) -> int | list[int]:
-    """The capsule size of all classes, or one for each, in the order of `classes`.
+def sizes_of_classes(capsule_size: Any, classes: Sequence[Any]) -> list[int]:
+    """The capsule size of each class, in the order of `classes`.
 
     Args:
         capsule_size: a parameter that has passed `check_parameters`.
@@ -73,57 +96,12 @@ def sizes_of_classes(capsule_size: Any, classes: Sequence[Any]) -> int | list[in
     Raises:
         ValueError: there is no size for a class, or another number of sizes than classes.
     """
-    if is_count(capsule_size):
-        return int(capsule_size)
     if isinstance(capsule_size, Mapping):
         missing = [label for label in classes if label not in capsule_size]
         if missing:
             raise ValueError(f"capsule_size has no entry for {missing}")
         return [int(capsule_size[label]) for label in classes]
-    sizes = [int(size) for size in capsule_size]
+    sizes = [int(size) for size in ([capsule_size] * len(classes) if _is_count(capsule_size) else capsule_size)]
     if len(sizes) != len(classes):
         raise ValueError(f"capsule_size is {sizes}: {len(classes)} sizes, one for each class, are needed")
     return sizes
-
-
-def _wrong_sizes(sizes: Any) -> list[str]:
-    message = f"capsule_size is {sizes!r}: {_SIZES}"
-    if isinstance(sizes, Mapping):
-        each: Iterable[Any] = sizes.values()
-    elif _is_sequence(sizes):
-        each = sizes
-    else:
-        return [] if is_count(sizes) else [message]
-    return [] if len(sizes) and all(is_count(size) for size in each) else [message]
-
-
-def _wrong_rounds(thresholds: Any, patience: Any) -> list[str]:
-    wrong = []
-    if not _is_sequence(thresholds) or not all(is_number(nu) and 0 <= nu <= 1 for nu in thresholds):
-        wrong.append(f"thresholds are {thresholds!r}: a sequence of numbers, each from 0 to 1")
-    if not _is_sequence(patience) or not all(is_count(each) for each in patience):
-        wrong.append(f"patience is {patience!r}: a sequence of integers, each 1 or more")
-    if not wrong and (len(thresholds) != len(patience) or not len(thresholds)):
-        wrong.append("thresholds and patience must be as many, and one at least")
-    return wrong
-
-
-def _wrong_class_weight(weight: Any) -> list[str]:
-    if isinstance(weight, Mapping):
-        right = all(is_number(each) and each >= 0 for each in weight.values())
-    else:
-        right = weight is None or (isinstance(weight, str) and weight == "balanced")
-    allowed = "None, 'balanced' or a dictionary of numbers of at least 0 by class"
-    return [] if right else [f"class_weight is {weight!r}: {allowed}"]
-
-
-def _is_sequence(values: Any) -> bool:
-    """Whether values are a sequence of numbers: a list, a tuple or an array of one dimension."""
-    return (isinstance(values, Sequence) and not isinstance(values, str)) or (
-        isinstance(values, np.ndarray) and values.ndim == 1
-    )
-
-
-def _listed(values: Sequence[object]) -> str:
-    *first, last = map(repr, values)
-    return f"{', '.join(first)} or {last}"

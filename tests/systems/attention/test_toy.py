@@ -39,7 +39,7 @@ def test_the_energy_never_rises(reading: str, penalty: str) -> None:
 
 def test_the_study_tells_a_single_winner() -> None:
     study = ToyStudy(study="toy", weights=[1.0, 1.6, 1.7, 6.9], rate=0.005, steps=8000)
-    found = run(study, "toy").numbers
+    found = run(study).numbers
     assert found["single_winner_from"] == pytest.approx(5 / 3, abs=1e-5)
     numbers = found["end"]
     assert numbers["output"]["1"]["L1"]["effective_number"]["mean"] == pytest.approx(1, abs=0.05)

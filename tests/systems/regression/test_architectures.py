@@ -1,14 +1,26 @@
-"""Which problems an architecture has, and how their answers become one."""
+"""Which problems an architecture has, and how their answers become one; pairwise coupling against a minimiser."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from torch import Tensor
 
-from pipeline.systems.regression.model import architectures
-from pipeline.systems.regression.model.architectures import build_architecture, class_scores
+from pipeline.systems.regression.model.architectures import (
+    build_architecture,
+    class_scores,
+    couple,
+    coupled_probabilities,
+    decision_values,
+)
+from pipeline.systems.regression.model.capsules import predict_probabilities
+
+DOUBLE = torch.float64
 
 
 def test_problems_capsules_and_sizes() -> None:
@@ -21,7 +33,6 @@ def test_problems_capsules_and_sizes() -> None:
     assert pairs.capsules.tolist() == [[0, 1, -1], [0, -1, 1], [-1, 0, 1]]
     assert pairs.sizes.tolist() == [[1, 4], [1, 2], [4, 2]]
     assert len(build_architecture("all-vs-all", 1, 10).capsules) == 45
-    assert pairs.take(torch.tensor([2])).sizes.tolist() == [[4, 2]]
 
 
 @pytest.mark.parametrize("decision", ["multiclass", "one-vs-all", "all-vs-all"])
@@ -29,31 +40,73 @@ def test_two_classes_are_one_problem(decision: Any) -> None:
     assert build_architecture(decision, 3, 2).capsules.tolist() == [[0, 1]]
 
 
-@pytest.mark.parametrize(("sizes", "classes"), [(2, 1), ([1, 2], 3), ([1, 0, 2], 3)])
-def test_what_is_no_architecture_is_refused(sizes: Any, classes: int) -> None:
-    with pytest.raises(ValueError, match="class"):
-        build_architecture("multiclass", sizes, classes)
+def random_model(problems: int) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Weights of problems with two capsules, inputs, and each problem's answers `[n, 2]`."""
+    generator = torch.Generator().manual_seed(0)
+    W = torch.randn(problems, 2, 2, 3, generator=generator, dtype=DOUBLE)
+    X = 2 * torch.randn(200, 3, generator=generator, dtype=DOUBLE)
+    return W, X, [predict_probabilities(weights, X, torch.tensor([2, 2])) for weights in W]
 
 
-def scores(decision: Any, answers: list[list[list[float]]], monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
-    """Scores where the problems answer as told, `[K, n, C]`."""
-    told = iter(torch.tensor(answers))
-    monkeypatch.setattr(architectures, "predict_probabilities", lambda *_: next(told))
-    arc = build_architecture(decision, 1, 3)
-    n = len(answers[0])
-    return class_scores(arc, torch.zeros(len(answers), len(answers[0][0]), 1, 1), torch.zeros(n, 1))
+def test_one_vs_all_takes_the_most_certain() -> None:
+    arc = build_architecture("one-vs-all", 2, 4)
+    W, X, answers = random_model(4)
+    own = torch.stack([answer[:, 0] for answer in answers], dim=1)
+    torch.testing.assert_close(class_scores(arc, W, X), own / own.sum(1, keepdim=True))
+    torch.testing.assert_close(coupled_probabilities(arc, W, X), own / own.sum(1, keepdim=True))
+    torch.testing.assert_close(decision_values(arc, W, X), (own / (1 - own)).log())
 
 
-def test_one_vs_all_takes_the_most_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = scores("one-vs-all", [[[0.3, 0.7]], [[0.4, 0.6]], [[0.1, 0.9]]], monkeypatch)
-    torch.testing.assert_close(found, torch.tensor([[0.3, 0.4, 0.1]]) / 0.8)
-
-
-def test_all_vs_all_takes_the_majority_and_breaks_ties_by_probability(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Pairs 01, 02, 12. First input: 0 beats both, however narrowly. Second: a circle of 0 > 1 > 2 > 0, 2 the surest.
-    found = scores(
-        "all-vs-all", [[[0.51, 0.49], [0.6, 0.4]], [[0.51, 0.49], [0.1, 0.9]], [[0.01, 0.99], [0.6, 0.4]]], monkeypatch
+def test_all_vs_all_takes_the_majority_breaks_ties_by_probability_and_couples_the_pairs() -> None:
+    arc = build_architecture("all-vs-all", 2, 4)
+    W, X, answers = random_model(6)
+    votes, support, pairs = (torch.zeros(200, *shape, dtype=DOUBLE) for shape in ((4,), (4,), (4, 4)))
+    for answer, (i, j) in zip(answers, combinations(range(4), 2), strict=True):
+        for row, (first, second) in enumerate(answer.tolist()):
+            votes[row, i if first >= second else j] += 1
+            support[row, i] += first
+            support[row, j] += second
+        pairs[:, i, j], pairs[:, j, i] = answer.unbind(1)
+    decided = torch.tensor(
+        [max(range(4), key=lambda c, v=v, s=s: (v[c], s[c])) for v, s in zip(votes, support, strict=True)]
     )
-    assert found.argmax(1).tolist() == [0, 2]
-    torch.testing.assert_close(found.sum(1), torch.ones(2))
-    assert (found[0] * 3.5).tolist() == pytest.approx([2 + 1.02 / 6, 0 + 0.5 / 6, 1 + 1.48 / 6], abs=1e-6)
+    assert (votes.sort(1).values[:, -1] == votes.sort(1).values[:, -2]).any(), "ties are among them"
+    assert torch.equal(class_scores(arc, W, X).argmax(1), decided)
+    assert torch.equal(decision_values(arc, W, X).argmax(1), decided)
+    assert torch.equal(decision_values(arc, W, X).floor(), votes)
+    found = coupled_probabilities(arc, W, X)
+    torch.testing.assert_close(found, couple(pairs))
+    assert 0 < (found.argmax(1) != decided).double().mean() < 0.3, "votes and probabilities are two rules"
+
+
+@pytest.mark.parametrize("m", [2, 3, 10])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 4.0])
+def test_consistent_pairs_give_their_probabilities_back(m: int, spread: float) -> None:
+    noise = torch.randn(50, m, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    p = (spread * noise).softmax(-1)
+    pairs = p[:, :, None] / (p[:, :, None] + p[:, None, :])
+    torch.testing.assert_close(couple(pairs), p, rtol=1e-6, atol=1e-14)
+    torch.testing.assert_close(couple(pairs.float()), p.float(), rtol=1e-3, atol=1e-5)
+
+
+def test_contradicting_pairs_give_the_minimum() -> None:
+    r = torch.rand(20, 4, 4, generator=torch.Generator().manual_seed(1), dtype=DOUBLE).triu(1)
+    pairs = r + (1 - r.mT).tril(-1)
+    found = couple(pairs).numpy()
+    np.testing.assert_allclose(found.sum(1), 1)
+    assert (found > 0).all()
+
+    def loss(p: np.ndarray, r: np.ndarray) -> float:
+        return float(np.square((r.T * p[:, None] - r * p[None, :])[~np.eye(4, dtype=bool)]).sum())
+
+    for p, r in zip(found, pairs.numpy(), strict=True):
+        best = minimize(
+            loss, np.full(4, 0.25), (r,), method="SLSQP", bounds=[(0, 1)] * 4, options={"ftol": 1e-14},
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+        )  # fmt: skip
+        np.testing.assert_allclose(p, best.x, atol=1e-5)
+
+
+def test_certain_pairs() -> None:
+    wins = torch.tensor([[[0, 1.0, 1], [0, 0, 1], [0, 0, 0]], [[0, 1.0, 0], [0, 0, 1], [1, 0, 0]]], dtype=DOUBLE)
+    torch.testing.assert_close(couple(wins), torch.tensor([[1.0, 0, 0], [1 / 3, 1 / 3, 1 / 3]], dtype=DOUBLE))

@@ -48,12 +48,6 @@ def test_nothing_known_and_everything_known() -> None:
     assert l0.tolist() == l1.tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("s", [0.5, 0, 1.25, -2])
-def test_orders_that_no_model_has_are_refused(s: float) -> None:
-    with pytest.raises(ValueError, match="half the number of hidden variables"):
-        interpolation(BETAS, s)
-
-
 @pytest.mark.parametrize("s", [1, 1.5, 7, 80])
 def test_the_table_reads_what_the_recursions_give(s: float) -> None:
     between = torch.logspace(-6, 6, 1009, dtype=torch.float64)

@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import planted
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from pipeline.systems.regression.model import expectation_maximisation as em
-from pipeline.systems.regression.model.architectures import Architecture, build_architecture
+from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.capsules import (
     class_probabilities,
-    interpolation,
     posterior_means,
     predict_probabilities,
 )
@@ -174,31 +171,6 @@ def test_chunks_and_single_precision_change_little(
     torch.testing.assert_close(single[0].double(), expected[0], rtol=1e-4, atol=1e-5)
 
 
-class Largest(TorchDispatchMode):
-    """The most elements of any tensor made meanwhile."""
-
-    most = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        self.most = max(self.most, *sizes, 0)
-        return result
-
-
-def test_nothing_as_large_as_examples_times_classes_times_features_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = planted(3000, 20, 10)
-    monkeypatch.setattr(em, "CHUNK", 100)
-    monkeypatch.setattr(em, "BLOCK", 4000)
-    for decision in DECISIONS:
-        arc = build_architecture(decision, 2, 10)
-        problems = Problems(X, y, arc)
-        W = problems.subspace_start()
-        with Largest() as largest:
-            step(problems, W)
-        assert largest.most <= max(3000 * 20, W.numel()), decision
-
-
 def test_starts(data: tuple[Tensor, Tensor]) -> None:
     X, y = data
     arc = build_architecture("one-vs-all", [1, 2, 3], 3)
@@ -237,18 +209,6 @@ def test_a_class_with_too_few_examples_or_directions_is_named(data: tuple[Tensor
         Problems(flat, y, build_architecture("multiclass", 2, 3)).subspace_start()
 
 
-def test_tables_are_one_for_each_number_of_hidden_variables() -> None:
-    arc = Architecture("all-vs-all", torch.tensor([[0, 1, -1], [0, -1, 1]]), torch.tensor([[1, 2], [3, 3]]))
-    X, y = planted()
-    problems = Problems(X, y, arc, dtype=DOUBLE)
-    beta = torch.tensor([[0.3, 20.0], [0.3, 20.0]], dtype=DOUBLE)
-    l0, l1 = problems.passed._interpolate(beta, torch.tensor([3.0, 6.0], dtype=DOUBLE))
-    for problem, s in enumerate((1.5, 3)):
-        exact = interpolation(beta[problem], s)
-        torch.testing.assert_close(l0[problem], exact[0], rtol=0, atol=1e-9)
-        torch.testing.assert_close(l1[problem], exact[1], rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize(("threshold", "ridge"), [(0.0, 0.0), (0.6, 0.05)])
 def test_sample_weights_are_numbers_of_copies(decision: Any, threshold: float, ridge: float) -> None:
@@ -272,10 +232,3 @@ def test_sample_weights_are_numbers_of_copies(decision: Any, threshold: float, r
     )
     torch.testing.assert_close(after, same)
     assert (after - different).abs().max() > 1e-3
-    single = Problems(X, y, arc, ridge=ridge, sample_weights=copies.double())
-    torch.testing.assert_close(
-        single.own_coordinates(step(single, single.whitened(W), 0.0)[0]),
-        copied.own_coordinates(step(copied, copied.whitened(W), 0.0)[0]),
-        rtol=1e-3,
-        atol=1e-4,
-    )

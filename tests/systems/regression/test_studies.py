@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from planted import planted
 from sklearn.metrics import log_loss
 
 from pipeline.data.datasets import Dataset
 from pipeline.systems.regression.experiments import (
-    Extras,
     convergence,
     distorted,
     exactness,
@@ -25,10 +23,10 @@ from pipeline.systems.regression.experiments import (
     sizes,
     starts,
 )
+from pipeline.systems.regression.experiments.distorted import Strength, distort
 from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.calibration import BINS, calibration
-from pipeline.systems.regression.model.distortions import Strength, distort
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.fits import checkpoints_in, everything, fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs, build_inputs, leading_directions
@@ -54,16 +52,10 @@ def inputs() -> Inputs:
     X = X.float()
     cut = {"train": slice(0, 120), "validation": slice(120, 180), "test": slice(180, 240)}
     parts = {part: X[rows] for part, rows in cut.items()}
-    return Inputs(parts, {part: y[rows] for part, rows in cut.items()}, torch.eye(5, dtype=torch.float64), 3)
-
-
-@pytest.fixture
-def images() -> dict[str, NDArray[np.uint8]]:
     random = np.random.default_rng(0)
-    return {
-        part: random.integers(0, 256, (count, 1, 4, 4), dtype=np.uint8)
-        for part, count in (("train", 120), ("validation", 60), ("test", 60))
-    }
+    images = {part: random.integers(0, 256, (len(X), 1, 4, 4), dtype=np.uint8) for part, X in parts.items()}
+    basis = torch.from_numpy(np.linalg.qr(random.normal(size=(16, 5)))[0])
+    return Inputs(parts, {part: y[rows] for part, rows in cut.items()}, basis, 3, images)
 
 
 def dataset() -> Dataset:
@@ -106,21 +98,21 @@ def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(fits, "fit", cut)
     with pytest.raises(CutError):
-        fit_architecture(inputs, architecture, schedule, keep_at=keep_at)
+        fit_architecture(inputs, architecture, schedule, keep_at)
     monkeypatch.setattr(fits, "fit", real)
-    again = fit_architecture(inputs, architecture, schedule, keep_at=keep_at)
+    again = fit_architecture(inputs, architecture, schedule, keep_at)
     assert torch.equal(again.W, whole.W)
     assert again.iterations == whole.iterations
     assert len(list(tmp_path.glob("*/checkpoint.safetensors"))) == 1
 
 
-def test_the_grid(inputs: Inputs, images: dict[str, NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grid(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid, "SHOWN", 3)
     study = GridStudy.model_validate(
         {**BASE, "study": "grid", "sizes": [2, 3], "decisions": ["multiclass", "all-vs-all"], "schedule": SCHEDULE}
         | {"baselines": ["logistic-regression", "nearest-neighbours"]}
     )
-    found = grid.run(inputs, study, Extras(images))
+    found = grid.run(inputs, study)
     assert found.table["model"].tolist() == ["multiclass"] * 2 + ["all-vs-all"] * 2 + study.baselines
     assert found.table["parameters"].tolist()[:4] == [30, 45, 60, 90]
     again = fit_architecture(inputs, build_architecture("all-vs-all", 3, 3), study.schedule)
@@ -143,7 +135,7 @@ def test_the_grid(inputs: Inputs, images: dict[str, NDArray[np.uint8]], monkeypa
     assert found.arrays["confident"].shape == (3, 4, 4)
     assert found.arrays["prototypes"].shape == (3, 3, 4, 4)
     for c in range(3):  # each prototype is a training image of its class
-        own = images["train"][inputs.y["train"].numpy() == c, 0]
+        own = inputs.images["train"][inputs.y["train"].numpy() == c, 0]
         assert all((own == each).all(axis=(1, 2)).any() for each in found.arrays["prototypes"][c])
     assert found.numbers["rim"]["own"]["mean"] > found.numbers["rim"]["others"]["mean"]
 
@@ -158,35 +150,6 @@ def test_rims_and_variety_of_made_up_vectors() -> None:
     pictures = np.zeros((2, 2, 3, 3), np.uint8)
     pictures[1, 1] = 5
     assert grid.variety(pictures) == pytest.approx((0.5 + 1) / 2)
-
-
-class FixedErrors:
-    """A classifier with fixed errors on 120 training, 60 validation and 59 test images, which it knows by number."""
-
-    def __init__(self, train: float, validation: float, test: float) -> None:
-        self.errors = {120: train, 60: validation, 59: test}
-
-    def fit(self, X: NDArray[np.float32], y: NDArray[np.int64]) -> None:
-        pass
-
-    def score(self, X: NDArray[np.float32], y: NDArray[np.int64]) -> float:
-        return 1 - self.errors[len(y)]
-
-
-def test_the_strength_of_another_classifier_is_chosen_on_validation(
-    inputs: Inputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither the first, nor the one with the fewest training errors, nor that with the fewest test errors."""
-    candidates = [
-        ("C 1", FixedErrors(train=0.1, validation=0.3, test=0.2)),
-        ("C 2", FixedErrors(train=0.2, validation=0.2, test=0.4)),
-        ("C 3", FixedErrors(train=0.0, validation=0.25, test=0.1)),
-    ]
-    monkeypatch.setattr(grid, "_candidates", lambda name: candidates)
-    X, y = inputs.X | {"test": inputs.X["test"][:59]}, inputs.y | {"test": inputs.y["test"][:59]}
-    row, _ = grid.baseline("support-vectors", Inputs(X, y, inputs.basis, 3))
-    assert row["chosen"] == "C 2"
-    assert [row[part] for part in ("train", "validation", "test")] == pytest.approx([0.2, 0.2, 0.4])
 
 
 def test_calibration_of_probabilities_that_are_known() -> None:
@@ -218,23 +181,6 @@ def test_right_probabilities_have_the_calibration_error_of_chance() -> None:
     assert calibration(over, decided, y).ece > 3 * np.mean(errors)
 
 
-def test_convergence_by_variant(inputs: Inputs) -> None:
-    study = ConvergenceStudy.model_validate(
-        {**BASE, "study": "convergence", "size": 2, "iterations": 12, "momentum": 0.5, "threshold": 0.5}
-    )
-    found = convergence.run(inputs, study, Extras())
-    assert found.table.groupby("variant")["iteration"].max().to_dict() == dict.fromkeys(
-        ("plain", "momentum", "threshold", "both"), 12
-    )
-    first = found.table[found.table["iteration"] == 1]
-    same = pytest.approx(first[["log_loss", "error"]].iloc[:1].to_numpy().repeat(4, axis=0))
-    assert first[["log_loss", "error"]].to_numpy() == same, "all begin at the same weights"
-    plain = found.table[found.table["variant"] == "plain"]["log_loss"]
-    assert plain.diff().max() < 0
-    assert found.numbers["largest_rise"]["mean"] == pytest.approx(plain.diff().max())
-    assert found.numbers["last"]["plain"]["log_loss"]["mean"] == pytest.approx(plain.iloc[-1])
-
-
 @pytest.mark.parametrize(
     ("variant", "momentum", "threshold"),
     [("plain", 0.0, 0.0), ("momentum", 0.5, 0.0), ("threshold", 0.0, 0.5), ("both", 0.5, 0.5)],
@@ -246,7 +192,7 @@ def test_each_variant_of_convergence_is_a_loop_of_its_updates(
     study = ConvergenceStudy.model_validate(
         {**BASE, "study": "convergence", "size": 2, "iterations": 12, "momentum": 0.5, "threshold": 0.5}
     )
-    found = convergence.run(inputs, study, Extras()).numbers["last"][variant]
+    found = convergence.run(inputs, study).numbers["last"][variant]
     X, y = everything(inputs)
     problems = Problems(X, y, build_architecture("multiclass", 2, 3), dtype=torch.float64)
     only, thresholds = torch.arange(1), torch.tensor([threshold], dtype=torch.float64)
@@ -263,27 +209,13 @@ def test_each_variant_of_convergence_is_a_loop_of_its_updates(
 def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
     settings = {**BASE, "study": "starts", "size": 2, "iterations": 10, "momentum": 0.9, "threshold": 0.5, "seed": 0}
     study = StartsStudy.model_validate({**settings, "sds": [0.1, 1.0], "seeds": 3})
-    found = starts.run(inputs, study, Extras())
+    found = starts.run(inputs, study)
     assert found.table.groupby("start").size().to_dict() == {"0.1": 3, "1": 3, "subspace": 1}
     assert found.table[found.table["start"] != "subspace"]["error"].nunique() > 1
     assert found.numbers["best_random"]["mean"] == found.table[found.table["start"] != "subspace"]["error"].min()
     assert found.numbers["random"]["1"]["n"] == 3
-    fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}), Extras())
+    fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}))
     assert fewer.table["error"].tolist()[:3] == pytest.approx(found.table["error"].tolist()[:3])
-
-
-def test_the_lowest_error_of_a_start_does_not_rise_with_more_iterations(inputs: Inputs) -> None:
-    """With momentum errors go up and down: those of the last iteration would rise."""
-    settings = {**BASE, "study": "starts", "size": 2, "momentum": 0.9, "threshold": 0.5, "seed": 0}
-    study = StartsStudy.model_validate({**settings, "sds": [1.0], "seeds": 6, "iterations": 2})
-    lowest = np.stack(
-        [
-            starts.run(inputs, study.model_copy(update={"iterations": iterations}), Extras()).table["error"]
-            for iterations in range(2, 16)
-        ]
-    )
-    assert np.diff(lowest, axis=0).max() <= 0
-    assert (lowest[-1] < lowest[0]).any()
 
 
 def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +223,7 @@ def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest
     study = ExactnessStudy.model_validate(
         {**BASE, "study": "exactness", "size": 2, "images": 4, "samples": 20_000, "seed": 0, "schedule": SCHEDULE}
     )
-    found = exactness.run(inputs, study, Extras())
+    found = exactness.run(inputs, study)
     assert found.numbers["probability"]["count"] == 4 * 3
     assert found.numbers["posterior_mean"]["count"] == 4 * 3 * 2
     for quantity in ("probability", "posterior_mean"):
@@ -299,14 +231,14 @@ def test_samples_find_the_closed_forms_exact(inputs: Inputs, monkeypatch: pytest
         assert 0.3 < found.numbers[quantity]["mean_square"]["mean"] < 2
     real = exactness.posterior_means
     monkeypatch.setattr(exactness, "posterior_means", lambda *arguments: 1.05 * real(*arguments))
-    assert exactness.run(inputs, study, Extras()).numbers["posterior_mean"]["largest"]["mean"] > 5
+    assert exactness.run(inputs, study).numbers["posterior_mean"]["largest"]["mean"] > 5
 
 
 def test_online_methods_by_passes(inputs: Inputs) -> None:
     study = OnlineStudy.model_validate(
         {**BASE, "study": "online", "size": 2, "batches": 4, "passes": 12, "momentum": 0.5, "rate": 0.7, "seed": 0}
     )
-    found = online.run(inputs, study, Extras())
+    found = online.run(inputs, study)
     losses = found.table.pivot_table(index="passes", columns="method", values="log_loss")
     assert losses.shape == (12, 5)
     assert losses["batch"].is_monotonic_decreasing
@@ -322,23 +254,13 @@ def test_online_methods_by_passes(inputs: Inputs) -> None:
 def test_ridge_and_sizes(inputs: Inputs) -> None:
     settings = {**BASE, "size": 2, "schedule": SCHEDULE}
     study = {**settings, "study": "ridge", "decision": "multiclass", "penalties": [0.1, 0]}
-    found = ridge.run(inputs, RidgeStudy.model_validate(study), Extras())
+    found = ridge.run(inputs, RidgeStudy.model_validate(study))
     assert found.table["penalty"].tolist() == [0.0, 0.1]
     best = found.table.loc[found.table["validation"].idxmin()]
     assert found.numbers["chosen"]["test"]["mean"] == best["test"]
-    table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"}), Extras()).table
+    table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"})).table
     assert table["plan"].tolist() == ["equal", "by error", "against error"]
     assert [sum(map(int, plan.split())) for plan in table["sizes"]] == [6, 6, 6]
-
-
-def test_sizes_follow_validation_errors_or_their_inverse(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of six numbers each class has one. Errors of 1, 2 and 4 share the other three as 0.4, 0.9 and 1.7; inverse
-    errors, as 1.7, 0.9 and 0.4.
-    """
-    monkeypatch.setattr(sizes, "by_class", lambda *_: [0.1, 0.2, 0.4])
-    study = SizesStudy.model_validate({**BASE, "size": 2, "schedule": SCHEDULE, "study": "sizes"})
-    table = sizes.run(inputs, study, Extras()).table.set_index("plan")
-    assert table["sizes"].to_dict() == {"equal": "2 2 2", "by error": "1 2 3", "against error": "3 2 1"}
 
 
 @pytest.mark.parametrize(
@@ -349,21 +271,18 @@ def test_sizes_are_shared_out(weights: list[float], total: int, expected: list[i
     assert sizes.shared_out(weights, total) == expected
 
 
-def test_training_on_distorted_copies(inputs: Inputs, images: dict[str, NDArray[np.uint8]]) -> None:
-    random = np.random.default_rng(0)
-    basis = torch.from_numpy(np.linalg.qr(random.normal(size=(16, 5)))[0])
-    data = Inputs(inputs.X, inputs.y, basis, 3)
-    more = distorted.enlarged(data, images["train"], 300, Strength(), seed=0)
+def test_training_on_distorted_copies(inputs: Inputs) -> None:
+    more = distorted.enlarged(inputs, 300, Strength(), seed=0)
     assert torch.equal(more.X["train"][:120], inputs.X["train"])
     assert torch.equal(more.y["train"][120:240], inputs.y["train"])
     assert torch.equal(more.X["test"], inputs.X["test"])
-    assert torch.equal(distorted.enlarged(data, images["train"], 300, Strength(), seed=0).X["train"], more.X["train"])
-    assert len(distorted.enlarged(data, images["train"], 5, Strength(), seed=0).X["train"]) == 120
+    assert torch.equal(distorted.enlarged(inputs, 300, Strength(), seed=0).X["train"], more.X["train"])
+    assert len(distorted.enlarged(inputs, 5, Strength(), seed=0).X["train"]) == 120
     study = DistortedStudy.model_validate(
         {**BASE, "study": "distorted", "size": 2, "decision": "multiclass", "examples": 240, "seed": 0}
         | {"schedule": SCHEDULE, "strengths": [0.5, 2.0]}
     )
-    found = distorted.run(data, study, Extras(images))
+    found = distorted.run(inputs, study)
     assert found.table["examples"].tolist() == [120, 240, 240]
     assert found.table["strength"].tolist() == [0.0, 0.5, 2.0]
     best = found.table.iloc[1 + found.table["validation"].iloc[1:].to_numpy().argmin()]

@@ -30,7 +30,7 @@ WEIGHTS = ("literal", "printed")
 """Argument of the softmax in equation 7's weights if a pose is its own cue: log densities, or densities as printed."""
 
 
-def run(study: DensityStudy, title: str) -> Outcome:
+def run(study: DensityStudy) -> Outcome:
     """One row per dimension and concentration: the largest deviation from the identity over the components, in standard
     errors, and equation 7's integral if a pose is its own cue.
     """
@@ -57,11 +57,12 @@ def run(study: DensityStudy, title: str) -> Outcome:
                 for name, mass in zip(WEIGHTS, literal_mass(components, study.samples // 10), strict=True):
                     rows.append({"what": name, "dimensions": d, "kappa": kappa, "z": math.nan, "mass": float(mass)})
     table = pd.DataFrame(rows)
+    masses = {name: table.loc[table["what"] == name, "mass"] for name in WEIGHTS}
     numbers = {
         "largest_z": one(table["z"].abs().max()),
         "tests": tests,
         "components": n,
-        **{f"{name}_mass": _range(table.loc[table["what"] == name, "mass"]) for name in WEIGHTS},
+        **{f"{name}_mass": {"least": one(mass.min()), "most": one(mass.max())} for name, mass in masses.items()},
     }
     return Outcome("density", table, numbers, ("largest_z",))
 
@@ -88,7 +89,3 @@ def _scores(log_ratios: Tensor) -> list[float]:
     """Deviations of the means of exp(`[samples, tests]`) from one, in standard errors."""
     ratios = log_ratios.exp()
     return [float(z) for z in (ratios.mean(0) - 1) / (ratios.std(0) / math.sqrt(len(ratios)))]
-
-
-def _range(values: pd.Series) -> dict[str, dict[str, float]]:
-    return {"least": one(values.min()), "most": one(values.max())}

@@ -10,11 +10,11 @@ import torch
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
-from pipeline.systems.attention.model.top_down import Hierarchy, entropy, iterate_attention
+from pipeline.systems.attention.model.top_down import Hierarchy, iterate_attention
 from pipeline.systems.attention.settings import IteratedStudy
 
 
-def run(study: IteratedStudy, title: str) -> Outcome:
+def run(study: IteratedStudy) -> Outcome:
     """Entropy of attention over a part's predictions (nats), by iteration, scale and sd of the parts' poses.
 
     Scenes have all objects and no clutter: every prediction comes from a present object, and one of them is correct.
@@ -28,8 +28,8 @@ def run(study: IteratedStudy, title: str) -> Outcome:
         scenes = plant(hierarchy, study.scenes, n, random)
         predictions = hierarchy.predictions(scenes.poses)
         for scale in study.scales:
-            weights = iterate_attention(scenes.parts, predictions, study.iterations, scale).weights  # (T, B, m, n)
-            spread = entropy(weights).flatten(1)
+            weights = iterate_attention(scenes.parts, predictions, study.iterations, scale)  # (T, B, m, n)
+            spread = torch.special.entr(weights).sum(-1).flatten(1)
             best, where = weights.max(-1)
             rows += [
                 {
@@ -43,11 +43,10 @@ def run(study: IteratedStudy, title: str) -> Outcome:
                 for step in range(study.iterations)
             ]
     table = pd.DataFrame(rows)
-    last = table[table["iteration"] == study.iterations]
     numbers = {
         "log_objects": one(math.log(n)),
         "first": _by_scale(table[table["iteration"] == 1]),
-        "last": _by_scale(last),
+        "last": _by_scale(table[table["iteration"] == study.iterations]),
     }
     return Outcome("iterated", table, numbers, tuple(f"last.{scale:g}.single" for scale in study.scales))
 
@@ -55,7 +54,4 @@ def run(study: IteratedStudy, title: str) -> Outcome:
 def _by_scale(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
     """Means over the sds, by scale: entropy, single, right."""
     means = rows.groupby("scale")[["entropy", "single", "right"]].mean()
-    return {
-        f"{scale:g}": {str(name): one(value) for name, value in row.items()}
-        for scale, row in zip(means.index, means.to_dict("records"), strict=True)
-    }
+    return {f"{scale:g}": {str(name): one(value) for name, value in row.items()} for scale, row in means.iterrows()}

@@ -19,8 +19,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.attention.model.inversion import Settings, invert
-from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, em_routing_of_several, k_means
+from pipeline.systems.attention.model.inversion import Inverted, invert
+from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, k_means
 from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
 from pipeline.systems.attention.model.top_down import Hierarchy
 from pipeline.systems.attention.settings import ParsingStudy
@@ -28,21 +28,23 @@ from pipeline.systems.attention.settings import ParsingStudy
 INVERSION = "inversion"
 
 
-def run(study: ParsingStudy, title: str) -> Outcome:
+def run(study: ParsingStudy) -> Outcome:
     """By sd, objects shown and method: share of parts with a parent whose parent is found, over scenes; share of
     clutter recognised; error of the shown objects' poses (root mean square, in units of their sd).
     """
     random = np.random.default_rng(study.seed)
-    m, n = study.parts, study.objects
-    W = orthogonal_transforms(m, n, study.dimensions, random)
+    W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
     rows, scales, leads = [], [], []
     settings = [(sigma, shown) for sigma in study.sigmas for shown in study.shown]
-    for sigma, shown in tqdm(settings, desc=title, unit="setting"):
+    for sigma, shown in tqdm(settings, desc="parsing", unit="setting"):
         hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([sigma]), study.clutter, 1.0, 1.0)
         scenes = plant(hierarchy, study.scenes, shown, random)
-        routed, inverted, known, learned = _parses(hierarchy, scenes, study)
+        routed, (inverted, learned) = route(hierarchy, scenes, study), invert_with_and_without(hierarchy, scenes, study)
+        truth = hierarchy.components(scenes.poses, scenes.present)
+        by_cues = {"true poses": None, "true poses, cues": scenes.cues}
+        known = {method: Parse(truth.parents(scenes.parts, cues), scenes.poses) for method, cues in by_cues.items()}
         for method, parse in {**routed, **inverted, **known}.items():
-            rows.append({"sigma": sigma, "shown": shown, "method": method, **_measured(parse, scenes)})
+            rows.append({"sigma": sigma, "shown": shown, "method": method, **measured(parse, scenes)})
         ours = found(inverted[INVERSION], scenes)
         leads.append({method: ours - found(parse, scenes) for method, parse in routed.items()})
         scales.append({"sigma": sigma, "shown": shown, **learned})
@@ -53,7 +55,7 @@ def run(study: ParsingStudy, title: str) -> Outcome:
             measure: {str(name): one(each[measure].mean()) for name, each in by_method if each[measure].notna().all()}
             for measure in ("found", "clutter_found", "pose_error")
         },
-        "lead": {method: _lead([each[method] for each in leads]) for method in leads[0]},
+        "lead": {method: lead_of([each[method] for each in leads]) for method in leads[0]},
         "settings": len(leads),
         "learned": scales,
     }
@@ -61,49 +63,41 @@ def run(study: ParsingStudy, title: str) -> Outcome:
     return Outcome("parsing", table, numbers, headline, overlapping(study))
 
 
-Parses = dict[str, Parse]
-
-
-def _parses(
-    hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy
-) -> tuple[Parses, Parses, Parses, dict[str, float]]:
-    """Results by method: routing, inversion, the posterior under true poses; and the learned scales."""
+def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
+    """Results of routing, by method."""
     at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
-    wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
 
-    def seeded() -> torch.Generator:
-        return torch.Generator(scenes.parts.device).manual_seed(study.seed)
-
-    def em(log_clutter: Tensor | None) -> Parse:
-        return em_routing_of_several(at, study.long_iterations, sigma, study.routing_starts, log_clutter, seeded())
+    def em(iterations: int, starts: int = 1, log_clutter: Tensor | None = None) -> Parse:
+        return em_routing(at, iterations, sigma, torch.Generator().manual_seed(study.seed), starts, log_clutter)
 
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
-    routed = {
+    return {
         "k-means": k_means(at, study.long_iterations),
         "dynamic routing": dynamic_routing(at, study.iterations),
         "dynamic routing, long": dynamic_routing(at, study.long_iterations),
-        "EM routing": em_routing(at, study.iterations, sigma),
-        "EM routing, several starts": em(None),
-        "EM routing, several starts, clutter": em(log_clutter),
+        "EM routing": em(study.iterations),
+        "EM routing, several starts": em(study.long_iterations, study.routing_starts),
+        "EM routing, several starts, clutter": em(study.long_iterations, study.routing_starts, log_clutter),
     }
-    settings = settings_of(study)
-    learned = invert(wrong, scenes.parts, scenes.cues, settings, seeded(), learn=True)
-    inverted = {
-        INVERSION: invert(hierarchy, scenes.parts, None, settings, seeded()).parse,
-        "inversion, cues": invert(hierarchy, scenes.parts, scenes.cues, settings, seeded()).parse,
+
+
+def invert_with_and_without(
+    hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy
+) -> tuple[dict[str, Parse], dict[str, float]]:
+    """Results of inversion, by method: with and without cues and the model's scales; and the scales that it learned."""
+
+    def inverted(start: Hierarchy, cues: Tensor | None, learn: bool = False) -> Inverted:
+        return invert(start, scenes.parts, cues, study, torch.Generator().manual_seed(study.seed), learn=learn)
+
+    wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
+    learned = inverted(wrong, scenes.cues, learn=True)
+    parses = {
+        INVERSION: inverted(hierarchy, None).parse,
+        "inversion, cues": inverted(hierarchy, scenes.cues).parse,
         "inversion, cues, scales learned": learned.parse,
     }
-    truth = hierarchy.components(scenes.poses, scenes.present)
-    by_cues = {"true poses": None, "true poses, cues": scenes.cues}
-    answers = {method: truth.parents(scenes.parts, cues) for method, cues in by_cues.items()}
-    known = {method: Parse(each[..., :-1], scenes.poses, each[..., -1]) for method, each in answers.items()}
-    return routed, inverted, known, {"kappa": learned.kappa, "learned_sigma": learned.sigma}
-
-
-def settings_of(study: ParsingStudy) -> Settings:
-    """The inversion's settings of a study."""
-    return Settings(study.steps, study.rate, study.starts, study.kept, study.samples, study.judging, study.widest)
+    return parses, {"kappa": learned.kappa, "learned_sigma": learned.sigma}
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
@@ -111,25 +105,28 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
     A part that is assigned to clutter counts as not found.
     """
-    real = scenes.parents < parse.parents.shape[-1]  # (B, m)
+    real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
     return right[real.any(1)]
 
 
-def _measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    right, n = found(parse, scenes), parse.parents.shape[-1]
+def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
+    """Means over scenes: share found and its standard error, share of clutter recognised (nan for a method without
+    clutter, or scenes without), and error of poses.
+    """
+    right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
-    knows = parse.clutter is not None and bool(nobody.any())
+    recognised = (parse.chosen[nobody] == n).float().mean() if parse.parents.shape[-1] > n else math.nan
     error = (parse.poses - scenes.poses).square().mean(-1).sqrt()[scenes.present]
     return {
         "found": float(right.mean()),
         "standard_error": float(right.std() / math.sqrt(len(right))),
-        "clutter_found": float((parse.chosen[nobody] == n).float().mean()) if knows else math.nan,
+        "clutter_found": float(recognised),
         "pose_error": float(error.mean()),
     }
 
 
-def _lead(leads: list[Tensor]) -> dict[str, float]:
+def lead_of(leads: list[Tensor]) -> dict[str, float]:
     """Lead of inversion over a method on the same scenes; all settings have equal weight, and all scenes of a setting.
 
     Returns:
@@ -149,8 +146,6 @@ def _lead(leads: list[Tensor]) -> dict[str, float]:
 
 # ---- scenes for a figure
 
-SIDES = {"triangle": 3, "square": 4, "star": 5}
-
 
 def shapes(parts: int) -> Tensor:
     """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on their outlines.
@@ -159,7 +154,7 @@ def shapes(parts: int) -> Tensor:
     the same form.
     """
     found = []
-    for sides in SIDES.values():
+    for sides in (3, 4, 5):
         corners = np.exp(2j * np.pi * (np.arange(2 * sides) / (2 * sides) + 0.25))
         corners[1::2] *= 0.45 if sides == 5 else math.cos(math.pi / sides)
         ring = np.append(corners, corners[0])
@@ -183,12 +178,11 @@ def _similarity(place: complex, way: complex) -> list[list[float]]:
 def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
     """Scenes of three overlapping shapes with clutter, and the parents that each method finds: arrays for a figure."""
     random = np.random.default_rng(study.seed)
-    W = shapes(24)
-    hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)
+    hierarchy = Hierarchy(shapes(24), torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)
     scenes = plant(hierarchy, 3, 3, random)
-    settings = replace(settings_of(study), starts=4 * study.starts)
+    settings = study.model_copy(update={"starts": 4 * study.starts})
     inverted = invert(hierarchy, scenes.parts, None, settings, torch.Generator().manual_seed(study.seed)).parse
-    routed = dynamic_routing(votes(W, scenes.parts), study.long_iterations)
+    routed = dynamic_routing(votes(hierarchy.W, scenes.parts), study.long_iterations)
     return {
         "places": scenes.parts.numpy(),
         "truth": scenes.parents.numpy(),

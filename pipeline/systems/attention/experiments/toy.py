@@ -13,6 +13,7 @@ a minimum, and the result depends on the start.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -68,30 +69,20 @@ def least_weight(rate: float, steps: int) -> float | None:
     return high if active(high) == 1 else None
 
 
-def run(study: ToyStudy, title: str) -> Outcome:
+def run(study: ToyStudy) -> Outcome:
     """Result of inference by reading, weight of the penalty and penalty: h1, h2, h3, and their sparsity.
 
     The numbers also hold `single_winner_from`, the least weight with a single active unit, all errors counted.
     """
     rows = []
-    for reading in READINGS:
-        for weight in study.weights:
-            for penalty in PENALTIES:
-                h = infer(reading, penalty, weight, study.rate, study.steps)[-1]
-                rows.append(
-                    {
-                        "reading": reading,
-                        "weight": weight,
-                        "penalty": penalty,
-                        **{f"h{i + 1}": float(value) for i, value in enumerate(h)},
-                        "hoyer": float(hoyer(h)),
-                        "effective_number": float(effective_number(h)),
-                    }
-                )
-    end: dict[str, dict[str, dict[str, dict[str, dict[str, float]]]]] = {}
-    for row in rows:
-        at = end.setdefault(str(row["reading"]), {}).setdefault(f"{row['weight']:g}", {})
-        at[str(row["penalty"])] = {key: one(float(row[key])) for key in ("h1", "h2", "h3", "hoyer", "effective_number")}
+    end: dict[str, Any] = {}
+    for reading, weight, penalty in product(READINGS, study.weights, PENALTIES):
+        h = infer(reading, penalty, weight, study.rate, study.steps)[-1]
+        units = {f"h{i + 1}": float(value) for i, value in enumerate(h)}
+        units |= {"hoyer": float(hoyer(h)), "effective_number": float(effective_number(h))}
+        rows.append({"reading": reading, "weight": weight, "penalty": penalty, **units})
+        at = end.setdefault(reading, {}).setdefault(f"{weight:g}", {})
+        at[penalty] = {name: one(value) for name, value in units.items()}
     headline = tuple(
         f"end.{reading}.{weight}.L1.effective_number" for reading, weights in end.items() for weight in weights
     )

@@ -23,20 +23,18 @@ class Parse:
     """The assignment of parts to objects.
 
     Attributes:
-        parents: weights `[B, m, n]` in [0, 1]; with `clutter`, if any, they sum to one for each part.
+        parents: weights in [0, 1] that sum to one for each part: `[B, m, n]`, or `[B, m, n + 1]` with that of clutter
+            (no parent) last, for methods that model it.
         poses: the objects' poses, `[B, n, D]`.
-        clutter: weight of no parent for each part, `[B, m]`; None for methods without clutter.
     """
 
     parents: Tensor
     poses: Tensor
-    clutter: Tensor | None = None
 
     @property
     def chosen(self) -> Tensor:
         """The parent with the largest weight, `[B, m]`; n for clutter."""
-        answers = self.parents if self.clutter is None else _with(self.parents, self.clutter)
-        return answers.argmax(-1)
+        return self.parents.argmax(-1)
 
 
 def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
@@ -48,64 +46,43 @@ def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
     return Parse(parents, _weighted_mean(parents, votes))
 
 
-def em_routing(votes: Tensor, iterations: int, floor: float) -> Parse:
-    """E- and M-steps of EM routing without trained parameters, from uniform parents: a mixture with one Gaussian for
-    each object, with an sd for each dimension; mixing weights are proportional to the assigned parts.
+def em_routing(
+    votes: Tensor,
+    iterations: int,
+    floor: float,
+    generator: torch.Generator,
+    starts: int = 1,
+    log_clutter: Tensor | None = None,
+) -> Parse:
+    """E- and M-steps of EM routing without trained parameters: a mixture with one Gaussian for each object, with an sd
+    for each dimension; mixing weights are proportional to the assigned parts.
 
     Args:
         floor: minimum sd.
-    """
-    return _em(votes, torch.zeros_like(votes[..., 0]).softmax(-1), iterations, floor, None)[0]
-
-
-def em_routing_of_several(
-    votes: Tensor, iterations: int, floor: float, starts: int, log_clutter: Tensor | None, generator: torch.Generator
-) -> Parse:
-    """`em_routing` from uniform and from random parents; each scene keeps the result with the highest likelihood.
-
-    Args:
+        starts: the first is from uniform parents, the others are from random ones; each scene keeps the result with
+            the highest likelihood.
         log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`; None: there is no clutter.
     """
     B, m, n, _ = votes.shape
-    noise = torch.randn(B, starts, m, n, generator=generator, device=votes.device, dtype=votes.dtype)
+    noise = torch.randn(B, starts, m, n, generator=generator, dtype=votes.dtype)
     noise[:, 0] = 0
-    clutter = None if log_clutter is None else log_clutter.repeat_interleave(starts, 0)
-    first = noise.softmax(-1).flatten(0, 1)
-    parse, log_likelihood = _em(votes.repeat_interleave(starts, 0), first, iterations, floor, clutter)
-    best = log_likelihood.view(B, starts).argmax(1) + starts * torch.arange(B, device=votes.device)
-    return Parse(parse.parents[best], parse.poses[best], None if parse.clutter is None else parse.clutter[best])
-
-
-def _em(
-    votes: Tensor, parents: Tensor, iterations: int, floor: float, log_clutter: Tensor | None
-) -> tuple[Parse, Tensor]:
-    """EM from `parents [B, m, n]`; returns also the log likelihood `[B]` of the mixture in the last E-step."""
-    B, m, n, _ = votes.shape
-    clutter, log_likelihood = votes.new_zeros(B, m), votes.new_zeros(B)
+    votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
     if log_clutter is not None:  # its initial weight is that of one component
-        clutter = clutter + 1 / (n + 1)
-        parents = parents * n / (n + 1)
+        log_clutter = log_clutter.repeat_interleave(starts, 0).unsqueeze(-1)
+        parents = torch.cat([parents * n / (n + 1), torch.full_like(log_clutter, 1 / (n + 1))], dim=-1)
+    log_likelihood = votes.new_zeros(B * starts)
     for _ in range(iterations):
-        poses, total = _weighted_mean(parents, votes), parents.sum(1)  # (B, n, D), (B, n)
-        squares = (votes - poses.unsqueeze(1)).square()
-        variance = torch.einsum("bij,bijd->bjd", parents, squares) / total.clamp_min(_FLOOR).unsqueeze(-1)
-        variance = variance.clamp_min(floor**2)
-        log_density = -0.5 * (squares / variance.unsqueeze(1) + (2 * math.pi * variance).log().unsqueeze(1)).sum(-1)
-        joint = log_density + _log_share(total, m).unsqueeze(1)
+        objects = parents[..., :n]
+        squares = (votes - _weighted_mean(objects, votes).unsqueeze(1)).square()
+        variance = torch.einsum("bij,bijd->bjd", objects, squares) / objects.sum(1).clamp_min(_FLOOR).unsqueeze(-1)
+        variance = variance.clamp_min(floor**2).unsqueeze(1)
+        log_density = -0.5 * (squares / variance + (2 * math.pi * variance).log()).sum(-1)
         if log_clutter is not None:
-            joint = _with(joint, log_clutter + _log_share(clutter.sum(1, keepdim=True), m))
-        log_likelihood, answers = joint.logsumexp(-1).sum(1), joint.softmax(-1)
-        parents, clutter = answers[..., :n], answers[..., n:].sum(-1)
-    return Parse(parents, _weighted_mean(parents, votes), None if log_clutter is None else clutter), log_likelihood
-
-
-def _log_share(total: Tensor, parts: int) -> Tensor:
-    return (total / parts).clamp_min(_FLOOR).log()
-
-
-def _with(objects: Tensor, clutter: Tensor) -> Tensor:
-    """Clutter `[B, m]` as a last column of `[B, m, n]`."""
-    return torch.cat([objects, clutter.unsqueeze(-1)], dim=-1)
+            log_density = torch.cat([log_density, log_clutter], dim=-1)
+        joint = log_density + (parents.sum(1) / m).clamp_min(_FLOOR).log().unsqueeze(1)
+        log_likelihood, parents = joint.logsumexp(-1).sum(1), joint.softmax(-1)
+    best = log_likelihood.view(B, starts).argmax(1) + starts * torch.arange(B)
+    return Parse(parents[best], _weighted_mean(parents[..., :n], votes)[best])
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
@@ -119,9 +96,6 @@ def k_means(votes: Tensor, iterations: int) -> Parse:
     return Parse(parents, poses)
 
 
-def _weighted_sum(parents: Tensor, votes: Tensor) -> Tensor:
-    return torch.einsum("bij,bijd->bjd", parents, votes)
-
-
 def _weighted_mean(parents: Tensor, votes: Tensor) -> Tensor:
-    return _weighted_sum(parents, votes) / parents.sum(1).clamp_min(_FLOOR).unsqueeze(-1)
+    total = torch.einsum("bij,bijd->bjd", parents, votes)
+    return total / parents.sum(1).clamp_min(_FLOOR).unsqueeze(-1)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.systems.attention.model import von_mises_fisher
@@ -53,23 +52,20 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
     present = np.zeros((count, n), bool)
     np.put_along_axis(present, order, True, axis=1)
     components = hierarchy.components(poses.to(W))
-    U, directions = (each.double().cpu().numpy() for each in (components.predictions, components.directions))
-    kappa, sigma = (each.double().cpu().numpy()[parents] for each in (components.kappa, components.sigma))
-    parts = _of_parents(U, parents) + sigma[..., None] * random.normal(size=(count, m, U.shape[-1]))
-    towards = _of_parents(directions, parents).reshape(count * m, -1)
-    cues = von_mises_fisher.sample(towards, kappa.ravel(), random).reshape(parts.shape)
+    U, directions = (
+        np.take_along_axis(each.double().numpy(), parents[..., None, None], axis=2)[:, :, 0]  # those of the parents
+        for each in (components.predictions, components.directions)
+    )
+    kappa, sigma = (each.double().numpy()[parents] for each in (components.kappa, components.sigma))
+    parts = U + sigma[..., None] * random.normal(size=U.shape)
+    cues = von_mises_fisher.sample(directions.reshape(count * m, -1), kappa.ravel(), random).reshape(parts.shape)
     return Scenes(
         torch.from_numpy(parts).to(W),
         torch.from_numpy(cues).to(W),
-        torch.from_numpy(parents).to(W.device),
+        torch.from_numpy(parents),
         poses.to(W),
-        torch.from_numpy(present).to(W.device),
+        torch.from_numpy(present),
     )
-
-
-def _of_parents(values: NDArray[np.float64], parents: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The values `[B, m, n + 1, d]` of the parents `[B, m]`."""
-    return np.take_along_axis(values, parents[..., None, None], axis=2)[:, :, 0]
 
 
 def votes(W: Tensor, parts: Tensor) -> Tensor:

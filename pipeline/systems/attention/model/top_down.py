@@ -26,7 +26,7 @@ Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,19 +91,32 @@ class Components:
         return (self.log_weights(cues) + self.log_poses(parts)).softmax(-1)
 
 
-class Cues(dist.TorchDistribution):
-    """Directions `[..., d]`: the mixture of von Mises-Fisher distributions, parents summed out.
-
-    Samples are drawn by SciPy, on the CPU, with a seed from torch's generator.
-    """
+class _Mixture(dist.TorchDistribution):
+    """A distribution of vectors `[..., d]` whose parents are summed out."""
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.real_vector
 
-    def __init__(self, components: Components) -> None:
-        self.components = components
+    def __init__(self, components: Components, cues: Tensor | None = None) -> None:
+        self.components, self.cues = components, cues
         shape = components.predictions.shape
         super().__init__(shape[:-2], shape[-1:], validate_args=False)
+
+    def _draw(self, sample_shape: torch.Size, *values: Tensor) -> list[Tensor]:
+        """Draw parents from their weights given the cues; of each of the values `[..., n, d]` those of the parents:
+        `[*sample_shape, ..., d]`.
+        """
+        logits = self.components.log_weights(self.cues)
+        parents = torch.distributions.Categorical(logits=logits).sample(sample_shape)
+        expanded = (each.expand(*parents.shape, *each.shape[-2:]) for each in values)
+        return [each.take_along_dim(parents[..., None, None], dim=-2).squeeze(-2) for each in expanded]
+
+
+class Cues(_Mixture):
+    """Directions `[..., d]`: the mixture of von Mises-Fisher distributions with the prior's weights.
+
+    Samples are drawn by SciPy, with a seed from torch's generator.
+    """
 
     def log_prob(self, value: Tensor) -> Tensor:
         """`[...]`, nats."""
@@ -111,29 +124,15 @@ class Cues(dist.TorchDistribution):
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
         """Draw a parent from the prior, then a direction around that of its prediction."""
-        directions, log_prior = self.components.directions, self.components.log_prior
-        parents = _drawn_parents(log_prior.expand(directions.shape[:-1]), sample_shape)
-        means, kappa = _of_parents(parents, directions), _of_parents(parents, self.components.kappa.unsqueeze(-1))
+        means, kappa = self._draw(sample_shape, self.components.directions, self.components.kappa.unsqueeze(-1))
         random = np.random.default_rng(int(torch.randint(2**62, ())))
-        flat = means.reshape(-1, means.shape[-1]).double().cpu().numpy()
-        drawn = von_mises_fisher.sample(flat, kappa.flatten().double().cpu().numpy(), random)
+        flat = means.reshape(-1, means.shape[-1]).double().numpy()
+        drawn = von_mises_fisher.sample(flat, kappa.flatten().double().numpy(), random)
         return torch.from_numpy(drawn).to(means).view_as(means)
 
 
-class Parts(dist.TorchDistribution):
-    """Poses `[..., d]` given their cues: equation 7's mixture, parents summed out.
-
-    Args:
-        cues: `[..., d]`, unit vectors; None: the weights are the prior.
-    """
-
-    arg_constraints: ClassVar[dict[str, Any]] = {}
-    support = constraints.real_vector
-
-    def __init__(self, components: Components, cues: Tensor | None) -> None:
-        self.components, self.cues = components, cues
-        shape = components.predictions.shape
-        super().__init__(shape[:-2], shape[-1:], validate_args=False)
+class Parts(_Mixture):
+    """Poses `[..., d]` given their cues (unit vectors `[..., d]`; None: the weights are the prior): equation 7."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         """`[...]`, nats."""
@@ -141,20 +140,8 @@ class Parts(dist.TorchDistribution):
 
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
         """Draw a parent from the weights, then a pose around its prediction."""
-        parents = _drawn_parents(self.components.log_weights(self.cues), sample_shape)
-        chosen = _of_parents(parents, self.components.predictions)
-        return chosen + _of_parents(parents, self.components.sigma.unsqueeze(-1)) * torch.randn_like(chosen)
-
-
-def _drawn_parents(log_weights: Tensor, sample_shape: torch.Size) -> Tensor:
-    """Components drawn from log weights `[..., n]`: `[*sample_shape, ...]`."""
-    return torch.distributions.Categorical(logits=log_weights).sample(sample_shape)
-
-
-def _of_parents(parents: Tensor, values: Tensor) -> Tensor:
-    """The values `[..., n, d]` of the parents `[*sample_shape, ...]`: `[*sample_shape, ..., d]`."""
-    values = values.expand(*parents.shape, *values.shape[-2:])
-    return values.take_along_dim(parents[..., None, None], dim=-2).squeeze(-2)
+        means, sigma = self._draw(sample_shape, self.components.predictions, self.components.sigma.unsqueeze(-1))
+        return means + sigma * torch.randn_like(means)
 
 
 @dataclass(frozen=True)
@@ -177,10 +164,6 @@ class Hierarchy:
     clutter_sd: float
     object_sd: float
 
-    @property
-    def objects(self) -> int:
-        return self.W.shape[1]
-
     def predictions(self, poses: Tensor) -> Tensor:
         """Predictions U for object poses `[..., n, D]`: `[..., m, n, d]`."""
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
@@ -193,7 +176,7 @@ class Hierarchy:
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
-        n = self.objects
+        n = self.W.shape[1]
         there = U.new_ones(n) if present is None else present.to(U).unsqueeze(-2)  # as seen by each part
         share = (1 - self.clutter) * there / there.sum(-1, keepdim=True)
         return Components(
@@ -220,27 +203,15 @@ class Hierarchy:
             return pyro.sample("parts", Parts(components, cues).to_event(1), obs=parts)
 
 
-@dataclass(frozen=True)
-class Attention:
-    """Iterated attention: weights before every update `[T, ..., m, n]`, parts after the last `[..., m, d]`."""
-
-    weights: Tensor
-    parts: Tensor
-
-
-def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Attention:
-    """Equation 6 iterated, on parts `[..., m, d]` and predictions `[..., m, n, d]`; the paper's `scale` is 1."""
+def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:
+    """Weights `[T, ..., m, n]` before every update of equation 6, iterated, on parts `[..., m, d]` and predictions
+    `[..., m, n, d]`; the paper's `scale` is 1.
+    """
     found = []
     for _ in range(iterations):
-        weights = (scale * torch.einsum("...id,...ijd->...ij", parts, predictions)).softmax(-1)
-        parts = torch.einsum("...ij,...ijd->...id", weights, predictions)
-        found.append(weights)
-    return Attention(torch.stack(found), parts)
-
-
-def entropy(weights: Tensor) -> Tensor:
-    """Entropy of distributions `[..., n]`, in nats: `[...]`."""
-    return torch.special.entr(weights).sum(-1)
+        found.append((scale * torch.einsum("...id,...ijd->...ij", parts, predictions)).softmax(-1))
+        parts = torch.einsum("...ij,...ijd->...id", found[-1], predictions)
+    return torch.stack(found)
 
 
 def literal_mass(components: Components, samples: int) -> tuple[Tensor, Tensor]:
@@ -252,10 +223,8 @@ def literal_mass(components: Components, samples: int) -> tuple[Tensor, Tensor]:
         the integral with weights from a softmax of log densities, as here, and of the densities themselves, as printed.
     """
     U, sigma = components.predictions, components.sigma
-    noise = torch.randn(samples, *U.shape, dtype=U.dtype, device=U.device)
-    V = U + sigma.unsqueeze(-1) * noise  # (K, ..., n, d), from each component
-    log_prior = components.log_prior.unsqueeze(-2)
-    own = Components(U.unsqueeze(-3), components.kappa, sigma, log_prior)  # as seen by each of these
+    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, ..., n, d), from each component
+    own = replace(components, predictions=U.unsqueeze(-3), log_prior=components.log_prior.unsqueeze(-2))
     cues = torch.nn.functional.normalize(V, dim=-1)
 
     def mass(log_weights: Tensor) -> Tensor:  # (K, ..., n, n)

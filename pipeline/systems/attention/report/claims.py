@@ -26,7 +26,11 @@ FAILURE_RATE = 1e-3
 """Probability that the goodness-of-fit tests together fail although density and samples agree."""
 
 
-def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, list[str]] | None]) -> Measure:
+Answer = tuple[Measured, bool, list[str]]
+"""Our number, whether the claim holds, and notes."""
+
+
+def _answer(kind: str, check: Callable[[Numbers], Answer | None]) -> Measure:
     def measure(results: Results) -> Finding | None:
         study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
         answer = check(study.numbers) if study else None
@@ -39,107 +43,84 @@ def _answer(kind: str, check: Callable[[Numbers], tuple[Measured | None, bool, l
     return measure
 
 
-def single_winner(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+def single_winner(numbers: Numbers) -> Answer | None:
     """Figure 3, with the text's objective: effective hidden units with L1, all prediction errors counted, weight 1.
 
     The claim holds if there is a single winner with L1, but not with L2 or without a penalty. The document adds the
-    penalties to the energy without a weight.
+    penalties to the energy without a weight. None if weight 1 was not tried.
     """
     single: dict[str, list[str]] = {"two-sided": [], "output": []}
     for reading, weights in single.items():
-        for weight in numbers.names("end", reading):
-            units = _units(numbers, reading, weight)
-            if units is None:
-                return None
-            if units["L1"].mean < SINGLE < min(units["none"].mean, units["L2"].mean):
+        for weight, penalties in numbers.at("end", reading).items():
+            units = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
+            if units["L1"] < SINGLE < min(units["none"], units["L2"]):
                 weights.append(weight)
-    ours = _units(numbers, "two-sided", AS_WRITTEN)
+    ours = numbers.measured("end", "two-sided", AS_WRITTEN, "L1", "effective_number")
     if ours is None:
         return None
     holds = AS_WRITTEN in single["two-sided"]
     least = numbers.number("single_winner_from")
     notes = [f"all errors counted: {'holds' if holds else 'fails'} at weight {AS_WRITTEN}"]
     if least is not None:
-        notes[0] += f"; L1 leaves a single active unit from {_fraction(least)} ({least:.3f}) on"
+        fraction = Fraction(least).limit_denominator(9)  # such as 5/3
+        notes[0] += f"; L1 leaves a single active unit from {fraction} ({least:.3f}) on"
     notes.append(f"the output's error alone: single winner at weight {' and '.join(single['output']) or 'none'}")
-    return ours["L1"], holds, notes
+    return ours, holds, notes
 
 
-def _units(numbers: Numbers, reading: str, weight: str) -> dict[str, Measured] | None:
-    """Effective numbers of hidden units by penalty, or None if one is missing."""
-    found = {
-        penalty: numbers.measured("end", reading, weight, penalty, "effective_number")
-        for penalty in ("none", "L1", "L2")
-    }
-    known = {penalty: units for penalty, units in found.items() if units is not None}
-    return known if len(known) == len(found) else None
-
-
-def _fraction(value: float) -> str:
-    """The nearest fraction of small whole numbers, such as "5/3"."""
-    return str(Fraction(value).limit_denominator(9))
-
-
-def one_parent(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
-    """Section 4.1: mean entropy (nats) of the last iteration's attention at the paper's scale."""
-    first, last = (numbers.number(when, "1", "entropy", "mean") for when in ("first", "last"))
-    most, right = numbers.number("log_objects", "mean"), numbers.number("last", "1", "right", "mean")
-    begun = numbers.number("first", "1", "right", "mean")
-    if first is None or last is None or most is None or right is None or begun is None:
+def one_parent(numbers: Numbers) -> Answer | None:
+    """Section 4.1: mean entropy (nats) of the last iteration's attention at the paper's scale; None if it was not
+    tried.
+    """
+    entropy = numbers.measured("last", "1", "entropy")
+    if entropy is None:
         return None
-    note = f"{100 * right:.0f} % of parts end at their own parent, {100 * begun:.0f} % start there"
-    return numbers.measured("last", "1", "entropy"), last < first and last < NEAR_ZERO * most, [note]
+    first, last = (numbers.at(when, "1") for when in ("first", "last"))
+    note = (
+        f"{100 * last['right']['mean']:.0f} % of parts end at their own parent, {100 * first['right']['mean']:.0f} % "
+        "start there"
+    )
+    most = NEAR_ZERO * numbers.at("log_objects", "mean")
+    return entropy, entropy.mean < min(first["entropy"]["mean"], most), [note]
 
 
-def density_and_samples_agree(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+def density_and_samples_agree(numbers: Numbers) -> Answer | None:
     """Section 4.2: the largest deviation of all tests, in standard errors, against the limit for that many tests."""
-    z, tests = numbers.measured("largest_z"), numbers.number("tests")
+    z = numbers.measured("largest_z")
+    if z is None:
+        return None
+    limit = float(norm.isf(FAILURE_RATE / numbers.at("tests") / 2))
     literal, printed = (
-        [numbers.number(mass, which, "mean") for which in ("least", "most")]
+        " to ".join(f"{numbers.at(mass, end, 'mean'):.1f}" for end in ("least", "most"))
         for mass in ("literal_mass", "printed_mass")
     )
-    if z is None or not tests or None in literal or None in printed:
-        return None
-    limit = float(norm.isf(FAILURE_RATE / tests / 2))
     note = (
-        f"if a pose is its own cue, as in equation 7, the mixture integrates to {literal[0]:.1f} to "
-        f"{literal[1]:.1f}; with weights from densities, as printed, to {printed[0]:.1f} to {printed[1]:.1f}"
+        f"if a pose is its own cue, as in equation 7, the mixture integrates to {literal}; with weights from "
+        f"densities, as printed, to {printed}"
     )
     return z, z.mean < limit, [note]
 
 
-def inversion_finds_more(numbers: Numbers) -> tuple[Measured | None, bool, list[str]] | None:
+def inversion_finds_more(numbers: Numbers) -> Answer:
     """Section 4.2: points by which inversion is ahead of routing by agreement, on average over settings.
 
     The claim holds if that lead is not due to chance. Routing counts with the better of its two numbers of iterations.
     The sd is the standard error of the difference on the same scenes: scenes differ more than the methods do.
     """
-    ours, settings = numbers.number("found", "inversion", "mean"), numbers.number("settings")
-    points = {method: _points(numbers, method) for method in numbers.names("lead")}
-    leads = {method: lead for method, lead in points.items() if lead is not None}
-    by_agreement = [method for method in leads if method.startswith("dynamic routing")]
-    if ours is None or settings is None or not by_agreement:
-        return None
-    rival = min(by_agreement, key=lambda method: leads[method].mean)
+    ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
+    leads = {
+        method: Measured(100 * lead["mean"], 100 * lead["standard_error"], lead["scenes"], standard_error=True)
+        for method, lead in numbers.at("lead").items()
+    }
     best = min(leads, key=lambda method: leads[method].mean)
-    more, as_many = (numbers.number("lead", rival, count) for count in ("more", "as_many"))
-    if more is None or as_many is None:
-        return None
-    lead = leads[rival]
+    rival = min(("dynamic routing", "dynamic routing, long"), key=lambda method: leads[method].mean)
+    lead, counts = leads[rival], numbers.at("lead", rival)
     notes = [
-        f"{100 * ours:.1f} % found, {rival} {100 * ours - lead.mean:.1f}; fewer in {settings - more - as_many:.0f} of "
-        f"{settings:.0f} settings, on the same {lead.n:,} scenes",
+        f"{ours:.1f} % found, {rival} {ours - lead.mean:.1f}; fewer in {settings - counts['more'] - counts['as_many']} "
+        f"of {settings} settings, on the same {lead.n:,} scenes",
         f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].se:.1f} points",
     ]
     return lead, lead.mean > SIGNIFICANT_SES * lead.se, notes
-
-
-def _points(numbers: Numbers, method: str) -> Measured | None:
-    """The lead over a method, in points of parents found, with its standard error as the sd."""
-    mean, error, scenes = (numbers.number("lead", method, key) for key in ("mean", "standard_error", "scenes"))
-    if mean is None or error is None or scenes is None:
-        return None
-    return Measured(100 * mean, 100 * error, int(scenes), standard_error=True)
 
 
 MEASURES: dict[str, Measure] = {

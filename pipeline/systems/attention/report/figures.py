@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -11,26 +12,36 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLACK, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
+from pipeline.drawing.style import (
+    BLACK,
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    VERMILLION,
+    WIDTH,
+    in_house_style,
+    panels,
+)
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.attention.report.studies import executed
+from pipeline.systems.attention.report.tables import executed
 
-FAMILIES = {
-    "true poses": (FAINT, "", ":", ("true poses",)),
-    "inversion, cues": (BLUE, "s", "--", ("inversion, cues",)),
-    "inversion": (BLUE, "o", "-", ("inversion",)),
-    "inversion, cues, scales learned": (PURPLE, "D", "-.", ("inversion, cues, scales learned",)),
-    "EM routing": (
-        GREEN, "^", "-", ("EM routing", "EM routing, several starts", "EM routing, several starts, clutter"),
-    ),
-    "dynamic routing": (VERMILLION, "v", "-", ("dynamic routing", "dynamic routing, long")),
-    "k-means": (ORANGE, "x", "--", ("k-means",)),
-}  # fmt: skip
+FAMILIES = (
+    (FAINT, "", ":", ("true poses",)),
+    (BLUE, "s", "--", ("inversion, cues",)),
+    (BLUE, "o", "-", ("inversion",)),
+    (PURPLE, "D", "-.", ("inversion, cues, scales learned",)),
+    (GREEN, "^", "-", ("EM routing", "EM routing, several starts", "EM routing, several starts, clutter")),
+    (VERMILLION, "v", "-", ("dynamic routing", "dynamic routing, long")),
+    (ORANGE, "x", "--", ("k-means",)),
+)
 """Colour, marker and dashes of a family of methods, and its members; only the best member of each is drawn."""
 SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"))
 DASHES = ("-", "--", ":", "-.")
-"""If there are more scales than colours, colours repeat with other dashes."""
+"""Where there are more scales than colours, colours repeat with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
 """Colours and markers of a triangle, a square and a star, in their order in results."""
@@ -63,27 +74,15 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
     """Entropy of attention (nats) and share of parts that attend most to their own parent, by iteration and scale."""
     figure, axes = panels(2, 2.4)
     means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
-    for index, scale in enumerate(sorted(means["scale"].unique())):
-        colour, marker = SCALES[index % len(SCALES)]
-        look: Any = {"color": colour, "marker": marker, "linestyle": DASHES[index // len(SCALES) % len(DASHES)]}
-        rows = means[means["scale"] == scale]
-        words = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
-        axes[0].plot(rows["iteration"], rows["entropy"], label=words, **look)
-        axes[1].plot(rows["iteration"], 100 * rows["right"], label=words, **look)
+    for (scale, rows), (dashes, (colour, marker)) in zip(means.groupby("scale"), cycle(product(DASHES, SCALES))):
+        look: Any = {"color": colour, "marker": marker, "linestyle": dashes}
+        look["label"] = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
+        axes[0].plot(rows["iteration"], rows["entropy"], **look)
+        axes[1].plot(rows["iteration"], 100 * rows["right"], **look)
     axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
     axes[1].set(xlabel="iteration", ylabel="parts at their own parent (%)", ylim=(0, 100))
     axes[1].legend(loc="lower left")
     return figure
-
-
-def _best(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """The looks of methods: of each family, the one that finds most over all scenes."""
-    means = table.groupby("method")["found"].mean()
-    return {
-        max(present, key=lambda method: means[method]): look
-        for *look, members in FAMILIES.values()
-        if (present := [method for method in members if method in means])
-    }
 
 
 @in_house_style
@@ -92,7 +91,8 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
     Of each family of methods only the one that finds most over all scenes is shown.
     """
-    best = _best(table)
+    means = table.groupby("method")["found"].mean()
+    best = {str(means[list(members)].idxmax()): look for *look, members in FAMILIES}
     sigmas = sorted(table["sigma"].unique())
     shown = sorted(table["shown"].unique())
     apart = 0.025 * float(max(shown) - min(shown) or 1)  # so that no error bar hides another
@@ -121,8 +121,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
         ("inversion", "inversion", "inverted_outlines"),
     )
     count = len(arrays["places"])
-    figure, _ = panels(1, 2.15 * count)
-    figure.clear()
+    figure = Figure(figsize=(WIDTH, 2.15 * count))
     grid = figure.subplots(count, 3, squeeze=False, sharex="row", sharey="row")
     for row in range(count):
         places = arrays["places"][row]
@@ -136,87 +135,76 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
                 axis.plot(*places[mine, :2].T, marker, color=colour, markersize=4, linestyle="")
             nobody = arrays[parents][row] == len(SHAPES)
             axis.plot(*places[nobody, :2].T, "x", color=BLACK, markersize=4, linestyle="")
-            axis.set_aspect("equal")
-            axis.set_xticks([])
-            axis.set_yticks([])
+            (left, right), (bottom, top) = zip(shown.min(0) - 0.3, shown.max(0) + 0.3, strict=True)
+            axis.set(aspect="equal", xticks=[], yticks=[], xlim=(left, right), ylim=(bottom, top))
             axis.grid(visible=False)
-            low, high = shown.min(0) - 0.3, shown.max(0) + 0.3
-            axis.set_xlim(low[0], high[0])
-            axis.set_ylim(low[1], high[1])
-            for spine in axis.spines.values():
-                spine.set_visible(True)
-                spine.set_color(FAINT)
+            axis.spines[:].set(visible=True, color=FAINT)
             if row == 0:
                 axis.set_title(title)
             if parents != "truth":
                 real = arrays["truth"][row] < len(SHAPES)
-                right = (arrays[parents][row] == arrays["truth"][row])[real].mean()
-                axis.set_xlabel(f"{100 * right:.0f} % of parents found", labelpad=2)
+                found = (arrays[parents][row] == arrays["truth"][row])[real].mean()
+                axis.set_xlabel(f"{100 * found:.0f} % of parents found", labelpad=2)
     return figure
+
+
+_OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], tuple[str, ...], str, str, str]] = {
+    "toy": (
+        minimisers,
+        ("reading", "weight", "penalty", "h1", "h2", "h3"),
+        "Result of inference in the toy network",
+        "Hidden activities without a penalty, with L1 and with L2, for the published figure's objective (the output's "
+        "error alone) and the text's (all errors), by penalty weight.",
+        "Bars of three hidden activities by penalty, one panel for each objective and weight.",
+    ),
+    "iterated": (
+        attention_over_iterations,
+        ("scale", "iteration", "entropy", "right"),
+        "Attention over iterations",
+        "Left: low entropy means that each part attends to a single parent. Right: how often that is the part's own "
+        "parent ({data}; means over sds of the parts). Scores are multiplied by the scale before their softmax: the "
+        "larger it is, the sharper attention becomes.",
+        "Entropy over iterations, and the share of correct parents, one line for each scale.",
+    ),
+    "parsing": (
+        parents_found,
+        ("sigma", "shown", "method", "found", "standard_error"),
+        "Parents found by inversion and by routing",
+        "Share of parts whose parent is found, over the number of objects in a scene ({data}; bars: one standard error "
+        "over scenes). Of several variants of EM routing and of dynamic routing only the best is drawn; the table has "
+        'all. Long ones have {settings.long_iterations} iterations. "True poses" infers a part\'s parent from its pose '
+        "and the true poses of the objects in the scene.",
+        "One line for each method over the number of objects, one panel for each sd of the parts.",
+    ),
+}
+"""By kind of study: function and columns of the figure of its table, title, caption and alternative text."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies, sorted by kind."""
     for study in executed(results):
-        name, records = study.name, study.numbers.records
-        label = dataset_label(records)
-        match study.kind:
-            case "toy":
-                table = study.table(("reading", "weight", "penalty", "h1", "h2", "h3"))
-                if table is not None:
-                    yield Drawing(
-                        f"attention-{name}",
-                        "svg",
-                        "Result of inference in the toy network",
-                        "Hidden activities without a penalty, with L1 and with L2, for the published figure's "
-                        "objective (the output's error alone) and the text's (all errors), by penalty weight.",
-                        "Bars of three hidden activities by penalty, one panel for each objective and weight.",
-                        records,
-                        partial(minimisers, table),
-                    )
-            case "iterated":
-                table = study.table(("scale", "iteration", "entropy", "right"))
-                if table is not None:
-                    yield Drawing(
-                        f"attention-{name}",
-                        "svg",
-                        "Attention over iterations",
-                        "Left: low entropy means that each part attends to a single parent. Right: how often that is "
-                        f"the part's own parent ({label}; means over sds of the parts). Scores are multiplied by the "
-                        "scale before their softmax: the larger it is, the sharper attention becomes.",
-                        "Entropy over iterations, and the share of correct parents, one line for each scale.",
-                        records,
-                        partial(attention_over_iterations, table),
-                    )
-            case "parsing":
-                table = study.table(("sigma", "shown", "method", "found", "standard_error"))
-                if table is not None:
-                    yield Drawing(
-                        f"attention-{name}",
-                        "svg",
-                        "Parents found by inversion and by routing",
-                        f"Share of parts whose parent is found, over the number of objects in a scene ({label}; bars: "
-                        "one standard error over scenes). Of several variants of EM routing and of dynamic routing "
-                        f"only the best is drawn; the table has all. Long ones have {study.settings.long_iterations} "
-                        'iterations. "True poses" infers a part\'s parent from its pose and the true poses of the '
-                        "objects in the scene.",
-                        "One line for each method over the number of objects, one panel for each sd of the parts.",
-                        records,
-                        partial(parents_found, table),
-                    )
-                arrays = study.examples(_NAMES)
-                if arrays is None:
-                    written.miss(f"{study.label} (its examples)")
-                else:
-                    yield Drawing(
-                        f"scenes-{name}",
-                        "png",
-                        "Overlapping objects, parsed",
-                        "Parts of a triangle, a square and a star, with clutter (crosses), coloured by their parent; "
-                        "lines show the objects at the poses that each method finds. Dynamic routing, long, has "
-                        f"{study.settings.long_iterations} iterations and no class for clutter; a part that is taken "
-                        "for clutter does not count as found.",
-                        "Three scenes of overlapping shapes: true parents, those of dynamic routing and of inversion.",
-                        records,
-                        partial(parsed_scenes, arrays),
-                    )
+        records = study.numbers.records
+        if study.kind in _OF_TABLES:
+            function, columns, title, caption, alt = _OF_TABLES[study.kind]
+            told = caption.format(data=dataset_label(records), settings=study.settings)
+            table = study.table(columns)
+            if table is not None:
+                name = f"attention-{study.name}"
+                yield Drawing(name, "svg", title, told, alt, records, partial(function, table))
+        if study.kind == "parsing":
+            arrays = study.examples(_NAMES)
+            if arrays is None:
+                written.miss(f"{study.label} (its examples)")
+                continue
+            yield Drawing(
+                f"scenes-{study.name}",
+                "png",
+                "Overlapping objects, parsed",
+                "Parts of a triangle, a square and a star, with clutter (crosses), coloured by their parent; lines "
+                "show the objects at the poses that each method finds. Dynamic routing, long, has "
+                f"{study.settings.long_iterations} iterations and no class for clutter; a part that is taken for "
+                "clutter does not count as found.",
+                "Three scenes of overlapping shapes: true parents, those of dynamic routing and of inversion.",
+                records,
+                partial(parsed_scenes, arrays),
+            )

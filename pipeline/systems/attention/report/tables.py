@@ -6,8 +6,8 @@ import pandas as pd
 
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Results
-from pipeline.systems.attention.report.studies import executed
+from pipeline.results.reading import Results, natural
+from pipeline.results.studies import Study, studies_of
 
 _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     "toy": (
@@ -64,7 +64,16 @@ _SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
         },
     ),
 }
-"""By study: title, caption, and the columns with their headings and number formats."""
+"""By kind of study, in the order in which they are shown: title, caption, and the columns with their headings and
+number formats.
+"""
+
+
+def executed(results: Results) -> list[Study]:
+    """All studies, sorted by kind, then by name. Raises `ResultError` if a result is corrupt or lacks its settings."""
+    kinds = list(_SHOWN)
+    found = studies_of(results, "attention", Study)
+    return sorted(found, key=lambda study: (kinds.index(study.kind), natural(study.name)))
 
 
 def build(results: Results) -> list[Table]:
@@ -72,22 +81,18 @@ def build(results: Results) -> list[Table]:
     tables = []
     for study in executed(results):
         title, caption, columns = _SHOWN[study.kind]
-        iterated = study.kind == "iterated"
-        data = study.table([*columns, *(["iteration"] if iterated else [])])
+        data = study.table(list(columns))
         if data is None:
             continue
-        if iterated:
+        if study.kind == "iterated":
             data = data[data["iteration"] == data["iteration"].max()].reset_index(drop=True)
         records = study.numbers.records
         tidy = data[list(columns)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
         shown = pd.DataFrame(
-            {head: [_cell(value, form) for value in data[column]] for column, (head, form) in columns.items()}
+            {
+                head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
+                for column, (head, form) in columns.items()
+            }
         )
         tables.append(Table(f"attention-{study.name}", title, caption, tidy, shown, records))
     return tables
-
-
-def _cell(value: object, form: str) -> str:
-    if isinstance(value, float) and pd.isna(value):
-        return ""
-    return format(value, form).removesuffix("%") if form else str(value)

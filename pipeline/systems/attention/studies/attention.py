@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
@@ -21,9 +22,9 @@ def measure(context: Context) -> Outcome:
     import torch
 
     from pipeline.compute import prepare
-    from pipeline.systems.attention.experiments import run_study
 
     study: AttentionStudy = context.settings
     context.generates(DATA[study.study])
     prepare(torch.device("cpu"))  # SciPy computes the special functions, and all arrays are small
-    return run_study(study, context.label)
+    outcome: Outcome = import_module(f"pipeline.systems.attention.experiments.{study.study}").run(study)
+    return outcome

@@ -10,12 +10,13 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from tqdm import tqdm
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.calibration import Calibration, calibration, calibration_of
-from pipeline.systems.regression.model.fits import Fitted, fit_architecture, parameters
+from pipeline.systems.regression.model.capsules import prior_means
+from pipeline.systems.regression.model.fits import Fitted, KeepAt, fit_architecture
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import GridStudy
 
@@ -25,7 +26,7 @@ PROBABILISTIC = "logistic-regression"
 """The other classifier whose calibration is measured: the others' probabilities are shares of votes or missing."""
 
 
-def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
+def run(inputs: Inputs, study: GridStudy, keep_at: KeepAt | None = None) -> Outcome:
     """Fit every architecture at every size, then the other classifiers.
 
     The array `reliability [models, bins, 4]` is that of the architectures with the largest capsules in the order of
@@ -36,19 +37,19 @@ def run(inputs: Inputs, study: GridStudy, extras: Extras) -> Outcome:
     arrays: dict[str, NDArray[np.generic]] = {}
     cells = [(decision, size) for decision in study.decisions for size in study.sizes]
     features = inputs.X["train"].shape[1]
-    for decision, size in extras.bar(cells, "fit"):
+    for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
-        fitted = fit_architecture(inputs, architecture, study.schedule, keep_at=extras.keep_at)
-        row = {"model": decision, "size": size, **fitted.errors(inputs), "iterations": fitted.most}
-        row |= {"parameters": parameters(architecture, features), "seconds": fitted.seconds}
+        fitted = fit_architecture(inputs, architecture, study.schedule, keep_at)
+        row = {"model": decision, "size": size, **fitted.errors(inputs), "iterations": fitted.iterations}
+        row |= {"parameters": int(architecture.sizes.sum()) * features, "seconds": fitted.seconds}
         calibrated = calibration_of(architecture, fitted.W, inputs.X["test"], inputs.y["test"])
         rows.append(row | _numbers_of(calibrated))
         if size == max(study.sizes):
             reliability.append(calibrated.reliability)
         if decision == "multiclass" and size == PLANE:
-            arrays |= plane(fitted, inputs, extras.images["test"])
+            arrays |= plane(fitted, inputs)
         if decision == "multiclass" and size == SHOWN:
-            arrays |= prototypes(fitted, inputs, extras.images["train"])
+            arrays |= prototypes(fitted, inputs)
     for name in study.baselines:
         row, calibrated_baseline = baseline(name, inputs)
         rows.append(row)
@@ -80,11 +81,11 @@ def _numbers_of(found: Calibration) -> dict[str, float]:
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
     """Equation 29: each capsule's mean vector divided by the length of all of them together, `[n, m, d]`."""
-    means = (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
+    means = prior_means(W, X)
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
 
-def plane(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
+def plane(fitted: Fitted, inputs: Inputs) -> dict[str, NDArray[np.generic]]:
     """Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images, their `labels`, and `confident [m, S, S]`,
     the image of each class with the highest probability.
     """
@@ -94,7 +95,7 @@ def plane(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str
     return {
         "latents": latents.cpu().numpy().astype(np.float32),
         "labels": y.cpu().numpy(),
-        "confident": images[surest, 0],
+        "confident": inputs.images["test"][surest, 0],
     }
 
 
@@ -108,11 +109,11 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
     return {"own": one(radius[own].mean()), "others": one(radius[~own].mean()), "largest": one(largest.mean())}
 
 
-def prototypes(fitted: Fitted, inputs: Inputs, images: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
+def prototypes(fitted: Fitted, inputs: Inputs) -> dict[str, NDArray[np.generic]]:
     """Figure 4, equation 30: for each class and element its prototype, a training image: `[m, d, S, S]`."""
     latents, y = squashed(fitted.W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
-    return {"prototypes": images[torch.stack(best).cpu().numpy(), 0]}
+    return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
 
 
 def variety(prototypes: NDArray[np.generic]) -> float:

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import errors
+from pipeline.systems.regression.model.fits import KeepAt, errors
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.model.online import Incremental, Online, split
 from pipeline.systems.regression.settings import OnlineStudy
@@ -25,7 +24,7 @@ from pipeline.systems.regression.settings import OnlineStudy
 Weights = Iterator[Tensor]
 
 
-def run(inputs: Inputs, study: OnlineStudy, extras: Extras) -> Outcome:
+def run(inputs: Inputs, study: OnlineStudy, keep_at: KeepAt | None = None) -> Outcome:
     """Log-loss on the training part and errors on all parts after every pass, by method, from the subspace start.
 
     All updates are plain (no threshold, and no momentum unless named): only the use of the data is compared.

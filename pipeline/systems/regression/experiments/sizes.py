@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.experiments import Extras
-from pipeline.systems.regression.model.architectures import build_architecture, class_scores
-from pipeline.systems.regression.model.fits import by_class, fit_architecture
+from pipeline.systems.regression.model.architectures import build_architecture
+from pipeline.systems.regression.model.fits import KeepAt, fit_architecture, mistakes
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.settings import SizesStudy
 
@@ -27,7 +26,7 @@ def shared_out(weights: Sequence[float], total: int) -> list[int]:
     return [int(size) + 1 for size in whole]
 
 
-def run(inputs: Inputs, study: SizesStudy, extras: Extras) -> Outcome:
+def run(inputs: Inputs, study: SizesStudy, keep_at: KeepAt | None = None) -> Outcome:
     """Equal capsules, then sizes with the same total in proportion to the equal model's validation errors by class, and
     for comparison in inverse proportion to them.
     """
@@ -37,12 +36,12 @@ def run(inputs: Inputs, study: SizesStudy, extras: Extras) -> Outcome:
     for name in ("equal", "by error", "against error"):
         sizes = plans[name]
         fitted = fit_architecture(
-            inputs, build_architecture("multiclass", sizes, inputs.classes), study.schedule, keep_at=extras.keep_at
+            inputs, build_architecture("multiclass", sizes, inputs.classes), study.schedule, keep_at
         )
         if name == "equal":
             y = inputs.y["validation"]
-            wrong = class_scores(fitted.architecture, fitted.W, inputs.X["validation"]).argmax(1) != y
-            errors = by_class(y, wrong, inputs.classes)
+            wrong = mistakes(fitted.architecture, fitted.W, inputs.X["validation"], y)
+            errors = [float(wrong[y == c].sum() / (y == c).sum().clamp_min(1)) for c in range(inputs.classes)]
             total = study.size * inputs.classes
             plans["by error"] = shared_out(errors, total)
             plans["against error"] = shared_out([1 / max(error, 1e-3) for error in errors], total)

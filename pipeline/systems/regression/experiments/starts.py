@@ -6,10 +6,9 @@ import pandas as pd
 import torch
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.experiments import Extras
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import everything, nothing
+from pipeline.systems.regression.model.fits import KeepAt, everything, nothing
 from pipeline.systems.regression.model.inputs import Inputs
 from pipeline.systems.regression.model.schedule import Round, fit
 from pipeline.systems.regression.settings import StartsStudy
@@ -17,7 +16,7 @@ from pipeline.systems.regression.settings import StartsStudy
 SUBSPACE = "subspace"
 
 
-def run(inputs: Inputs, study: StartsStudy, extras: Extras) -> Outcome:
+def run(inputs: Inputs, study: StartsStudy, keep_at: KeepAt | None = None) -> Outcome:
     """The lowest training error over the iterations, for every start; all starts of one sd are fit together."""
     X, y = everything(inputs)
     single = build_architecture("multiclass", study.size, inputs.classes)
@@ -55,7 +54,7 @@ def run(inputs: Inputs, study: StartsStudy, extras: Extras) -> Outcome:
 
 
 def _lowest(problems: Problems, W: torch.Tensor, rounds: list[Round], study: StartsStudy) -> list[float]:
-    result = fit(
+    _, history = fit(
         problems, W, nothing(problems), momentum=study.momentum, rounds=rounds, most_iterations=study.iterations
     )
-    return [float(error) for error in result.history.groupby("problem")["error"].min()]
+    return [float(error) for error in history.groupby("problem")["error"].min()]

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from pipeline.systems.regression.model.capsules import predict_probabilities
-from pipeline.systems.regression.model.coupling import couple
+
+ELEMENTS = 1 << 22
+"""Elements of the matrices that `couple` solves together."""
 
 Decision = Literal["multiclass", "one-vs-all", "all-vs-all"]
 
@@ -69,15 +71,9 @@ def build_architecture(decision: Decision, sizes: int | Sequence[int], classes: 
     Args:
         sizes: capsule sizes: one for all, or one for each class. In one-vs-all, the capsule of all other classes is as
             large as the largest of theirs.
-
-    Raises:
-        ValueError: fewer than two classes, or sizes for another number of them.
+        classes: two or more.
     """
-    if classes < 2:
-        raise ValueError(f"{classes} class{'es' * (classes != 1)}: classification needs two or more")
-    each = [sizes] * classes if isinstance(sizes, int) else [int(size) for size in sizes]
-    if len(each) != classes or min(each) < 1:
-        raise ValueError(f"capsule sizes {each} for {classes} classes: one positive size for each class is needed")
+    each = [sizes] * classes if isinstance(sizes, int) else list(sizes)
     if decision == "multiclass" or classes == 2:  # with two classes, all three have the same single problem
         return Architecture(decision, torch.arange(classes)[None], torch.tensor([each]))
     if decision == "one-vs-all":
@@ -128,7 +124,7 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
     """Probabilities of the classes `[n, m]`; rows sum to 1.
 
     multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: coupled from
-    those of the pairs (see `coupling`). There the most probable class may differ from the decision, the class with the
+    those of the pairs (see `couple`). There the most probable class may differ from the decision, the class with the
     most votes, as every vote counts the same however narrow; in the other two it is the decision.
 
     Args: as `class_scores`.
@@ -163,3 +159,37 @@ def _votes(architecture: Architecture, answers: Tensor) -> Tensor:
         votes[:, pair] += torch.cat([first, ~first], dim=1).to(votes)
         support[:, pair] += answer
     return votes + 0.5 * support / architecture.classes
+
+
+def couple(pairs: Tensor) -> Tensor:
+    """Probabilities `[n, m]` of m classes from those of their pairs: r_ij is `pairs[:, i, j]`, `[n, m, m]`.
+
+    The second method of Wu, Lin and Weng (2004), "Probability estimates for multi-class classification by pairwise
+    coupling", which LIBSVM uses: of the probabilities p that sum to one, those that minimise
+
+        sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2,        r_ij = P(y = i | x, y is i or j)
+
+    The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j), and then it is p.
+    It follows from linear equations: Q p + b = 0 with one multiplier b for sum(p) = 1. No p is negative at the minimum,
+    as Wu et al. show, so this need not be a condition.
+
+    The diagonal is ignored; r_ij + r_ji = 1. Computed in float64, returned in the dtype of `pairs`.
+    """
+    rows = max(1, ELEMENTS // (pairs.shape[-1] + 1) ** 2)
+    return torch.cat([_minimum(block.double()) for block in pairs.split(rows)]).to(pairs.dtype)
+
+
+def _minimum(pairs: Tensor) -> Tensor:
+    n, m = pairs.shape[:2]
+    equations = torch.ones(n, m + 1, m + 1, dtype=pairs.dtype, device=pairs.device)
+    against = pairs.mT  # r_ji
+    Q = equations[:, :m, :m]
+    torch.mul(against, -pairs, out=Q)
+    squares = against.square()
+    squares.diagonal(dim1=1, dim2=2).zero_()
+    Q.diagonal(dim1=1, dim2=2).copy_(squares.sum(-1))
+    equations[:, m, m] = 0
+    ones = torch.zeros(n, m + 1, 1, dtype=pairs.dtype, device=pairs.device)
+    ones[:, m] = 1
+    found = torch.linalg.solve(equations, ones)[:, :m, 0].clamp_min(0)  # below 0 only by rounding
+    return found / found.sum(-1, keepdim=True)

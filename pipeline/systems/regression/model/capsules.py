@@ -47,12 +47,7 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
     Returns:
         two tensors of the shape of `beta`, in [0, 1).
-
-    Raises:
-        ValueError: 2 s is not an integer of at least 2.
     """
-    if s < 1 or not float(2 * s).is_integer():
-        raise ValueError(f"s is {s}; half the number of hidden variables is 1, 3/2, 2, ...")
     forward, backward = _forward(beta.clamp_min(s), s), _backward(beta.clamp_max(s), s)
     above = beta > s
     return torch.where(above, forward[0], backward[0]), torch.where(above, forward[1], backward[1])
@@ -108,9 +103,9 @@ class InterpolationTable:
         return torch.addcmul(low, rise, place), torch.addcmul(high, rise_of_high, place)
 
 
-def squared_lengths(W: Tensor, X: Tensor) -> Tensor:
-    """`||W_j x||^2` of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m]`."""
-    return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2]).square().sum(-1)
+def prior_means(W: Tensor, X: Tensor) -> Tensor:
+    """E[h | x], the vectors W_j x, of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m, d]`."""
+    return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
 
 
 def class_probabilities(lengths: Tensor, sizes: Tensor, l0: Tensor) -> Tensor:
@@ -134,7 +129,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
         y: classes `[n]`.
         sizes: d_j, `[m]`.
     """
-    prior = (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])  # E[h | x]
+    prior = prior_means(W, X)
     lengths = prior.square().sum(-1)
     D = float(sizes.sum())
     l0, l1 = interpolation(lengths.sum(-1) / 2, D / 2)
@@ -148,7 +143,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
 
 def predict_probabilities(W: Tensor, X: Tensor, sizes: Tensor) -> Tensor:
     """The exact P(y | x) of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m]`."""
-    lengths = squared_lengths(W, X)
+    lengths = prior_means(W, X).square().sum(-1)
     l0, _ = interpolation(lengths.sum(-1) / 2, float(sizes.sum()) / 2)
     return class_probabilities(lengths, sizes.to(X), l0)
 

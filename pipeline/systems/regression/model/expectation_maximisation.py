@@ -154,19 +154,27 @@ class EStep:
         for block in examples.blocks(arc.capsules, C * d):
             weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
             vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
-            scaled = self._scaled(vectors, its_sizes, block.own, nu)
+            log_probability, wrong, factors = self._scaled(vectors, its_sizes, block.own, nu)
             if block.sample_weights is not None:
-                scaled = scaled.weighted(block.sample_weights)
-            sums = [(likelihood, scaled.log_probability.sum(-1, dtype=torch.float64)), (errors, scaled.wrong.sum(-1))]
-            if scaled.factors is not None:
-                vectors *= scaled.factors.unsqueeze(2)
+                log_probability, wrong = log_probability.double() * block.sample_weights, wrong * block.sample_weights
+                factors = None if factors is None else factors.mul_(block.sample_weights.to(factors))
+            sums = [(likelihood, log_probability.sum(-1, dtype=torch.float64)), (errors, wrong.sum(-1))]
+            if factors is not None:
+                vectors *= factors.unsqueeze(2)
                 sums.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
             for total, of_block in sums:
                 total.add_(of_block) if block.problems is None else total.index_add_(0, block.problems, of_block)
         return Statistics(moments, likelihood, errors)
 
-    def _scaled(self, vectors: Tensor, sizes: Tensor, own: Tensor, thresholds: Tensor | None) -> _Scaled:
-        """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`."""
+    def _scaled(
+        self, vectors: Tensor, sizes: Tensor, own: Tensor, thresholds: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`.
+
+        Returns:
+            the log-probability of each example's own class and whether it is misclassified, `[k, n]`; Q / P,
+            `[k, C, n]`, None without thresholds.
+        """
         D = sizes.sum(-1, keepdim=True)  # (k, 1)
         own = own.expand(len(vectors), vectors.shape[-1]).unsqueeze(1)  # (k, 1, n)
         lengths = _squared_lengths(vectors)  # (k, C, n)
@@ -184,7 +192,7 @@ class EStep:
             rival = everyone.scatter_(1, own, -1.0).amax(1)
         wrong = rival >= P
         if thresholds is None:
-            return _Scaled(P.log(), wrong, None)
+            return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
         # Q_i / P of the other classes' capsules i, and the extra term for the capsule of the own class
         other = torch.lerp(size / (2 + D), share, l1).div_(P)
@@ -192,7 +200,7 @@ class EStep:
         other = torch.where(unsettled, other, 1.0)
         factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
-        return _Scaled(P.log(), wrong, factors)
+        return P.log(), wrong, factors
 
     def _interpolate(self, beta: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
         """l0 and l1 of `beta [k, n]` for problems of D hidden variables `[k]`."""
@@ -203,18 +211,6 @@ class EStep:
             at = variables == D
             l0[at], l1[at] = table(beta[at])
         return l0, l1
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    log_probability: Tensor  # (k, n), of the examples' own class
-    wrong: Tensor  # (k, n)
-    factors: Tensor | None  # (k, C, n), Q / P
-
-    def weighted(self, by: Tensor) -> _Scaled:
-        """The same of examples with sample weights `by [n]`: their part in every sum is multiplied with these."""
-        factors = None if self.factors is None else self.factors.mul_(by.to(self.factors))
-        return _Scaled(self.log_probability.double() * by, self.wrong * by, factors)
 
 
 def _rows(values: Tensor | None, at: slice) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -23,12 +23,14 @@ class Inputs:
         y: `[n]`.
         basis: `[pixels, p]`, multiplied with images in [0, 1].
         classes: number of classes.
+        images: uint8 `[n, 1, S, S]`.
     """
 
     X: dict[str, Tensor]
     y: dict[str, Tensor]
     basis: Tensor
     classes: int
+    images: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
@@ -37,13 +39,15 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
     Args:
         features: p; at most the number of pixels is used.
     """
-    pixels = {part: dataset.part(part)[0].reshape(len(dataset.split[part]), -1) for part in PARTS}
+    images = {part: dataset.part(part)[0] for part in PARTS}
+    pixels = {part: each.reshape(len(each), -1) for part, each in images.items()}
     basis = leading_directions(pixels["train"], features, device)
     return Inputs(
-        {part: project(images, basis) for part, images in pixels.items()},
+        {part: project(each, basis) for part, each in pixels.items()},
         {part: torch.from_numpy(dataset.part(part)[1]).to(device) for part in PARTS},
         basis,
         len(dataset.classes),
+        images,
     )
 
 

@@ -60,7 +60,7 @@ class Incremental:
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
-    """Examples in random batches, stratified by class as far as possible."""
+    """Examples without sample weights in random batches, stratified by class as far as possible."""
     parts: list[list[Tensor]] = [[] for _ in range(batches)]
     for start, stop in zip(examples.bounds, examples.bounds[1:], strict=False):
         order = start + torch.randperm(stop - start, generator=generator)
@@ -69,9 +69,7 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
     result = []
     for part in parts:
         bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
-        kept = torch.cat(part).to(examples.inputs.device)
-        weights = None if examples.sample_weights is None else examples.sample_weights[kept]
-        result.append(Examples(examples.inputs[kept], bounds, weights))
+        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
     return result
 
 

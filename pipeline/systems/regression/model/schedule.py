@@ -81,24 +81,6 @@ class State:
             each[problems] = getattr(state, name)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A finished fit.
-
-    Attributes:
-        W: the best weights of each problem, whitened `[K, C, d, r]`.
-        validation_error: their validation error, a share `[K]`.
-        iterations: number of iterations of each problem, `[K]`.
-        history: one row per iteration and problem: problem, iteration (from 1), threshold, log_loss (-L / n log C: 1
-            where nothing is known) and error of the weights before the iteration, validation_error of those after it.
-    """
-
-    W: Tensor
-    validation_error: Tensor
-    iterations: Tensor
-    history: pd.DataFrame
-
-
 def fit(
     problems: Problems,
     W: Tensor,
@@ -108,8 +90,8 @@ def fit(
     rounds: Sequence[Round] = ROUNDS,
     most_iterations: int = 100_000,
     state: State | None = None,
-    look: Callable[[State], None] | None = None,
-) -> Fit:
+    look: Callable[[State], None] = lambda state: None,
+) -> tuple[State, pd.DataFrame]:
     """Fit every problem by the schedule, from weights `W [K, C, d, r]`.
 
     Args:
@@ -118,60 +100,35 @@ def fit(
         most_iterations: maximum number of iterations of a problem.
         state: state to continue from instead of `W`; the history begins there.
         look: called every `LOOK_EVERY` iterations with the state of all problems.
+
+    Returns:
+        the last state, whose best weights are the result; and the history, one row per iteration and problem: problem,
+        iteration (from 1), threshold, log_loss (-L / n log C: 1 where nothing is known) and error of the weights before
+        the iteration, validation_error of those after it.
     """
     everyone = torch.arange(len(W))
     if state is None:
         state = State.start(W, problems.passed(W, everyone, None, validation))
-    schedule = _Schedule(problems, validation, momentum, rounds, most_iterations, W.device, W.dtype)
-    rows: list[Tensor] = []
-    while len(active := everyone[schedule.working(state).cpu()]):
-        at = active.to(W.device)
-        now = state.take(at)
-        rows += [schedule.iterate(now, active, at) for _ in range(LOOK_EVERY)]
-        state.put(at, now)
-        if look:
-            look(state)
-    examples = _totals(problems, validation)
-    return Fit(
-        state.best,
-        state.fewest.double().cpu() / torch.tensor([each["validation"] for each in examples]),
-        state.iterations,
-        _history(rows, problems, examples),
-    )
+    # One more entry, for finished problems that wait for the next check.
+    thresholds = torch.tensor([*(each.threshold for each in rounds), 0.0], dtype=W.dtype, device=W.device)
+    patience = torch.tensor([*(each.patience for each in rounds), 1], device=W.device)
 
+    def are_working(state: State) -> Tensor:
+        return (state.round < len(rounds)) & (state.iterations < most_iterations)
 
-@dataclass
-class _Schedule:
-    problems: Problems
-    validation: Examples
-    momentum: float
-    rounds: Sequence[Round]
-    most_iterations: int
-    device: torch.device
-    dtype: torch.dtype
-
-    def __post_init__(self) -> None:
-        # One more entry, for finished problems that wait for the next check.
-        thresholds, patience = [each.threshold for each in self.rounds], [each.patience for each in self.rounds]
-        self.thresholds = torch.tensor([*thresholds, 0.0], dtype=self.dtype, device=self.device)
-        self.patience = torch.tensor([*patience, 1], device=self.device)
-
-    def working(self, state: State) -> Tensor:
-        return (state.round < len(self.rounds)) & (state.iterations < self.most_iterations)
-
-    def iterate(self, now: State, active: Tensor, at: Tensor) -> Tensor:
+    def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
         """One iteration of the problems `active`, into `now`; returns its rows of the history, `[k, 6]`."""
-        working, nu = self.working(now), self.thresholds[now.round]
-        statistics = self.problems.passed(now.W, active, nu, self.problems.examples)
-        new = self.problems.update(statistics.moments, active) + self.momentum * (now.W - now.previous)
-        held = self.problems.passed(new, active, None, self.validation)
+        working, nu = are_working(now), thresholds[now.round]
+        statistics = problems.passed(now.W, active, nu, problems.examples)
+        new = problems.update(statistics.moments, active) + momentum * (now.W - now.previous)
+        held = problems.passed(new, active, None, validation)
         fewer = working & (held.errors < now.fewest)
         better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
         now.best = torch.where(better[:, None, None, None], new, now.best)
         now.fewest = torch.where(better, held.errors, now.fewest)
         now.likelihood = torch.where(better, held.log_likelihood, now.likelihood)
         waited = torch.where(fewer, 0, now.waited + 1)
-        over = working & (waited >= self.patience[now.round])
+        over = working & (waited >= patience[now.round])
         restart = over[:, None, None, None]
         now.previous, now.W = torch.where(restart, now.best, now.W), torch.where(restart, now.best, new)
         now.waited = torch.where(over, 0, waited)
@@ -181,24 +138,28 @@ class _Schedule:
         columns = (problem, now.iterations, nu, statistics.log_likelihood, statistics.errors, held.errors)
         return torch.stack([column.double() for column in columns], dim=1)
 
+    rows = [torch.empty(0, 6)]
+    while len(active := everyone[are_working(state).cpu()]):
+        at = active.to(W.device)
+        now = state.take(at)
+        rows += [iterate(now, active, at).cpu() for _ in range(LOOK_EVERY)]
+        state.put(at, now)
+        look(state)
+    return state, _history(torch.cat(rows), problems, validation)
 
-def _totals(problems: Problems, validation: Examples) -> list[dict[str, float]]:
-    """The sum of the sample weights of each problem's examples, 1 where there are none."""
-    seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
-    parts = {"train": problems.examples.totals, "validation": validation.totals}
-    return [{part: sum(totals[c] for c in classes) or 1 for part, totals in parts.items()} for classes in seen]
 
-
-def _history(rows: list[Tensor], problems: Problems, examples: list[dict[str, float]]) -> pd.DataFrame:
+def _history(rows: Tensor, problems: Problems, validation: Examples) -> pd.DataFrame:
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
-    values = torch.cat(rows).cpu().numpy() if rows else torch.empty(0, len(columns)).numpy()
-    table = pd.DataFrame(values, columns=columns)
+    table = pd.DataFrame(rows.numpy(), columns=columns)
     table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
-    train = table["problem"].map({k: each["train"] for k, each in enumerate(examples)})
-    held = table["problem"].map({k: each["validation"] for k, each in enumerate(examples)})
-    capsules = problems.architecture.sizes.shape[1]
+    # The sum of the sample weights of each problem's examples, 1 where there are none
+    seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
+    train, held = (
+        table["problem"].map({k: sum(part.totals[c] for c in classes) or 1 for k, classes in enumerate(seen)})
+        for part in (problems.examples, validation)
+    )
     return table.assign(
-        log_loss=-table["log_loss"] / (train * math.log(capsules)),
+        log_loss=-table["log_loss"] / (train * math.log(problems.architecture.sizes.shape[1])),
         error=table["error"] / train,
         validation_error=table["validation_error"] / held,
     )

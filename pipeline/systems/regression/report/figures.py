@@ -60,6 +60,7 @@ METHODS = {
     "incremental, momentum": ("incremental, momentum", ORANGE, "--"),
     "online": ("online", GREEN, ":"),
 }
+LOG_M = "Log-loss is in parts of log m (m: number of classes), which equal probabilities give."
 FEWEST = 5
 """Test images in a bin of the reliability diagram, at least: shares of fewer say nothing."""
 OTHERS = "#c4c4c4"
@@ -77,15 +78,12 @@ def error_over_size(table: pd.DataFrame) -> Figure:
     """
     figure, axes = panels(2, 2.6, sharey=True)
     for each, part in zip(axes, ("test", "train"), strict=True):
-        for decision, (colour, marker) in LOOKS.items():
-            rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
-            each.plot(rows["size"], 100 * rows[part], color=colour, marker=marker, label=decision)
+        _over_sizes(each, table, part, 100)
         if part == "test":
             for name, (words, dashes) in BASELINES.items():
                 rows = table[table["model"] == name]
                 for value in rows[part]:
                     each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
-        _axis_of_sizes(each, table)
         each.set_title(PARTS[part][0])
     axes[0].set_ylabel("error (%)")
     drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
@@ -117,20 +115,20 @@ def calibration(reliability: dict[str, np.ndarray], table: pd.DataFrame) -> Figu
     for each, (column, factor, words) in zip(
         others, (("test_log_loss", 1, "test log loss (nats)"), ("ece", 100, "calibration error (%)")), strict=True
     ):
-        for decision, (colour, marker) in LOOKS.items():
-            rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
-            each.plot(rows["size"], factor * rows[column], color=colour, marker=marker)
+        _over_sizes(each, table, column, factor)
         for value in table[table["size"] == 0][column].dropna():
             each.axhline(factor * value, color=FAINT, linestyle=":", linewidth=1, zorder=1)
-        _axis_of_sizes(each, table)
         each.set(ylabel=words)
         each.set_ylim(bottom=0)
     figure.legend(*diagram.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
-def _axis_of_sizes(axes: Axes, table: pd.DataFrame) -> None:
-    """An x axis with the capsule sizes of a grid, in powers of two."""
+def _over_sizes(axes: Axes, table: pd.DataFrame, column: str, factor: float) -> None:
+    """A column, times a factor, over the capsule sizes of a grid in powers of two: a line per architecture."""
+    for decision, (colour, marker) in LOOKS.items():
+        rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
+        axes.plot(rows["size"], factor * rows[column], color=colour, marker=marker, label=decision)
     sizes = sorted(set(table[table["size"] > 0]["size"]))
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(sizes))
@@ -170,16 +168,17 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     return figure
 
 
-Looks = dict[str, tuple[str, str, str]]
-"""By value of a column: name, colour and dashes of its line."""
-TwoLosses = tuple[str, Looks, tuple[str, str], tuple[str, str]]
-
-
-@in_house_style
-def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], error: tuple[str, str]) -> Figure:
+def _two_losses(
+    table: pd.DataFrame,
+    key: str,
+    looks: dict[str, tuple[str, str, str]],
+    x: tuple[str, str],
+    error: tuple[str, str],
+) -> Figure:
     """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
 
     Args:
+        looks: name, colour and dashes of the line of each value.
         x, error: columns, each with its label.
     """
     figure, axes = panels(2, 2.4)
@@ -187,32 +186,27 @@ def two_losses(table: pd.DataFrame, key: str, looks: Looks, x: tuple[str, str], 
     for each, (column, factor, words) in zip(axes, measured, strict=True):
         for value, (name, colour, dashes) in looks.items():
             rows = table[table[key] == value]
-            if rows.empty:
-                continue
-            each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
+            if not rows.empty:
+                each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
         each.xaxis.set_major_formatter("{x:g}")
         each.set(xlabel=x[1], ylabel=words)
         each.set_ylim(bottom=0)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
-OVER_ITERATIONS: TwoLosses = ("variant", VARIANTS, ("iteration", "iteration"), ("error", "training error (%)"))
-OVER_PASSES: TwoLosses = ("method", METHODS, ("passes", "passes over the training images"), ("test", "test error (%)"))
-"""Arguments of `two_losses`."""
-LOG_M = "Log-loss is in parts of log m (m: number of classes), which equal probabilities give."
-
-
+@in_house_style
 def over_iterations(table: pd.DataFrame) -> Figure:
     """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
-    return two_losses(table, *OVER_ITERATIONS)
+    return _two_losses(table, "variant", VARIANTS, ("iteration", "iteration"), ("error", "training error (%)"))
 
 
+@in_house_style
 def over_passes(table: pd.DataFrame) -> Figure:
     """Log-loss on the training images and test error by passes over them, a line per method."""
-    return two_losses(table, *OVER_PASSES)
+    passes = ("passes", "passes over the training images")
+    return _two_losses(table, "method", METHODS, passes, ("test", "test error (%)"))
 
 
 @in_house_style
@@ -220,17 +214,17 @@ def starts(table: pd.DataFrame) -> Figure:
     """Figure 8: lowest training errors from random starts by their sd, as points and boxes, and from the subspace
     start.
     """
-    names = [name for name in dict.fromkeys(table["start"].astype(str)) if name != "subspace"]
+    errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
+    (level,) = errors_of.pop("subspace")
+    values = list(errors_of.values())
     figure, (axes,) = panels(1, 2.4, COLUMN)
-    values = [100 * table[table["start"].astype(str) == name]["error"].to_numpy(float) for name in names]
     axes.boxplot(
-        values, tick_labels=names, widths=0.5, medianprops={"color": VERMILLION}, whis=0, showcaps=False,
+        values, tick_labels=list(errors_of), widths=0.5, medianprops={"color": VERMILLION}, whis=0, showcaps=False,
         showfliers=False,
     )  # fmt: skip
     for place, errors in enumerate(values, start=1):  # side by side, so that equal ones are seen
         places = place + np.linspace(-0.2, 0.2, len(errors))
         axes.plot(places, errors, "o", color=INK, markersize=2.2, alpha=0.6, markeredgewidth=0)
-    level = 100 * float(table[table["start"].astype(str) == "subspace"]["error"].iloc[0])
     axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")
     axes.set(xlabel="sd of the random start", ylabel="lowest training error (%)")
     low, high = (end(level, *map(end, values)) for end in (min, max))
@@ -238,13 +232,6 @@ def starts(table: pd.DataFrame) -> Figure:
     axes.set_ylim(low - margin, high + margin)
     axes.legend(loc="best")
     return figure
-
-
-def boxes(table: pd.DataFrame) -> str:
-    """What `starts` draws, in words."""
-    counts = table[table["start"].astype(str) != "subspace"]["start"].value_counts()
-    each = " or ".join(f"{count}" for count in sorted(set(counts)))
-    return f"Boxes: the middle half; line: the median; points: {each} starts for each sd."
 
 
 @in_house_style
@@ -262,43 +249,39 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _grid(study: Study, written: Written) -> Iterator[Drawing]:
+def _grid(study: Study, label: str, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
     name, records = study.name, study.numbers.records
-    label = dataset_label(records)
-    table = study.table(("model", "size", "train", "test"))
-    if table is not None:
-        yield Drawing(
-            f"capsule-size-{name}",
-            "svg",
-            f"Error over capsule size, {name}",
-            f"Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
-            f"{label}, with other classifiers on the same inputs. Right: the training error.",
-            "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
-            "horizontal lines for other classifiers.",
-            records,
-            partial(error_over_size, table),
-        )
+    yield Drawing(
+        f"capsule-size-{name}",
+        "svg",
+        f"Error over capsule size, {name}",
+        f"Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
+        f"{label}, with other classifiers on the same inputs. Right: the training error.",
+        "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
+        "horizontal lines for other classifiers.",
+        records,
+        partial(error_over_size, table),
+    )
     arrays = study.examples(())
-    calibrated = table is not None and "ece" in table
-    if arrays is None and (study.numbers.at("rim") or study.numbers.at("prototypes") or calibrated):
+    if arrays is None:
         written.miss(f"{study.label} (its examples)")
-    if arrays and table is not None and calibrated and "reliability" in arrays:
-        largest = int(table["size"].max())
-        measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
-        yield Drawing(
-            f"calibration-{name}",
-            "svg",
-            f"Calibration of class probabilities, {name}",
-            f"Left, with d = {largest}: the share of test images classified correctly over the probability given to "
-            f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than "
-            f"it says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected "
-            f"calibration error on test images ({label}); dotted: logistic regression.",
-            "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
-            "multiclass, one-vs-all and all-vs-all.",
-            records,
-            partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
-        )
-    if arrays and "latents" in arrays:
+        return
+    largest = int(table["size"].max())
+    measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
+    yield Drawing(
+        f"calibration-{name}",
+        "svg",
+        f"Calibration of class probabilities, {name}",
+        f"Left, with d = {largest}: the share of test images classified correctly over the probability given to "
+        f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than "
+        f"it says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected "
+        f"calibration error on test images ({label}); dotted: logistic regression.",
+        "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
+        "multiclass, one-vs-all and all-vs-all.",
+        records,
+        partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
+    )
+    if "latents" in arrays:
         classes = arrays["latents"].shape[1]
         yield Drawing(
             f"planes-{name}",
@@ -311,7 +294,7 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
             records,
             partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
         )
-    if arrays and "prototypes" in arrays:
+    if "prototypes" in arrays:
         rows = [(str(c), images.astype(np.float32) / 255) for c, images in enumerate(arrays["prototypes"])]
         yield Drawing(
             f"prototypes-{name}",
@@ -325,77 +308,66 @@ def _grid(study: Study, written: Written) -> Iterator[Drawing]:
         )
 
 
-def _lines(
-    study: Study, columns: tuple[str, ...], draw: Callable[[pd.DataFrame], Figure],
-    title: str, caption: str, alt: str, legend: Callable[[pd.DataFrame], str] | None = None,
-) -> Iterator[Drawing]:  # fmt: skip
-    """A figure of a study's table. `legend` tells from it what is drawn: sentences after the caption."""
-    table = study.table(columns)
-    if table is not None:
-        yield Drawing(
-            study.name,
-            "svg",
-            f"{title}, {study.name}",
-            f"{caption} ({dataset_label(study.numbers.records)}).{f' {legend(table)}' if legend else ''}",
-            alt,
-            study.numbers.records,
-            partial(draw, table),
-        )
+def _copies(study: Study, written: Written) -> Iterator[Drawing]:
+    arrays = study.examples(("originals", "copies"))
+    if arrays is None:
+        written.miss(f"{study.label} (its examples)")
+        return
+    copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
+    rows = [("original", arrays["originals"][:12] / 255.0)]
+    rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
+    yield Drawing(
+        study.name,
+        "png",
+        f"Distorted copies, {study.name}",
+        "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
+        "A row of digits and three rows of distorted copies of them.",
+        study.numbers.records,
+        partial(pictures.image_rows, rows),
+    )
+
+
+_OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
+    "convergence": (
+        over_iterations,
+        "Momentum and thresholds",
+        "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower likelihood "
+        f"({{data}}). {LOG_M}",
+        "Log-loss and training error over iterations, four lines.",
+    ),
+    "starts": (
+        starts,
+        "Random starts and the subspace start",
+        "The lowest training error from each random start; below the dashed line it beats the subspace start ({data}). "
+        "Boxes: the middle half; line: the median; points: {settings.seeds} starts for each sd.",
+        "Points and boxes by sd of the random starts, and a line for the subspace start.",
+    ),
+    "online": (
+        over_passes,
+        "Incremental and online EM",
+        f"Log-loss and test error of each method after each pass over the training images ({{data}}). {LOG_M}",
+        "Log-loss and test error over passes, one line per method.",
+    ),
+    "ridge": (
+        over_penalties,
+        "A penalty on squared weights",
+        "Does a penalty narrow the gap between training and test errors? ({data}).",
+        "Training, validation and test error over the penalty.",
+    ),
+}
+"""By kind of study: function of the figure of its table, title, caption and alternative text."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
-        match study.kind:
-            case "grid":
-                yield from _grid(study, written)
-            case "convergence":
-                yield from _lines(
-                    study, ("variant", "iteration", "log_loss", "error"), over_iterations,
-                    "Momentum and thresholds",
-                    "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
-                    "likelihood",
-                    "Log-loss and training error over iterations, four lines.",
-                    legend=lambda _: LOG_M,
-                )  # fmt: skip
-            case "starts":
-                yield from _lines(
-                    study, ("start", "error"), starts, "Random starts and the subspace start",
-                    "The lowest training error from each random start; below the dashed line it beats the subspace "
-                    "start",
-                    "Points and boxes by sd of the random starts, and a line for the subspace start.",
-                    legend=boxes,
-                )  # fmt: skip
-            case "online":
-                yield from _lines(
-                    study, ("method", "passes", "log_loss", "test"), over_passes,
-                    "Incremental and online EM",
-                    "Log-loss and test error of each method after each pass over the training images",
-                    "Log-loss and test error over passes, one line per method.",
-                    legend=lambda _: LOG_M,
-                )  # fmt: skip
-            case "ridge":
-                yield from _lines(
-                    study, ("penalty", "train", "validation", "test"), over_penalties,
-                    "A penalty on squared weights",
-                    "Does a penalty narrow the gap between training and test errors?",
-                    "Training, validation and test error over the penalty.",
-                )  # fmt: skip
-            case "distorted":
-                arrays = study.examples(("originals", "copies"))
-                if arrays is None:
-                    written.miss(f"{study.label} (its examples)")
-                else:
-                    copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
-                    rows = [("original", arrays["originals"][:12] / 255.0)]
-                    rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
-                    yield Drawing(
-                        study.name,
-                        "png",
-                        f"Distorted copies, {study.name}",
-                        "The distorted copies used for training in addition to the original images, in place of "
-                        "infinite MNIST.",
-                        "A row of digits and three rows of distorted copies of them.",
-                        study.numbers.records,
-                        partial(pictures.image_rows, rows),
-                    )
+        records, table = study.numbers.records, study.table(())
+        label = dataset_label(records)
+        if study.kind == "grid" and table is not None:
+            yield from _grid(study, label, table, written)
+        if study.kind in _OF_TABLES and table is not None:
+            function, title, caption, alt = _OF_TABLES[study.kind]
+            told = caption.format(data=label, settings=study.settings)
+            yield Drawing(study.name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
+        if study.kind == "distorted":
+            yield from _copies(study, written)

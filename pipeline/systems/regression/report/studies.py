@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 
 from pipeline.results.documents import remarks
-from pipeline.results.measured import Measured
 from pipeline.results.reading import Recorded, Results, natural
 from pipeline.results.studies import Study as AnyStudy
 from pipeline.results.studies import studies_of, study_of
@@ -46,15 +45,22 @@ class Study(AnyStudy):
         of_data = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
         return of_data + remarks("regression", self.kind, self.settings, self.dataset)
 
-    def error(self, decision: str, size: str, part: str = "test") -> Measured | None:
-        """The error (percent) of one model of a grid."""
-        found = self.numbers.measured("errors", decision, size, part)
-        return found.scaled(100) if found else None
+    def mean(self, *keys: str) -> float:
+        """The number under nested `keys`, which every study of its kind has."""
+        value: float = self.numbers.at(*keys)["mean"]
+        return value
 
-    def noise(self, *errors: float) -> float:
-        """Two standard errors (points) of the difference of errors (percent) on the study's test images."""
-        variance = sum(error / 100 * (1 - error / 100) for error in errors) / self.dataset.test
-        return 2 * 100 * math.sqrt(variance)
+    def errors(self, decision: str, part: str = "test") -> dict[str, float]:
+        """Errors (percent) of the models of a grid with one architecture, by capsule size, the smallest first."""
+        found = self.numbers.at("errors", decision) or {}
+        return {size: 100 * found[size][part]["mean"] for size in sorted(found, key=int)}
+
+    def above(self, error: float, other: float) -> bool:
+        """Whether an error (percent) on the study's test images is above another by more than noise: two standard
+        errors of their difference.
+        """
+        variance = sum(each / 100 * (1 - each / 100) for each in (error, other)) / self.dataset.test
+        return error > other + 2 * 100 * math.sqrt(variance)
 
 
 def executed(results: Results) -> list[Study]:

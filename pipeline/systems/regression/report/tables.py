@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -49,52 +50,44 @@ _COLUMNS: dict[str, tuple[str, str, Sequence[str]]] = {
 }
 """By kind of study: the table's title, its caption, and its columns in order."""
 
-_LAST = {
-    "convergence": ("variant", "iteration", ("log_loss", "error")),
-    "online": ("method", "passes", ("log_loss", "train", "validation", "test")),
+_LAST: dict[str, Sequence[str]] = {
+    "convergence": ("variant", "iteration", "log_loss", "error"),
+    "online": ("method", "passes", "log_loss", "train", "validation", "test"),
 }
+"""By kind of study of which only the last rows of each value of the first column are shown: columns in order."""
 
 
-def _cell(column: str, value: object) -> str:
-    if isinstance(value, float) and pd.isna(value):
+def _cell(column: str, value: Any) -> str:
+    if pd.isna(value) or (column == "size" and not value):
         return ""
     if column in _PERCENT:
-        return f"{100 * float(value):.2f}"  # type: ignore[arg-type]
+        return f"{100 * value:.2f}"
     if column in ("log_loss", "test_log_loss"):
-        return f"{float(value):.4f}"  # type: ignore[arg-type]
+        return f"{value:.4f}"
     if column == "seconds":
-        return f"{float(value):.1f}"  # type: ignore[arg-type]
-    if column == "size" and not value:
-        return ""
-    return f"{value:,.0f}" if isinstance(value, float) and float(value).is_integer() else str(value)
+        return f"{value:.1f}"
+    return f"{value:,.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def build(results: Results) -> list[Table]:
     """A table for each study that was executed, sorted by kind."""
     tables = []
     for study in executed(results):
-        name, kind, records = study.name, study.kind, study.numbers.records
-        label = dataset_label(records)
-        if kind in _COLUMNS:
-            title, caption, wanted = _COLUMNS[kind]
-            data = study.table(())
-            columns = [column for column in wanted if data is not None and column in data]
-        elif kind in _LAST:
-            key, count, measured = _LAST[kind]
-            title = f"Capsule regression by {key}"
-            caption = f"The last values of each {key}."
-            data = study.table((key, count, *measured))
-            data = None if data is None else data.groupby(key, sort=False).tail(1).reset_index(drop=True)
-            columns = [key, count, *measured]
+        data, records = study.table(()), study.numbers.records
+        if data is None or study.kind not in {*_COLUMNS, *_LAST}:
+            continue
+        if study.kind in _LAST:
+            key, *_ = columns = _LAST[study.kind]
+            title, caption = f"Capsule regression by {key}", f"The last values of each {key}."
+            data = data.groupby(key, sort=False).tail(1).reset_index(drop=True)
         else:
-            continue
-        if data is None:
-            continue
+            title, caption, columns = _COLUMNS[study.kind]
+        label = dataset_label(records)
+        tidy = data[list(columns)].assign(dataset=label, tracking_run=tracked(records))
         words = _ERRORS | _CALIBRATION
-        tidy = data[columns].assign(dataset=label, tracking_run=tracked(records))
         shown = pd.DataFrame(
             [[_cell(column, row[column]) for column in columns] for row in data.to_dict("records")],
             columns=[words.get(column, column.replace("_", " ")) for column in columns],
         )
-        tables.append(Table(name, f"{title}, {name}", f"{caption} On {label}.", tidy, shown, records))
+        tables.append(Table(study.name, f"{title}, {study.name}", f"{caption} On {label}.", tidy, shown, records))
     return tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
@@ -41,8 +42,6 @@ def measure(context: Context) -> Outcome:
         UserError: the data set does not fit the study.
     """
     from pipeline.compute import prepare
-    from pipeline.data.datasets import PARTS
-    from pipeline.systems.regression.experiments import Extras, run_study
     from pipeline.systems.regression.model.fits import checkpoints_in
     from pipeline.systems.regression.model.inputs import build_inputs
 
@@ -50,14 +49,14 @@ def measure(context: Context) -> Outcome:
     dataset, device = context.evaluated(study.dataset), context.device
     prepare(device)
     # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
-    code = context.own_code(EXPERIMENTS, "__init__.py", f"{study.study}.py")
+    code = context.own_code(EXPERIMENTS, f"{study.study}.py")
     common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type}
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
-    images = {part: dataset.part(part)[0] for part in PARTS}
-    extras = Extras(images, checkpoints_in(context.checkpoints, code, **common), context.label)
+    run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
     try:
-        return run_study(inputs, study, extras)
+        outcome: Outcome = run(inputs, study, checkpoints_in(context.checkpoints, code, **common))
     except ValueError as error:
         raise UserError(f"{context.item}: {error}") from None
+    return outcome
