@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,3 +204,10 @@ def test_rows_on_other_data_are_counted_apart(results: Results) -> None:
 
 def test_every_answer_belongs_to_a_claim() -> None:
     assert report.measures().keys() <= {claim.id for claim in load_claims()}
+
+
+def test_two_reports_may_not_answer_the_same_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [(SimpleNamespace(MEASURES={"000.fig5": None}, __name__=name), "000") for name in ("one", "other")]
+    monkeypatch.setattr(report, "modules", lambda: modules)
+    with pytest.raises(ValueError, match=r"other has a measure for 000\.fig5"):
+        report.measures()

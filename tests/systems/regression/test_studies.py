@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,18 @@ def test_rims_and_variety_of_made_up_vectors() -> None:
     pictures = np.zeros((2, 2, 3, 3), np.uint8)
     pictures[1, 1] = 5
     assert grid.variety(pictures) == pytest.approx((0.5 + 1) / 2)
+
+
+@pytest.mark.parametrize("name", ["nearest-neighbours", "logistic-regression"])
+def test_the_strength_of_another_classifier_is_chosen_on_validation_alone(inputs: Inputs, name: str) -> None:
+    row, _ = grid.baseline(name, inputs)
+    swapped = {"validation": "test", "test": "validation"}
+    X, y = ({part: values[swapped.get(part, part)] for part in values} for values in (inputs.X, inputs.y))
+    noise = {"test": inputs.X["test"].flip(0)}
+    assert grid.baseline(name, replace(inputs, X=inputs.X | noise))[0]["chosen"] == row["chosen"]
+    other, _ = grid.baseline(name, replace(inputs, X=X, y=y))
+    assert other["validation"] <= row["test"], "of all strengths, none is better on what chooses"
+    assert row["validation"] <= other["test"]
 
 
 def test_calibration_of_probabilities_that_are_known() -> None:
