@@ -13,10 +13,10 @@ Systems come first, in their order, and modules by name.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -35,12 +35,12 @@ def modules() -> Iterator[tuple[ModuleType, str]]:
     for system in REPORTS.values():
         for module in _inside(system.part("report")):
             yield module, system.document
-    for module in _inside(import_module(__name__)):
+    for module in _inside(sys.modules[__name__]):
         yield module, getattr(module, "DOCUMENT", "")
 
 
 def _inside(package: ModuleType) -> Iterator[ModuleType]:
-    for name in sorted(found.name for found in iter_modules([str(Path(str(package.__file__)).parent)])):
+    for name in sorted(found.name for found in iter_modules(package.__path__)):
         yield import_module(f"{package.__name__}.{name}")
 
 
