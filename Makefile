@@ -7,7 +7,7 @@
 SHELL := /bin/sh
 VENV := .venv
 PORT := 5000
-# More for the command behind a target: make repro ARGS="-s train@vae-digits", make test ARGS="tests/data -x"
+# More for the command behind a target: make repro ARGS="train@vae-digits", make test ARGS="tests/data -x"
 ARGS :=
 
 # DVC starts stages with the `python` it finds first.
@@ -38,7 +38,7 @@ setup: $(VENV)/kernels
 
 repro: $(VENV)/kernels
 	@python -m pipeline check
-	@python -m dvc repro $(ARGS)
+	@python -m pipeline repro $(ARGS)
 	@echo "done: open reports/$$(python -m pipeline profile current)/index.html"
 
 test: $(VENV)/kernels

@@ -281,6 +281,22 @@ def _check_models(params: Params) -> None:
 
 
 @app.command()
+def repro(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="items at once; default: one per core")
+    ] = None,
+) -> None:
+    """Run what is out of date in this repository, one item on each core; the results are those of `dvc repro`."""
+    from pipeline.layout import find_root
+    from pipeline.operations.reproduce import reproduce
+
+    raise typer.Exit(reproduce(find_root(), targets or (), jobs))
+
+
+@app.command()
 def fan_out(
     targets: Annotated[
         list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")

@@ -25,10 +25,11 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
 def dvc_ancestors() -> list[Process]:
-    """The processes between this one and the `dvc` that started it, nearest first, `dvc` last.
+    """The processes between this one and the reproduction that started it, nearest first, the reproduction last.
 
-    DVC runs a command through a shell, which may or may not replace itself by it. If no ancestor is called `dvc`, the
-    chain ends at the nearest one that is not a shell. Empty if DVC did not start this process.
+    It is the nearest process called `dvc`, or the `python -m pipeline repro` that started it. DVC runs a command
+    through a shell, which may or may not replace itself by it. If no ancestor is called `dvc`, the chain ends at the
+    nearest one that is not a shell. Empty if DVC did not start this process.
     """
     if "DVC_STAGE" not in os.environ:
         return []
@@ -36,15 +37,17 @@ def dvc_ancestors() -> list[Process]:
 
     chain: list[Process] = []
     nearest = 0  # number of processes up to the first that is not a shell
+    through_dvc = False
     with suppress(psutil.Error):
         for process in psutil.Process().parents():
             words = [Path(word).name.lstrip("-") for word in process.cmdline()[:4]]
+            if through_dvc:
+                return [*chain, process] if words[2:] == ["pipeline", "repro"] else chain
             chain.append(process)
-            if "dvc" in words:
-                return chain
+            through_dvc = "dvc" in words
             if not nearest and not _SHELLS.intersection(words[:1]):
                 nearest = len(chain)
-    return chain[:nearest]
+    return chain if through_dvc else chain[:nearest]
 
 
 def make_ancestors(dvc: Process) -> list[Process]:

@@ -24,8 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, chdir, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +33,12 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import lock_path, single_instance
+from pipeline.operations.plan import DRAWING, Item, read_plan
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-HERE = frozenset({"download", "own_images", "figures", "tables"})
+HERE = DRAWING | {"download", "own_images"}
 """Stages that run in the head's repository: they need a network or files outside of Git, or write uncached folders."""
 
 Packet = dict[str, Any]
@@ -47,23 +47,6 @@ Packet = dict[str, Any]
 
 class FanOutError(UserError):
     """The items cannot be sent to workers."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """One item of dvc.yaml.
-
-    Attributes:
-        needs: all items that it needs, directly or indirectly: a study of a run also reads the run's data set.
-        behind: those of them that are out of date.
-        stale: whether it is out of date, or an item behind it.
-        uncached: its outputs that DVC does not cache: paths relative to the repository.
-    """
-
-    needs: frozenset[str]
-    behind: frozenset[str]
-    stale: bool
-    uncached: tuple[str, ...]
 
 
 def fan_out(
@@ -89,7 +72,8 @@ def fan_out(
         gpu_items: a pattern such as `train@*`: these items get workers with the Dask resource `GPU`.
 
     Raises:
-        FanOutError: there are uncommitted changes, DVC cannot read the repository, or workers cannot be reached.
+        FanOutError: there are uncommitted changes, or workers cannot be reached.
+        PlanError: DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if dirty:
@@ -119,30 +103,6 @@ def fan_out(
         skipped = [each for each, item in plan.items() if name in item.behind]
         print(f"{name} failed{'; not run because of it: ' if skipped else ''}{', '.join(skipped)}")
     return 1 if failed else 0
-
-
-def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, Item]:
-    """All items behind the targets, by name, each after those that it needs. Raises `FanOutError` for DVC's errors."""
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-    from networkx import topological_sort
-
-    plan: dict[str, Item] = {}
-    try:
-        with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
-            graph = repo.index.graph
-            chosen = {each for target in targets for each in repo.stage.collect(target, with_deps=True)} or set(graph)
-            changed = repo.status(list(targets) or None, with_deps=bool(targets))
-            for stage in reversed(list(topological_sort(graph))):  # an edge leads from an item to one that it needs
-                if stage in chosen:
-                    name, direct = stage.addressing, [need.addressing for need in graph.successors(stage)]
-                    needs = frozenset(direct).union(*(plan[need].needs for need in direct))
-                    behind = frozenset(need for need in needs if plan[need].stale)
-                    uncached = tuple(os.path.relpath(out.fs_path, root) for out in stage.outs if not out.use_cache)
-                    plan[name] = Item(needs, behind, name in changed or bool(behind), uncached)
-    except DvcException as error:
-        raise FanOutError(f"DVC: {error}") from error
-    return plan
 
 
 def split(plan: Mapping[str, Item]) -> tuple[list[str], list[str], list[str]]:

@@ -25,6 +25,10 @@ for path in (checkpoint, Path(".tracking", name)):
     path.touch()
 print("this is", name, flush=True)
 time.sleep(float((notes / "seconds").read_text()) if name == "slow" else 0)
+other, patience = {"left": "right", "right": "left"}.get(name, name), time.monotonic() + 60
+while not (notes / f"{other}.begun").exists():
+    assert time.monotonic() < patience, f"{other} does not begin"
+    time.sleep(0.05)
 if (notes / f"{name}.fails").exists():
     sys.exit(f"{name} cannot work")
 text = name + Path("rate.txt").read_text() + "".join(Path(each).read_text() for each in inputs)
@@ -80,7 +84,8 @@ class Short(Clone):
 
 
 def make(folder: Path, needs: Mapping[str, Sequence[str]], seconds: float = 0.0) -> Short:
-    """A repository with items given by name and the items that each needs. The item `slow` takes `seconds`.
+    """A repository with items given by name and the items that each needs. The item `slow` takes `seconds`;
+    `left` and `right` end after both have begun.
 
     As studies of this project do, an item also reads what the items that it needs depend on, without naming it.
     """

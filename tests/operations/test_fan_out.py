@@ -19,7 +19,8 @@ from clones import Clone, executed, restored
 from servers import free_port, serving
 from short_stages import Short, make
 
-from pipeline.operations.fan_out import HERE, FanOutError, Item, read_plan, record, split
+from pipeline.operations.fan_out import HERE, FanOutError, record, split
+from pipeline.operations.plan import Item, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
 

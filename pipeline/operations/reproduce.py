@@ -1,0 +1,124 @@
+"""Runs the items that are out of date in this repository, several at once: one `dvc repro` for each core.
+
+DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
+in groups: a trained run with its studies is one group, studies of several runs are another, which waits for theirs.
+Data sets are prepared before, figures and tables are made at the end. Results are those of a plain `dvc repro`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import IO, Never
+
+from tqdm import tqdm
+
+from pipeline.operations.plan import DRAWING, PREPARING, Item, read_plan
+
+Group = frozenset[str]
+"""The trained runs that its items need; of an item that needs none, the item itself."""
+
+
+def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
+    """Bring the targets up to date with `jobs` groups at once. The exit code: 0, or 1 if an item failed.
+
+    Args:
+        targets: names of stages or items, as for `dvc repro`; by default all.
+        jobs: by default one for each core.
+
+    Raises:
+        PlanError: DVC cannot read the repository.
+    """
+    plan = read_plan(root, targets)
+    data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
+    if data and _dvc(root, "--single-item", *data).wait():
+        return 1
+    groups = grouped(plan)
+    jobs = min(jobs or os.cpu_count() or 1, len(groups))
+    if jobs > 1 and not _run(root, groups, needed_groups(plan, groups), jobs):
+        return 1
+    return min(_dvc(root, *targets).wait(), 1)
+
+
+def grouped(plan: Mapping[str, Item]) -> dict[Group, list[str]]:
+    """The stale items between data sets and figures by group, each item after those that it needs."""
+    groups: dict[Group, list[str]] = {}
+    for name, item in plan.items():
+        if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:
+            runs = frozenset(each for each in (name, *item.needs) if each.startswith("train@"))
+            groups.setdefault(runs or frozenset([name]), []).append(name)
+    return groups
+
+
+def needed_groups(plan: Mapping[str, Item], groups: Mapping[Group, Sequence[str]]) -> dict[Group, set[Group]]:
+    """For each group the others that it waits for."""
+    of = {name: group for group, names in groups.items() for name in names}
+    return {
+        group: {of[need] for name in names for need in plan[name].needs if need in of} - {group}
+        for group, names in groups.items()
+    }
+
+
+def _run(
+    root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
+) -> bool:
+    """Run all groups, those with most items first. What does not need a failed one goes on. Whether all succeeded."""
+    order = TopologicalSorter(needs)
+    order.prepare()
+    ready, running, failed = list[Group](), dict[Future[int], Group](), set[Group]()
+    items = sum(len(names) for names in groups.values())
+    with ThreadPoolExecutor(jobs) as pool, tqdm(total=items, unit="item", disable=None) as bar:
+        while order.is_active():
+            ready = sorted([*ready, *order.get_ready()], key=lambda group: len(groups[group]))
+            while ready and len(running) < jobs:
+                group = ready.pop()
+                if failed.isdisjoint(needs[group]):
+                    running[pool.submit(_run_group, root, groups[group], jobs, bar)] = group
+                else:
+                    failed.add(group)
+                    order.done(group)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                group = running.pop(future)
+                if future.result():
+                    failed.add(group)
+                order.done(group)
+    for name in sorted(name for group in failed for name in groups[group]):
+        print(f"{name} failed, or was not run because an item that it needs failed")
+    return not failed
+
+
+def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:
+    """Run the items of a group in order, up to the first that fails, and show what they print. DVC's exit code."""
+    threads = str(max((os.cpu_count() or 1) // jobs, 1))
+    process = _dvc(root, "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
+    assert process.stdout is not None
+    for line, ended in _lines(process.stdout):
+        if not ended:
+            bar.set_postfix_str(line.partition("|")[0])
+        elif line.strip():
+            bar.write(line)
+            bar.update(line.startswith(("Running stage", "Stage '")))
+    return process.wait()
+
+
+def _lines(output: IO[bytes]) -> Iterator[tuple[str, bool]]:
+    """The lines of a process, and the states of its progress bars: each text, and whether it is a finished line."""
+    kept = b""
+    while content := output.read1():  # type: ignore[attr-defined]
+        *lines, kept = (kept + content).split(b"\n")
+        for line in lines:
+            yield line.rpartition(b"\r")[2].decode(errors="replace"), True
+        if b"\r" in kept:
+            yield kept.rpartition(b"\r")[2].decode(errors="replace"), False
+
+
+def _dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[bytes]:
+    """A running `dvc repro`. It waits for others that read or write DVC's files at the same moment."""
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *words]
+    error = subprocess.STDOUT if stdout else None
+    return subprocess.Popen(command, cwd=root, env=environment | os.environ, stdout=stdout, stderr=error)

@@ -1,0 +1,69 @@
+"""Several items at once in one repository: the same as `dvc repro`, and one failure stops only what needs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import yaml
+from clones import executed, restored
+from short_stages import ROOT, Short, make
+
+from pipeline.operations.plan import Item
+from pipeline.operations.reproduce import grouped, needed_groups
+
+PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
+
+
+def test_two_at_once_leave_what_dvc_leaves_alone(tmp_path: Path) -> None:
+    made = make(
+        tmp_path, {"download": [], "left": ["download"], "right": [], "last": ["left", "right"], "tables": ["last"]}
+    )
+    alone = Short(tmp_path / "alone", made.notes)
+    shutil.copytree(made.folder, alone.folder)
+    output = made.run("pipeline", "repro", "--jobs", "2", **PATH)
+    assert sorted(executed(output)) == sorted(made.runs()) == ["download", "last", "left", "right", "tables"]
+    assert output.index("this is left") < output.index("Running stage 'last'"), "what stages print is shown as it comes"
+    alone.run("dvc", "repro")
+    for path in ("out/last", "reports/tables.json", "dvc.lock"):
+        assert yaml.safe_load((made.folder / path).read_text()) == yaml.safe_load((alone.folder / path).read_text())
+    again = made.run("pipeline", "repro", **PATH)
+    assert executed(again) == restored(again) == []
+    assert "Data and pipelines are up to date." in again
+
+
+def test_a_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
+    made = make(tmp_path, {"bad": [], "after": ["bad"], "good": [], "tables": ["after", "good"]})
+    made.fail("bad")
+    code, output = made.attempt("pipeline", "repro", "--jobs", "2", **PATH)
+    assert code == 1
+    assert "bad cannot work" in output
+    assert {line.split(" failed, or")[0] for line in output.splitlines() if " failed, or" in line} == {"bad", "after"}
+    assert made.runs() == {"bad": 1, "good": 1}
+    made.fail("bad", fails=False)
+    made.run("pipeline", "repro", "after", **PATH)
+    assert made.runs() == {"after": 1, "bad": 2, "good": 1}
+
+
+def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_both() -> None:
+    needs = {
+        "preprocess@mnist": (),
+        "train@vae": ("preprocess@mnist",),
+        "evaluate@vae": ("preprocess@mnist", "train@vae"),
+        "train@cnn": ("preprocess@mnist",),
+        "attack@both": ("preprocess@mnist", "train@vae", "train@cnn"),
+        "regression@mnist": ("preprocess@mnist",),
+        "figures": ("train@vae", "train@cnn", "evaluate@vae", "attack@both", "regression@mnist"),
+    }
+    plan = {name: Item(frozenset(needed), frozenset(), True, ()) for name, needed in needs.items()}
+    plan["train@old"] = Item(frozenset(), frozenset(), False, ())
+    groups = grouped(plan)
+    assert list(groups.values()) == [
+        ["train@vae", "evaluate@vae"],
+        ["train@cnn"],
+        ["attack@both"],
+        ["regression@mnist"],
+    ]
+    vae, cnn, both, regression = groups
+    assert needed_groups(plan, groups) == {vae: set(), cnn: set(), both: {vae, cnn}, regression: set()}
