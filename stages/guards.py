@@ -82,7 +82,8 @@ def exit_with(chain: list[Process]) -> Iterator[None]:
     def watch() -> None:
         while not done.wait(POLL_SECONDS):
             if not all(_is_alive(process) for process in chain):
-                print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
+                with suppress(OSError):  # it may have been the reader of this output
+                    print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(GRACE_SECONDS)
                 os._exit(TERMINATED)

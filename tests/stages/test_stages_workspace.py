@@ -226,14 +226,14 @@ class Reproduction:
             f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
         )
         graph = yaml.safe_load((root / "dvc.yaml").read_text())
-        graph["stages"]["one"] = {"cmd": f"'{sys.executable}' work.py"}
+        graph["stages"] |= {"one": {"cmd": f"'{sys.executable}' work.py"}, "two": {"cmd": "true"}}
         (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
         (root / "Makefile").write_text(f"repro:\n\t@'{sys.executable}' -m dvc repro one\nnested:\n\t@$(MAKE) repro\n")
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": shell}
         git(root, "init", "-q")
         with (root / "log").open("w") as log:
             process = subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log)
-        wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 30)
+        wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 60)
         time.sleep(1)
         return cls(root, int((root / "pid").read_text()), process)
 
@@ -262,6 +262,12 @@ def test_a_stage_does_not_outlive_a_killed_make(root: Path) -> None:
     """Nor one make that was started by another, as in `make paper`."""
     Reproduction.start(root, ["make", "nested"]).stop(signal.SIGKILL)
     assert "the process that started this stage has ended" in (root / "log").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_stage_does_not_outlive_what_runs_several_items_at_once(root: Path) -> None:
+    command = [sys.executable, "-m", "pipeline", "repro", "--jobs", "2", "one", "two"]
+    Reproduction.start(root, command).stop(signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:
