@@ -73,6 +73,8 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
 
 def hours(items: Sequence[ItemStatus], results: Results) -> list[str]:
     """A row for each stage, commit and state of what was run, with the hours that it took, and one for all."""
+    from pipeline.results.status import recorded_hours
+
     groups: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
     for each in items:
         stage, _, item = each.label.partition("/")
@@ -81,7 +83,7 @@ def hours(items: Sequence[ItemStatus], results: Results) -> list[str]:
             continue
         record = numbers.records[-1]
         named = item + _length(record["settings"]["runs"][item]) if stage == "train" else item
-        groups.setdefault((stage, each.commit, each.state), []).append((named, record["seconds"] / 3600))
+        groups.setdefault((stage, each.commit, each.state), []).append((named, recorded_hours(numbers) or 0.0))
     lines = _head("stage", "items", "hours", "commit", "state")
     for (stage, commit, state), found in groups.items():
         spent = sum(time for _, time in found)

@@ -80,7 +80,7 @@ def statuses(
         numbers = recorded.get(label)
         # What another execution of a stale one would take: the recorded time may be of quite other settings.
         estimated = state in ("missing", "stale")
-        hours = rates.estimate(label, expected[label]) if estimated else _hours(numbers) if numbers else None
+        hours = rates.estimate(label, expected[label]) if estimated else recorded_hours(numbers) if numbers else None
         state = "running" if label in expected and running(label) else state
         commit = str(numbers.records[-1].get("commit") or "")[:7] if numbers else ""
         found.append(ItemStatus(label, state, hours, estimated, commit))
@@ -92,9 +92,15 @@ def _numbers(results: Results, label: str) -> Numbers | None:
     return results.numbers(stage, item)
 
 
-def _hours(numbers: Numbers) -> float | None:
-    seconds = numbers.records[-1].get("seconds")
-    return seconds / 3600 if isinstance(seconds, int | float) else None
+def recorded_hours(numbers: Numbers) -> float | None:
+    """What an item took; None if it is not recorded.
+
+    A training notes its time with all parts of one that was resumed, the stage that of the last part alone.
+    """
+    known = [
+        each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if isinstance(each, int | float)
+    ]
+    return max(known) / 3600 if known else None
 
 
 class _Rates:
@@ -104,7 +110,7 @@ class _Rates:
         self._by_stage: dict[str, list[float]] = {}
         self._per_image: dict[str, list[float]] = {}
         for label, numbers in recorded.items():
-            hours = _hours(numbers)
+            hours = recorded_hours(numbers)
             if hours is None:
                 continue
             stage, _, item = label.partition("/")

@@ -30,7 +30,7 @@ def files(files: ResultFiles) -> ResultFiles:
     files.numbers("train", "a", {}, settings=RUNS["a"], seconds=3600.0, commit="0123456789")
     files.numbers("train", "c", {}, settings=settings("c", 7), seconds=7 * 360.0, commit="fedcba9876")
     files.numbers("evaluate", "a", {}, settings=RUNS["a"], seconds=1800.0, dirty=True)
-    files.numbers("train", "old", {}, settings=settings("old", 1), seconds=900.0)
+    files.numbers("train", "old", {"seconds": 900.0}, settings=settings("old", 1), seconds=300.0)
     return files
 
 
@@ -66,7 +66,7 @@ def test_hours_are_recorded_or_follow_from_images_epochs_and_seeds(files: Result
     assert hours["train/c"] == (pytest.approx(0.5), True)  # not the time of the other settings
     assert hours["train/other"] == (None, True), "nothing like it was trained"
     assert hours["evaluate/b"] == (0.5, True), "the median of its stage"
-    assert hours["train/old"] == (0.25, False)
+    assert hours["train/old"] == (0.25, False), "all parts of a training that was resumed"
     assert by_label["train/a"].commit == "0123456"
     assert by_label["train/b"].commit == ""
 
