@@ -236,10 +236,16 @@ def check() -> None:
     """
     from pipeline.layout import find_root
     from pipeline.params import ParamsError, load_params
+    from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
 
     root = find_root()
     params = load_params(root / "params.yaml")
+    if merges_written_out(root / "params.yaml"):
+        print(
+            "Every section of params.yaml that merges another (<<: *name) also gives all of its values, so an edit of"
+        )
+        print("one section changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
     outputs(root / "dvc.lock")
     if params.device == "cuda":  # only then, because it takes seconds to load torch
         from pipeline.compute import DeviceError, choose_device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -187,10 +188,20 @@ def _dvc(root: Path) -> Finding:
         found = version("dvc")
     except PackageNotFoundError:
         return Finding("dvc", False, "not installed", "`make repro` installs it; stages also run without it")
-    there = (root / ".dvc" / "config").exists()
-    return Finding(
-        "dvc", there, found if there else f"{found}, but {root}/.dvc is missing", "clone the repository again"
-    )
+    if not (root / ".dvc" / "config").exists():
+        return Finding("dvc", False, f"{found}, but {root}/.dvc is missing", "clone the repository again")
+    marks = root / ".dvc" / "tmp" / "rwlock"
+    if marks.exists() and not _is_json(marks):
+        return Finding("dvc", False, f"{found}, but it cannot read {marks}", "delete this file while no `dvc` runs")
+    return Finding("dvc", True, found)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True
 
 
 def _run_cache(root: Path) -> Finding:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 
 from pipeline import memory
 from pipeline.cli import main
@@ -207,6 +208,31 @@ def test_check_names_what_does_not_fit(
         assert told in capsys.readouterr().err
     assert pipeline(monkeypatch, "doctor") == 1
     assert "no NVIDIA GPU" in capsys.readouterr().out
+
+
+def test_check_names_a_params_file_whose_merges_do_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`dvc exp run -S` keeps them, but writes all values beside them."""
+    (root / "dvc.lock").unlink()
+    shutil.copy(Profiles(ROOT).params_path("quick"), root / "params.yaml")
+    assert pipeline(monkeypatch, "check") == 0
+    assert capsys.readouterr().out == ""
+    apply_overrides(root / "params.yaml", ["device=cpu"])
+    assert pipeline(monkeypatch, "check") == 0
+    assert "dvc exp run --temp" in capsys.readouterr().out
+
+
+def test_doctor_names_a_damaged_lock_of_dvc(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = root / ".dvc/tmp/rwlock"
+    path.parent.mkdir(parents=True)
+    (root / ".dvc/config").touch()
+    for content, told in (('{"read": {}}', False), ('{"read": {', True)):
+        path.write_text(content)
+        pipeline(monkeypatch, "doctor")
+        assert (str(path) in capsys.readouterr().out) == told
 
 
 def test_doctor_names_damaged_records_of_the_run_cache(
