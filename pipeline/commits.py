@@ -16,13 +16,15 @@ _DIRTY = "-dirty"
 def git_state(root: Path) -> tuple[str, bool]:
     """The commit and whether there are uncommitted changes, except in files that stages write: reports and DVC's locks.
 
-    They come from `CAPSULES_COMMIT` if it is set, else from Git. ("unknown", True) if there is no Git, no repository or
-    no commit.
+    They come from `CAPSULES_COMMIT` if it is set, else from Git. ("unknown", True) if there is no Git, no commit, or
+    `root` is not a repository of its own, even if it lies in one.
     """
     if named := os.environ.get(COMMIT):
         return named.removesuffix(_DIRTY), named.endswith(_DIRTY)
     ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
     try:
+        if not Path(_git(root, "rev-parse", "--show-toplevel").strip()).samefile(root):
+            return "unknown", True
         commit = _git(root, "rev-parse", "HEAD").strip()
         return commit, bool(_git(root, "status", "--porcelain", "--", ".", *ignored).strip())
     except (OSError, subprocess.SubprocessError):

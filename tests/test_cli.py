@@ -223,6 +223,17 @@ def test_check_names_a_params_file_whose_merges_do_nothing(
     assert "dvc exp run --temp" in capsys.readouterr().out
 
 
+def test_doctor_names_a_folder_in_place_of_a_tracking_server(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CAPSULES_MLFLOW")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "./mlruns")
+    pipeline(monkeypatch, "doctor")
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " mlflow " in line]
+    assert line.startswith("problem")
+    assert "./mlruns" in line
+
+
 def test_doctor_names_a_damaged_lock_of_dvc(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

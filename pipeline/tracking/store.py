@@ -41,7 +41,9 @@ class Store:
         return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
 
     def probe(self) -> None:
-        """Check that a server answers within a few seconds. Raises `StoreError`."""
+        """Check that a server answers within a few seconds. Raises `StoreError`, also for a folder."""
+        if "://" not in self.uri or self.uri.startswith("file:"):
+            raise StoreError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
         if self.uri.startswith("http"):
             import requests
 

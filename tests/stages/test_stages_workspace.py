@@ -300,6 +300,7 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypa
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("new")
     assert git_state(root) == (commit, False)
+    assert git_state(root / "reports") == ("unknown", True), "a folder in somebody else's repository"
     edit(root, device="cpu")
     assert git_state(root) == (commit, True)
     monkeypatch.setenv(COMMIT, "abc")
