@@ -246,7 +246,13 @@ def check() -> None:
             "Every section of params.yaml that merges another (<<: *name) also gives all of its values, so an edit of"
         )
         print("one section changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
-    outputs(root / "dvc.lock")
+    paths = [Path(each.path).parts for each in outputs(root / "dvc.lock")]
+    made = {path[1] for path in paths if path[0] == "reports"}
+    if made - {params.profile}:
+        raise ParamsError(
+            f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "
+            "make a profile of your own as docs/profiles.md says"
+        )
     if params.device == "cuda":  # only then, because it takes seconds to load torch
         from pipeline.compute import DeviceError, choose_device
 

@@ -200,8 +200,12 @@ def test_check_names_what_does_not_fit(
     (root / "dvc.lock").write_text("<<<<<<< HEAD\n")
     assert pipeline(monkeypatch, "check") == 1
     assert "dvc.lock" in capsys.readouterr().err
-    (root / "dvc.lock").unlink()
+    shutil.copy(Profiles(ROOT).params_path("quick").with_name("dvc.lock"), root / "dvc.lock")
     assert pipeline(monkeypatch, "check") == 0
+    path.write_text(yaml.safe_dump(values | {"profile": "nope"}), encoding="utf-8")
+    assert pipeline(monkeypatch, "check") == 2
+    assert "dvc.lock is of quick" in capsys.readouterr().err
+    (root / "dvc.lock").unlink()
     for change, told in (({"devise": "cpu"}, "devise"), ({"device": "cuda"}, "no NVIDIA GPU")):
         path.write_text(yaml.safe_dump(values | change), encoding="utf-8")
         assert pipeline(monkeypatch, "check") == 2
