@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pipeline import kernels
 from pipeline.systems.matrix_capsules.model import compiled_routing, em_routing
-from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, unsupported
+from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, supported
 from pipeline.systems.matrix_capsules.model.em_routing import Routing
 from pipeline.systems.matrix_capsules.model.m_steps import MStep
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
@@ -201,9 +201,10 @@ def test_only_the_gradients_that_are_asked_for_are_computed() -> None:
         assert not compiled_routing.route(*tensors, routing)[0].requires_grad
 
 
-def test_what_the_kernel_does_not_support_is_named() -> None:
+@needs_kernel
+def test_what_the_kernel_supports() -> None:
     tensors, routing = case("stride 2, edges left over", "matrix")
-    assert unsupported(tensors[0].double(), tensors[2], routing) == "numbers are torch.float64"
-    assert unsupported(tensors[0][..., :9], tensors[2][:, :, :3, :, :3], routing) == "poses are of 3x3 numbers"
-    with pytest.raises(ValueError, match="more than 8 iterations"):
-        compiled_routing.route(*tensors, replace(routing, iterations=9))
+    assert supported(tensors[0], tensors[2], routing)
+    assert not supported(tensors[0].double(), tensors[2], routing)
+    assert not supported(tensors[0][..., :9], tensors[2][:, :, :3, :, :3], routing)
+    assert not supported(tensors[0], tensors[2], replace(routing, iterations=9))
