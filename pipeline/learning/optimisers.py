@@ -42,16 +42,16 @@ class Adam(Optimiser):
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter that has a gradient."""
-        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
-        for parameter in moved:
+        gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
+        for parameter in gradients:
             if not self.state[parameter]:
                 zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
                 # On the CPU, wherever the parameters are: every step reads it, and must not wait for the device.
                 self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
-        states = [self.state[parameter] for parameter in moved]
+        states = [self.state[parameter] for parameter in gradients]
         adam(
-            moved,
-            [parameter.grad for parameter in moved],
+            list(gradients),
+            list(gradients.values()),
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],

@@ -26,6 +26,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pipeline.errors import UserError
+
 Layer = Callable[[Tensor], Tensor]
 Output = Literal["predicted", "free"]
 Penalty = Literal["none", "L1", "L2"]
@@ -141,7 +143,7 @@ def infer(
         rate: step size.
 
     Raises:
-        ValueError: inference diverged.
+        UserError: inference diverged.
     """
     free = layers if objective.output == "free" else layers[:-1]
     activities = forward_pass(free, images)
@@ -156,5 +158,5 @@ def infer(
     terms, _, capsules = energies_and_gradients(layers, constant, activities, objective)
     result = torch.stack([*found, terms])
     if not result.isfinite().all():
-        raise ValueError(f"inference diverged at rate {rate:g}: lower it")
+        raise UserError(f"inference diverged at rate {rate:g}: lower it")
     return Inferred(activities, capsules, result)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ from pipeline.drawing.style import (
 from pipeline.drawing.table import Row, Table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import dataset_label, unique
+from pipeline.results.provenance import dataset_label, distinct, unique
 from pipeline.results.reading import Results
 from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of, tables_by_dataset
 
@@ -147,24 +147,28 @@ def _with_error(study: Network, condition: str) -> str:
     return "unknown" if math.isnan(index) else f"{index:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
-class _Middle(NamedTuple):
-    """What was found of a network with a middle layer.
+def middle_stays_dense(results: Results) -> Finding | None:
+    """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
-    Attributes:
-        study: inference in it.
-        compared: the evaluations of the network, and of the one without that layer.
-        denser: Hoyer's index of the layer minus that of the class capsules, after the forward pass.
+    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
+    two binomial standard errors below that without the layer; and if most of the middle capsules are not saturated. The
+    first network that evidence names is judged; the notes tell of every network.
     """
+    found = list(_middles(results))
+    if not found:
+        return None
+    (study, judged), *others = found
+    notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never weighted by agreement
+        notes.insert(0, f"{study.item}: votes are averaged, not summed")
+    records = distinct(record for _, finding in found for record in finding.records)
+    return replace(judged, dataset=dataset_label(records), records=records, notes=notes)
 
-    study: Network
-    compared: list[Network]
-    denser: Measured
-    holds: bool
-    notes: list[str]
 
-
-def _middles(results: Results) -> Iterator[_Middle]:
-    """Networks with a middle layer that have all numbers, in the order of the evidence."""
+def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
+    """Inference in networks with a middle layer that have all numbers, in the order of the evidence, and what it says
+    of them.
+    """
     for names in results.evidence.capsnet.middle:
         inferred, other = network(results, "infer", names.inference), network(results, "evaluate", names.without)
         own = network(results, "evaluate", inferred.name) if inferred else None
@@ -190,27 +194,9 @@ def _middles(results: Results) -> Iterator[_Middle]:
         if math.isnan(saturated):
             notes[1] = "whether the middle layer is saturated was not measured: not counted as confirmed"
         holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
-        yield _Middle(inferred, [own, other], index.minus(output), holds, notes)
-
-
-def middle_stays_dense(results: Results) -> Finding | None:
-    """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
-
-    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
-    two binomial standard errors below that without the layer; and if most of the middle capsules are not saturated. The
-    first network that evidence names is judged; the notes tell of every network.
-    """
-    found = list(_middles(results))
-    if not found:
-        return None
-    judged, *others = found
-    notes = [*judged.notes, *(f"{other.study.item}: {note}" for other in others for note in other.notes)]
-    model = judged.study.run.model
-    if model.iterations == 1 and model.counting == "sums":  # a single sum, never weighted by agreement
-        notes.insert(0, f"{judged.study.item}: votes are averaged, not summed")
-    records = records_of(results, *(run for each in found for run in (each.study, *each.compared)))
-    said = judged.study.shortcomings("unrouted")
-    return Finding(judged.denser, dataset_label(records), records, holds=judged.holds, remarks=said, notes=notes)
+        records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
+        found = index.minus(output)
+        yield inferred, Finding(found, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
