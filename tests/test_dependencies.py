@@ -151,9 +151,8 @@ def imported(item: Item, values: dict[str, Any]) -> set[str]:
     if item.stage in PAGE:
         from pipeline.systems import REPORTS
 
-        start += [
-            f"pipeline/systems/{name}/report/{part}.py" for name in REPORTS for part in ("figures", "tables", "claims")
-        ]
+        reports = (file for name in REPORTS for file in (ROOT / "pipeline/systems" / name / "report").glob("*.py"))
+        start += [file.relative_to(ROOT).as_posix() for file in reports]
     return closure(start, NOT_FOLLOWED)
 
 

@@ -81,7 +81,7 @@ class MultiheadAttentionBlock(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """By the compiled kernel where it can be used, else by `plain_forward`."""
-        if compiled_attention.unsupported(self, x, y) is None:
+        if compiled_attention.supported(self, x, y):
             return compiled_attention.attend(self, x, y)
         return self.plain_forward(x, y)
 

@@ -42,34 +42,28 @@ class _Block(ctypes.Structure):
     )
 
 
-def unsupported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> str | None:
-    """Why the kernel cannot be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]`; None if it can."""
-    if x.device.type != "cpu":
-        return f"tensors are on {x.device.type}"
-    if not x.dtype == y.dtype == block.query.weight.dtype == torch.float32:
-        return f"numbers are {x.dtype}"
-    if x.dim() != 3 or y.dim() != 3 or x.shape[0] not in (1, y.shape[0]) or not x.numel() or not y.numel():
-        return f"sets are of shapes {tuple(x.shape)} and {tuple(y.shape)}"
-    if x.shape[-1] // block.heads % _LANES:
-        return f"heads have {x.shape[-1] // block.heads} numbers"
-    if kernels.load(_SOURCE) is None:
-        return "the kernel is not compiled"
-    return None
+def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
+    """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]`."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == y.dtype == block.query.weight.dtype == torch.float32
+        and x.dim() == y.dim() == 3
+        and x.shape[0] in (1, y.shape[0])
+        and min(x.numel(), y.numel()) > 0
+        and x.shape[-1] // block.heads % _LANES == 0
+        and kernels.load(_SOURCE) is not None
+    )
 
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
-    """`block.plain_forward(x, y)`, `[B, n, d]`.
+    """`block.plain_forward(x, y)`, `[B, n, d]`, where that is `supported`.
 
     Args:
         form: of the kernel; None for the best that this processor has.
 
     Raises:
-        ValueError: the kernel does not support these inputs; the message has the reason.
         MemoryError: there is not enough memory.
     """
-    reason = unsupported(block, x, y)
-    if reason is not None:
-        raise ValueError(f"the compiled kernel of attention cannot be used: {reason}")
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     result: Tensor = _Attend.apply(x, y, block.heads, block.norm_query.eps, form or kernels.load(_SOURCE), *parameters)
     return result

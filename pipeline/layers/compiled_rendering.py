@@ -27,34 +27,28 @@ class _Scene(ctypes.Structure):
     )
 
 
-def unsupported(templates: Tensor, A: Tensor, presence: Tensor) -> str | None:
-    """Why the kernel cannot be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`; None if it
-    can.
-    """
-    if A.device.type != "cpu":
-        return f"tensors are on {A.device.type}"
-    if not templates.dtype == A.dtype == presence.dtype == torch.float32:
-        return f"numbers are {A.dtype}"
-    if templates.dim() != 4 or A.dim() != 3 or presence.shape != A.shape[:2] or not A.numel():
-        return f"templates, poses and presences are of shapes {templates.shape}, {A.shape} and {presence.shape}"
-    if kernels.load(_SOURCE) is None:
-        return "the kernel is not compiled"
-    return None
+def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
+    """Whether the kernel can be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`."""
+    return (
+        A.device.type == "cpu"
+        and templates.dtype == A.dtype == presence.dtype == torch.float32
+        and templates.dim() == 4
+        and A.dim() == 3
+        and presence.shape == A.shape[:2]
+        and A.numel() > 0
+        and kernels.load(_SOURCE) is not None
+    )
 
 
 def render(templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None) -> Tensor:
-    """`rendering.plain_render(templates, A, presence, size)`, `[B, size, size]`.
+    """`rendering.plain_render(templates, A, presence, size)`, `[B, size, size]`, where that is `supported`.
 
     Args:
         form: of the kernel; None for the best that this processor has.
 
     Raises:
-        ValueError: the kernel does not support these inputs; the message has the reason.
         MemoryError: there is not enough memory.
     """
-    reason = unsupported(templates, A, presence)
-    if reason is not None:
-        raise ValueError(f"the compiled kernel of the renderer cannot be used: {reason}")
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))
     return pictures

@@ -93,7 +93,7 @@ def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
     Returns:
         `[B, size, size]`.
     """
-    if compiled_rendering.unsupported(templates, A, presence) is None:
+    if compiled_rendering.supported(templates, A, presence):
         return compiled_rendering.render(templates, A, presence, size)
     return plain_render(templates, A, presence, size)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,15 +21,14 @@ class Optimiser:
 
     Args:
         parameters: tensors, whose `grad` is set before each step.
-        settings: the step size `lr`, which may be changed between steps, and what else the optimiser has.
+        lr: the step size, which may be changed between steps.
 
     Attributes:
-        param_groups: the parameters under `params`, with the settings; there is one group.
         state: tensors by name, for each parameter that was moved.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], **settings: float) -> None:
-        self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), **settings}]
+    def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
+        self.parameters, self.lr = list(parameters), lr
         self.state: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
 
     def step(self) -> None:
@@ -41,35 +39,31 @@ class Optimiser:
 class Adam(Optimiser):
     """Adam as `torch.optim.Adam` has it by default, to the bit."""
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
-        super().__init__(parameters, lr=lr, beta1=0.9, beta2=0.999, eps=1e-8)
-
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter that has a gradient."""
-        for group in self.param_groups:
-            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
-            for parameter in moved:
-                if not self.state[parameter]:
-                    zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-                    # On the CPU, wherever the parameters are: every step reads it, and must not wait for the device.
-                    self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
-            states = [self.state[parameter] for parameter in moved]
-            adam(
-                moved,
-                [parameter.grad for parameter in moved],
-                [state["exp_avg"] for state in states],
-                [state["exp_avg_sq"] for state in states],
-                [],
-                [state["step"] for state in states],
-                amsgrad=False,
-                beta1=group["beta1"],
-                beta2=group["beta2"],
-                lr=group["lr"],
-                weight_decay=0.0,
-                eps=group["eps"],
-                maximize=False,
-            )
+        gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
+        for parameter in gradients:
+            if not self.state[parameter]:
+                zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                # On the CPU, wherever the parameters are: every step reads it, and must not wait for the device.
+                self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
+        states = [self.state[parameter] for parameter in gradients]
+        adam(
+            list(gradients),
+            list(gradients.values()),
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
 
 
 class RMSProp(Optimiser):
@@ -81,28 +75,26 @@ class RMSProp(Optimiser):
     outside of the root, and a change of lr takes hold of the whole velocity at once.
 
     Args:
-        parameters: tensors, whose `grad` is set before each step.
+        parameters, lr: as `Optimiser`.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, decay: float, momentum: float, eps: float) -> None:
-        super().__init__(parameters, lr=lr, decay=decay, momentum=momentum, eps=eps)
+        super().__init__(parameters, lr)
+        self.decay, self.momentum, self.eps = decay, momentum, eps
 
     @torch.no_grad()
     def step(self) -> None:
         """Move every parameter that has a gradient."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["square"], state["velocity"] = torch.ones_like(parameter), torch.zeros_like(parameter)
-                square, velocity = state["square"], state["velocity"]
-                square.lerp_(parameter.grad.square(), 1 - group["decay"])
-                velocity.mul_(group["momentum"]).addcdiv_(
-                    parameter.grad, (square + group["eps"]).sqrt_(), value=group["lr"]
-                )
-                parameter.sub_(velocity)
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                continue
+            state = self.state[parameter]
+            if not state:
+                state["square"], state["velocity"] = torch.ones_like(parameter), torch.zeros_like(parameter)
+            square, velocity = state["square"], state["velocity"]
+            square.lerp_(parameter.grad.square(), 1 - self.decay)
+            velocity.mul_(self.momentum).addcdiv_(parameter.grad, (square + self.eps).sqrt_(), value=self.lr)
+            parameter.sub_(velocity)
 
 
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimiser:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -31,8 +30,8 @@ BuildModel = Callable[[RunSettings, int], Model]
 """Builds a new model of a run for square images with this many pixels per side (`systems.build_model`)."""
 
 SUMMARY = "model.json"
-_PLACE = ["replica", "epoch"]
-"""The columns of a training's history that are no metrics."""
+_PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
+"""The columns of a training's history that are no metrics, and that of its speed."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,13 @@ def train_run(
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(row: Row) -> None:
-        if len(seeds) > 1:
-            values = {f"{name}/{row['replica']:.0f}": row[name] for name in row if name not in _PLACE}
-            tracked.log_metrics(values, step=int(row["epoch"]))
-        else:
-            _log_means(tracked, pd.DataFrame([row]), 1)
+        """Track a seed's metrics: by plain names where it is the only one, but for the speed, which the stage logs by
+        its name at the end, for the whole training.
+        """
+        ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
+        left_out = _PLACE if ending else [*_PLACE, _SPEED]
+        metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}
+        tracked.log_metrics(metrics, step=int(row["epoch"]))
 
     trained = train(
         Task(
@@ -135,21 +136,12 @@ def train_run(
         start=start,
         frozen=frozen,
     )
-    if len(seeds) > 1:
-        _log_means(tracked, trained.history, len(seeds))
+    if len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
+        for _, rows in trained.history.groupby("epoch"):
+            if len(rows) == len(seeds):
+                means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
+                tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
     return trained
-
-
-def _log_means(tracked: TrackedRun | Part, history: pd.DataFrame, seeds: int) -> None:
-    """Log the mean over seeds of each metric, by its plain name, for the epochs that all seeds have.
-
-    Not that of the speed: the stage logs it by this name at the end, for the whole training.
-    """
-    for _, rows in history.groupby("epoch"):
-        if len(rows) == seeds:
-            tracked.log_metrics(
-                dict(rows.drop(columns=[*_PLACE, "images_per_second"]).mean()), step=int(rows["epoch"].iloc[0])
-            )
 
 
 def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:

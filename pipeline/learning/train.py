@@ -31,6 +31,8 @@ from pipeline.learning.optimisers import build_optimiser
 from pipeline.learning.settings import TrainingParams
 
 _VALIDATION_SEED = 2**31 - 1
+_STATE = ("epoch", "best_loss", "best_epoch", "history", "seconds")
+"""What a checkpoint keeps of a loop beside its tensors."""
 
 Parameters = dict[str, Tensor]
 """A model's parameters by name."""
@@ -112,93 +114,81 @@ def train(
 
     Raises:
         DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
-        ValueError: the model has no parameter that `start` or `frozen` names.
+        KeyError: the model has no parameter that `start` or `frozen` names.
     """
-    train_set = _to_device(task.train_part, device)
-    measured = {"validation": task.validation_part, **task.watched}
-    measured_sets = {name: _to_device(part, device) for name, part in measured.items()}
-    trained = []
-    for replica, seed in enumerate(seeds):
-        loop = _Loop(
+    loops = [
+        _Loop(
             task,
             replica,
             seed,
             device,
-            train_set,
-            measured_sets,
             start[replica] if start else {},
             frozen,
             checkpoints[replica] if checkpoints else None,
             on_epoch,
             f"{title}, seed {seed}",
-        )
-        loop.run()
-        trained.append(loop)
-    return Trained(
-        [loop.best for loop in trained],
-        pd.DataFrame([row for loop in trained for row in loop.history]),
-        [loop.best_epoch for loop in trained],
-        sum(loop.seconds for loop in trained),
-    )
+        ).run()
+        for replica, seed in enumerate(seeds)
+    ]
+    best, histories, best_epochs, seconds = zip(*loops, strict=True)
+    history = pd.DataFrame([row for rows in histories for row in rows])
+    return Trained(list(best), history, list(best_epochs), sum(seconds))
 
 
-def _to_device(part: Labelled, device: torch.device) -> tuple[Tensor, Tensor]:
-    images, labels = part
-    return torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
-
-
+@dataclass
 class _Loop:
     """The training of one seed.
 
     A seed's initial values, batches and noise depend on nothing but itself.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        replica: int,
-        seed: int,
-        device: torch.device,
-        train_set: tuple[Tensor, Tensor],
-        measured_sets: dict[str, tuple[Tensor, Tensor]],
-        start: Mapping[str, Tensor],
-        frozen: Collection[str],
-        checkpoint: Checkpoint | None,
-        on_epoch: Callable[[Row], None] | None,
-        title: str,
-    ) -> None:
-        self.task, self.training, self.replica, self.seed, self.device = task, task.training, replica, seed, device
-        self.checkpoint, self.on_epoch, self.title = checkpoint, on_epoch, title
-        self.images, self.labels = train_set
-        self.measured_sets = measured_sets
+    task: Task
+    replica: int
+    seed: int
+    device: torch.device
+    start: Mapping[str, Tensor]
+    frozen: Collection[str]
+    checkpoint: Checkpoint | None
+    on_epoch: Callable[[Row], None] | None
+    title: str
+
+    def __post_init__(self) -> None:
+        task, frozen, self.training = self.task, self.frozen, self.task.training
+        self.images, self.labels = self._on_device(task.train_part)
+        measured = {"validation": task.validation_part, **task.watched}
+        self.measured_sets = {name: self._on_device(part) for name, part in measured.items()}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.model = task.build().to(device)
+            torch.manual_seed(self.seed)
+            self.model = task.build().to(self.device)
         self.parameters: Parameters = dict(self.model.named_parameters())
-        if unknown := sorted({*start, *frozen} - self.parameters.keys()):
-            raise ValueError(f"the model has no parameter {', '.join(unknown)}")
-        _copy(start, self.parameters)
+        _copy(self.start, self.parameters)
+        # What has no gradient, the model measures itself after each epoch.
+        self.statistics = [
+            name for name, value in self.parameters.items() if not (value.requires_grad or name in frozen)
+        ]
         self.kept = {name: self.parameters[name].detach().clone() for name in frozen}
-        self.statistics = {
-            name for name, value in self.parameters.items() if not value.requires_grad and name not in frozen
-        }
         for name in frozen:
             self.parameters[name].requires_grad_(False)
         self.trained = {name: value for name, value in self.parameters.items() if value.requires_grad}
         self.optimiser = build_optimiser(self.training, list(self.trained.values()))
         self.average = Average(self.trained, self.training.averaging) if self.training.averaging else None
         self.judged = copy.deepcopy(self.model).eval()
+        self.judged_parameters: Parameters = dict(self.judged.named_parameters())
         self.best = {name: value.detach().clone() for name, value in self.parameters.items()}
         self.best_loss, self.best_epoch, self.epoch, self.seconds = math.inf, 0, 0, 0.0
         self.history: list[Row] = []
+
+    def _on_device(self, part: Labelled) -> tuple[Tensor, Tensor]:
+        images, labels = part
+        return torch.from_numpy(images).to(self.device), torch.from_numpy(labels).to(self.device)
 
     @property
     def stopped(self) -> bool:
         """Whether the validation loss has not become better for too long."""
         return self.epoch - self.best_epoch >= self.training.patience
 
-    def run(self) -> None:
-        """Train to the end, from the checkpoint if there is one."""
+    def run(self) -> tuple[Parameters, list[Row], int, float]:
+        """Train to the end, from the checkpoint if there is one; the fields of `Trained`, of this seed."""
         self._resume()
         epochs = self.training.epochs
         with tqdm(total=epochs, initial=self.epoch, desc=self.title, unit="epoch", dynamic_ncols=True) as bar:
@@ -208,20 +198,16 @@ class _Loop:
                 self.epoch += 1
                 if row["validation_loss"] < self.best_loss:
                     self.best_loss, self.best_epoch = row["validation_loss"], self.epoch
-                    _copy(dict(self.judged.named_parameters()), self.best)
+                    _copy(self.judged_parameters, self.best)
                 self.seconds += time.monotonic() - begun
                 self.history.append(row)
                 self._save(force=self.epoch == epochs or self.stopped)
                 if self.on_epoch:
                     self.on_epoch(row)
                 bar.update()
-                bar.set_postfix_str(self._shown(row), refresh=False)
-
-    def _shown(self, row: Row) -> str:
-        """What the progress bar tells of an epoch."""
-        accuracies = {part: row[name] for part in self.measured_sets if (name := f"{part}_accuracy") in row}
-        errors = [f"{part} error {100 * (1 - accuracy):.1f} %" for part, accuracy in accuracies.items()]
-        return ", ".join([f"validation loss {row['validation_loss']:.4g}", *errors])
+                told = {name: f"{row[name]:.4g}" for name in row if name.endswith(("validation_loss", "accuracy"))}
+                bar.set_postfix(told, refresh=False)
+        return self.best, self.history, self.best_epoch, self.seconds
 
     # ---- one epoch
 
@@ -248,13 +234,14 @@ class _Loop:
         order = torch.randperm(total, generator=generator, device=self.device)
         noise = self.model.draw_noise((steps, batch), generator, self.device)  # (steps, batch, K)
         if asked := min(self.model.beginning_images(self.epoch), total):
-            self._begin_epoch(augment(self.images[order[:asked]], self.task.augmentation, generator))
+            self.model.eval()
+            self.model.begin_epoch(self.epoch, augment(self.images[order[:asked]], self.task.augmentation, generator))
+            _copy(self.kept, self.parameters)
         times = self.epoch + torch.arange(steps, device=self.device) / steps
         self.model.train()
         recorded: list[Tensor] = []
         for step in range(steps):
-            for group in self.optimiser.param_groups:
-                group["lr"] = self._learning_rate(self.epoch + step / steps)
+            self.optimiser.lr = self._learning_rate(self.epoch + step / steps)
             chosen = order[step * batch : (step + 1) * batch]
             images = augment(self.images[chosen], self.task.augmentation, generator)
             loss, metrics = self.model(images, noise[step], times[step], self.labels[chosen])
@@ -268,19 +255,12 @@ class _Loop:
             self.optimiser.step()
             if self.average:
                 self.average.update(self.epoch * steps + step + 1)
-        _copy({**self.parameters, **(self.average.averaged if self.average else {})}, self.judged)
+        _copy({**self.parameters, **(self.average.averaged if self.average else {})}, self.judged_parameters)
         if asked := min(self.model.statistics_images, total):
             self.judged.end_epoch(augment(self.images[order[:asked]], self.task.augmentation, generator), batch)
-            found = dict(self.judged.named_parameters())
-            _copy({name: found[name] for name in self.statistics}, self.parameters)
+            _copy({name: self.judged_parameters[name] for name in self.statistics}, self.parameters)
         table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
-
-    def _begin_epoch(self, images: Tensor) -> None:
-        """Let the model change itself before an epoch, but for what is frozen."""
-        self.model.eval()
-        self.model.begin_epoch(self.epoch, images)
-        _copy(self.kept, self.parameters)
 
     def _learning_rate(self, epoch: float) -> float:
         first, last = self.training.learning_rate, self.training.final_learning_rate
@@ -321,56 +301,45 @@ class _Loop:
 
     # ---- between epochs
 
+    def _weights(self) -> dict[str, Tensor]:
+        """Weights by the names that a checkpoint has them by."""
+        averaged = self.average.averaged if self.average else {}
+        kinds = {"now": self.parameters, "best": self.best, "average": averaged}
+        return {f"{kind}.{name}": value for kind, values in kinds.items() for name, value in values.items()}
+
     def _save(self, force: bool) -> None:
         if self.checkpoint is None:
             return
-        tensors = {f"now.{name}": value for name, value in self.parameters.items()}
-        tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        if self.average:
-            tensors |= {f"average.{name}": value for name, value in self.average.averaged.items()}
+        tensors = self._weights()
         for name, parameter in self.trained.items():
             for key, value in self.optimiser.state[parameter].items():
                 tensors[f"optimiser.{key}.{name}"] = value
-        state = {
-            "epoch": self.epoch,
-            "best_loss": self.best_loss,
-            "best_epoch": self.best_epoch,
-            "history": self.history,
-            "seconds": self.seconds,
-        }
-        self.checkpoint.save(tensors, state, force)
+        self.checkpoint.save(tensors, {name: getattr(self, name) for name in _STATE}, force)
 
     def _resume(self) -> None:
         loaded = self.checkpoint.load(self.device) if self.checkpoint else None
         if loaded is None:
             return
         tensors, state = loaded
-        by_kind: dict[str, Parameters] = {"now": {}, "best": {}, "average": {}, "optimiser": {}}
+        weights = self._weights()
+        _copy({name: tensors.pop(name) for name in weights}, weights)
         for stored, value in tensors.items():
-            kind, _, name = stored.partition(".")
-            by_kind[kind][name] = value
-        _copy(by_kind["now"], self.parameters)
-        _copy(by_kind["best"], self.best)
-        if self.average:
-            _copy(by_kind["average"], self.average.averaged)
-        for stored, value in by_kind["optimiser"].items():
-            key, _, name = stored.partition(".")
+            _, key, name = stored.split(".", 2)
             # Adam counts its steps on the CPU.
             self.optimiser.state[self.trained[name]][key] = value.cpu() if key == "step" else value
-        self.epoch, self.seconds = state["epoch"], state["seconds"]
-        self.best_loss, self.best_epoch = state["best_loss"], state["best_epoch"]
+        for name in _STATE:
+            setattr(self, name, state[name])
         # The seed's place among the others may be another when this is found again.
-        self.history = [{**row, "replica": self.replica} for row in state["history"]]
+        self.history = [{**row, "replica": self.replica} for row in self.history]
         for row in self.history if self.on_epoch else ():
             self.on_epoch(row)  # type: ignore[misc]
 
 
 @torch.no_grad()
-def _copy(values: Mapping[str, Tensor], into: Mapping[str, Tensor] | Model) -> None:
+def _copy(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
     """Set parameters to these values, in place."""
-    parameters = dict(into.named_parameters()) if isinstance(into, Model) else into
     for name, value in values.items():
-        parameters[name].copy_(value)
+        into[name].copy_(value)
 
 
 def clip(gradients: Sequence[Tensor], largest: float) -> Tensor:

@@ -79,11 +79,3 @@ def test_crops_of_images_moved_by_whole_pixels_are_slices_and_edges_go_on(right:
         ]
     )
     torch.testing.assert_close(warped_crops(images, 8, PLACES, matrices), expected, atol=1e-3, rtol=0)
-
-
-def test_images_are_moved_each_by_its_own_matrix() -> None:
-    images = pairs(1, 12).expand(3, 2, 12, 12)
-    matrices = torch.stack([STILL[0], 0.5 * STILL[0], rotation(torch.tensor(90.0))])
-    found = warped_crops(images, 8, PLACES, matrices)
-    alone = [warped_crops(images[:1], 8, PLACES[i : i + 1], matrices[i : i + 1])[0] for i in range(3)]
-    torch.testing.assert_close(found, torch.stack(alone))

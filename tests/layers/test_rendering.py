@@ -72,19 +72,6 @@ def test_pictures_are_those_of_a_loop_over_pixels_and_parts() -> None:
     assert ours.min() == 0.0, "somewhere the black background shows"
 
 
-def test_a_pose_says_where_the_part_goes_not_where_it_is_read() -> None:
-    """Half the size, moved to the upper left quarter: the white template fills that quarter and nothing else."""
-    white = torch.ones(1, 2, 4, 4)
-    A = torch.tensor([[[-0.5, 0, -0.5, 0, -0.5, -0.5]]])
-    (picture,) = render(white, A, torch.ones(1, 1), 8)
-    expected = torch.zeros(8, 8)
-    expected[:4, :4] = 1
-    # Zero outside: across its edge the template fades over one of its pixels, which is one of the image here.
-    torch.testing.assert_close(picture[:3, :3], expected[:3, :3])
-    assert picture[5:].abs().max() == 0
-    assert picture[:, 5:].abs().max() == 0
-
-
 def turned(A: Tensor, degrees: float) -> Tensor:
     turn = poses.rotation(torch.tensor(degrees, dtype=A.dtype))
     return poses.to_offset(poses.compose(turn, poses.to_matrix(A)))
@@ -99,24 +86,6 @@ def test_quarter_turns_of_the_poses_turn_the_picture_exactly(quarters: int) -> N
     )
 
 
-def test_any_turn_of_the_poses_turns_the_picture_as_far_as_sampling_allows() -> None:
-    """The picture of turned poses against the turned picture, by scipy: equal but for one interpolation more."""
-    from scipy import ndimage
-
-    degrees = -75.0
-    smooth = torch.from_numpy(ndimage.gaussian_filter(np.random.default_rng(0).random((3, 2, 12, 12)), (0, 0, 2, 2)))
-    fade = torch.hann_window(14, periodic=False, dtype=torch.float64)[1:-1]
-    templates = smooth * fade[:, None] * fade  # nothing ends at an edge
-    A = poses.spread(3, 0.6, reach=0.2).double().expand(1, 3, 6)
-    presence = torch.tensor([[1.0, 0.7, 0.9]]).double()
-    size = 64
-    picture = render(templates, A, presence, size)[0].numpy()
-    of_turned_poses = render(templates, turned(A, degrees), presence, size)[0].numpy()
-    turned_picture = ndimage.rotate(picture, degrees, reshape=False, order=3)
-    assert np.abs(of_turned_poses - turned_picture).max() < 0.03 * picture.max()
-    assert np.abs(of_turned_poses - picture).max() > 0.2 * picture.max(), "the turn is one that shows"
-
-
 @pytest.mark.parametrize("wanted", ["templates", "poses", "presences"])
 def test_gradients_agree_with_finite_differences(wanted: str) -> None:
     templates, A, presence = some_parts(batch=2, parts=3, side=4)
@@ -129,16 +98,6 @@ def test_gradients_agree_with_finite_differences(wanted: str) -> None:
 
     # Bilinear sampling has kinks at template pixels; at random poses no image pixel lies within 1e-6 of one.
     assert torch.autograd.gradcheck(picture, (variable,), eps=1e-7, atol=1e-5, rtol=1e-4)
-
-
-def test_absent_parts_leave_no_trace_wherever_they_stand() -> None:
-    templates, A, presence = some_parts(batch=2, parts=3)
-    for gone in range(3):
-        rest = [j for j in range(3) if j != gone]
-        off = presence.clone()
-        off[:, gone] = 0
-        without = render(templates[rest], A[:, rest], presence[:, rest], SIZE)
-        torch.testing.assert_close(render(templates, A, off, SIZE), without)
 
 
 def test_every_channel_is_warped_alike_and_composited_by_the_over_formula() -> None:

@@ -13,9 +13,9 @@ from small import INFER, run_on
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
-from pipeline.systems.capsnet.report.claims import MEASURES
-from pipeline.systems.capsnet.report.figures import draw
-from pipeline.systems.capsnet.report.tables import build
+from pipeline.systems.capsnet.report import conditions, inference
+
+MEASURES = conditions.MEASURES | inference.MEASURES
 
 RUNS = {
     "routed": {"iterations": 3, "reconstruction": "mean"},
@@ -97,7 +97,8 @@ def losses(writer: Writer, run: str, validation: np.ndarray) -> None:
 
 def test_figures(studied: Writer, params: Params) -> None:
     written = Written()
-    drawings = list(draw(recorded(studied.results, params), written))
+    results = recorded(studied.results, params)
+    drawings = [*conditions.draw(results, written), *inference.draw(results, written)]
     names = ["capsnet-losses-digits", "capsnet-capsules-digits", *(f"inference-{study}" for study in STUDIES)]
     assert [drawing.name for drawing in drawings] == names
     check_drawn(drawings)
@@ -107,7 +108,8 @@ def test_figures(studied: Writer, params: Params) -> None:
 
 
 def test_tables(studied: Writer, params: Params) -> None:
-    accuracies, sparsity = build(recorded(studied.results, params))
+    results = recorded(studied.results, params)
+    (accuracies,), (sparsity,) = conditions.build(results), inference.build(results)
     assert accuracies.shown["run"].tolist() == list(RUNS)
     assert accuracies.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]
     assert accuracies.shown["own answer (%)"].iloc[0] == "99.23 ± 0.10"

@@ -13,8 +13,7 @@ from made_up_matrix import evaluated, trained, with_matrix
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
-from pipeline.systems.matrix_capsules.report.figures import draw
-from pipeline.systems.matrix_capsules.report.images_seen import seen_by_runs
+from pipeline.systems.matrix_capsules.report.images_seen import draw, seen_by_runs
 
 IMAGES = 20 * 6400 / 1e6
 """Millions: 20 epochs of the made-up training images."""
@@ -39,7 +38,7 @@ def test_errors_stand_at_epochs_times_training_images(writer: Writer, values: di
     assert best.curve.empty
     np.testing.assert_allclose(other.curve["x"], np.arange(1, 21) * 6400 / 1e6)
     np.testing.assert_allclose(other.curve["y"], 100 * means[:20])
-    (drawing,) = (each for each in draw(results, Written()) if each.name == "matrix-images-seen")
+    (drawing,) = draw(results, Written())
     assert {record["stage"] for record in drawing.records} == {"train", "evaluate"}
     (axis,) = drawing.figure().axes
     points = [bar for bar in axis.containers if bar.lines[0].get_xdata() == pytest.approx([IMAGES])]

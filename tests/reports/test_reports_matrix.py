@@ -13,20 +13,17 @@ from made_up import Writer, check_drawn, made_up_values, recorded, spread
 from made_up_matrix import CONDITIONS, with_matrix
 
 from pipeline.data.norb import CATEGORIES
-from pipeline.drawing.drawings import Written
+from pipeline.drawing.drawings import Drawing, Written
 from pipeline.params import parse_params
 from pipeline.results.reading import Recorded, Results
-from pipeline.systems.matrix_capsules.report.factors import by_factor
-from pipeline.systems.matrix_capsules.report.figures import draw
+from pipeline.systems.matrix_capsules.report import errors, images_seen, robustness, table_1, viewpoints, votes
 from pipeline.systems.matrix_capsules.report.runs import CLASSES, class_names
-from pipeline.systems.matrix_capsules.report.tables import (
-    attacks,
-    conditions,
-    errors,
-    gradients,
-    recipes,
-    viewpoints,
-)
+
+
+def draw(results: Results, written: Written) -> list[Drawing]:
+    """Every figure of matrix capsules."""
+    modules: Any = (errors, images_seen, table_1, votes, viewpoints, robustness)
+    return [drawing for module in modules for drawing in module.draw(results, written)]
 
 
 def everything(folder: Path) -> Writer:
@@ -84,20 +81,20 @@ def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
 
 def test_errors_by_factor_are_means_over_seeds() -> None:
     rows = [(0, "centre", 0.5), (0, "lighting-1", 0.5), (1, "lighting-1", 0.7), (0, "azimuth-340", 0.9)]
-    found = by_factor(pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
+    found = errors.by_factor(pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
     assert found[["factor", "value"]].to_numpy().tolist() == [["azimuth", 340], ["lighting", 1]]
     np.testing.assert_allclose(found["error"], [10, 40])
 
 
 def test_table_of_errors(results: Results) -> None:
-    (table,) = errors(results)
+    (table,) = errors.build(results)
     assert table.shown["run"].tolist() == ["matrix-toys", "cnn-toys"]
     assert table.shown["error, middle (%)"].tolist() == ["17.00 ± 1.00", "12.00 ± 1.00"]
     assert table.shown["error, 13 crops (%)"].tolist() == ["15.00 ± 1.00", "11.00 ± 1.00"]
 
 
 def test_table_1(results: Results) -> None:
-    (table,) = conditions(results)
+    (table,) = table_1.build(results)
     rows = table.shown.set_index("condition")
     assert list(rows.index) == [*CONDITIONS, "matrix-toys"]
     assert rows["epochs"][["mixing", "matrix-toys"]].tolist() == ["10", "20"]
@@ -113,7 +110,7 @@ def test_table_1(results: Results) -> None:
 
 
 def test_table_2(results: Results) -> None:
-    (table,) = viewpoints(results)
+    (table,) = viewpoints.build(results)
     assert len(table.shown) == 8
     row = table.shown.iloc[1]
     assert row[["study", "read where", "network", "the paper's, familiar (%)", "the paper's, novel (%)"]].tolist() == [
@@ -127,15 +124,14 @@ def test_table_2(results: Results) -> None:
 
 
 def test_tables_of_attacks(results: Results) -> None:
-    (table,) = attacks(results)
+    table, gradients = robustness.build(results)
     assert len(table.shown) == 3 * 2 * 2
     row = table.shown.iloc[7]
     assert row[["attack", "method", "network", "epsilon 0.4"]].tolist() == [
         "towards another class", "BIM", "CNN", "87.0 ± 1.4",
     ]  # fmt: skip
-    (table,) = gradients(results)
-    assert table.shown["exactly 0 (%)"].tolist() == ["1.000 ± 0.100", "2.000 ± 0.100"]
-    assert table.shown["median of the others (1e-6)"].tolist() == ["20.000 ± 2.000", "1,000.000 ± 100.000"]
+    assert gradients.shown["exactly 0 (%)"].tolist() == ["1.000 ± 0.100", "2.000 ± 0.100"]
+    assert gradients.shown["median of the others (1e-6)"].tolist() == ["20.000 ± 2.000", "1,000.000 ± 100.000"]
 
 
 def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path, values: dict[str, Any]) -> None:
@@ -159,7 +155,7 @@ def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path
 def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_out(
     writer: Writer, values: dict[str, Any]
 ) -> None:
-    assert recipes(writer.results) == []
+    assert errors.build(writer.results) == []
     changes = {"unchanged": {}, "warps": {"augmentation": {"rotation": 20}, "model": {"iterations": 3}}}
     study = {"run": "matrix-toys", "factor": "instance", "held_out": [4, 6], "known_share": 0.1}
     study |= {"replicas": 1, "epochs": 5}
@@ -168,7 +164,7 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
         name: {"new": spread(0.2, 0.01), "known": spread(0.05, 0.0), "seconds": spread(61.2, 3.0)} for name in changes
     }
     writer.numbers("recipe", "toys", {"study": "recipe", "condition": numbers}, dataset="toys")
-    (table,) = recipes(recorded(writer.results, parse_params(values)))
+    (table,) = errors.build(recorded(writer.results, parse_params(values)))
     rows = table.shown.set_index("condition")
     assert rows["changed"].tolist() == ["nothing", "rotation 20, iterations 3"]
     assert rows["held out"].tolist() == ["instance 4, instance 6"] * 2

@@ -9,6 +9,7 @@ import torch
 from small import SIZE, SMALL_CAPSNET
 from torch import Tensor
 
+from pipeline.errors import UserError
 from pipeline.systems.capsnet.inference.predictive_coding import (
     Layer,
     Objective,
@@ -132,5 +133,5 @@ def test_predicted_capsules_of_one_number_end_where_they_do_by_hand() -> None:
 
 
 def test_a_rate_too_high_is_named(layers: list[Layer], images: Tensor) -> None:
-    with pytest.raises(ValueError, match="diverged at rate 1e\\+06"):
+    with pytest.raises(UserError, match="diverged at rate 1e\\+06"):
         infer(layers, images, Objective("free", TARGET), steps=range(200), rate=1e6)

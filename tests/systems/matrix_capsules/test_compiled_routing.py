@@ -1,4 +1,4 @@
-"""The compiled kernel of EM routing against the PyTorch form in double precision, and against Procedure 1."""
+"""The compiled kernel of EM routing against the PyTorch form in double precision."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from torch import Tensor
 
 from pipeline import kernels
 from pipeline.systems.matrix_capsules.model import compiled_routing, em_routing
-from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, unsupported
+from pipeline.systems.matrix_capsules.model.compiled_routing import _SOURCE, supported
 from pipeline.systems.matrix_capsules.model.em_routing import Routing
 from pipeline.systems.matrix_capsules.model.m_steps import MStep
-from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import BayesParams
 
@@ -89,11 +88,11 @@ def compiled(tensors: Sequence[Tensor], routing: Routing, form: str | None = Non
     return with_gradients(outputs, leaves)
 
 
-def plain(tensors: Sequence[Tensor], routing: Routing, function: Any = em_routing.route) -> list[Tensor]:
+def plain(tensors: Sequence[Tensor], routing: Routing) -> list[Tensor]:
     leaves = [each.clone().requires_grad_() for each in tensors]
     poses, activations, transformations, beta_a, beta_u = leaves
     W = full(transformations, routing.fields.children.shape[1])
-    return with_gradients(function(poses, activations, W, beta_a, beta_u, routing), leaves)
+    return with_gradients(em_routing.route(poses, activations, W, beta_a, beta_u, routing), leaves)
 
 
 NAMES = ("poses", "activations", "by poses", "by activations", "by transformations", "by beta_a", "by beta_u")
@@ -146,14 +145,6 @@ def test_variational_bayes_is_that_of_the_pytorch_form_in_double_precision(
             size, pose, activation="bayes", priors=priors, logits=logits, competition=competition, iterations=2
         )
         assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing)), 1e-5)
-
-
-@needs_kernel
-@pytest.mark.parametrize("pose", ["matrix", "vector"])
-@pytest.mark.parametrize("size", SIZES)
-def test_values_and_gradients_are_those_of_procedure_1(size: str, pose: str) -> None:
-    tensors, routing = case(size, pose)
-    assert_near(compiled(tensors, routing), plain(*in_double(tensors, routing), procedure_1), 1e-5)
 
 
 @needs_kernel
@@ -210,9 +201,10 @@ def test_only_the_gradients_that_are_asked_for_are_computed() -> None:
         assert not compiled_routing.route(*tensors, routing)[0].requires_grad
 
 
-def test_what_the_kernel_does_not_support_is_named() -> None:
+@needs_kernel
+def test_what_the_kernel_supports() -> None:
     tensors, routing = case("stride 2, edges left over", "matrix")
-    assert unsupported(tensors[0].double(), tensors[2], routing) == "numbers are torch.float64"
-    assert unsupported(tensors[0][..., :9], tensors[2][:, :, :3, :, :3], routing) == "poses are of 3x3 numbers"
-    with pytest.raises(ValueError, match="more than 8 iterations"):
-        compiled_routing.route(*tensors, replace(routing, iterations=9))
+    assert supported(tensors[0], tensors[2], routing)
+    assert not supported(tensors[0].double(), tensors[2], routing)
+    assert not supported(tensors[0][..., :9], tensors[2][:, :, :3, :, :3], routing)
+    assert not supported(tensors[0], tensors[2], replace(routing, iterations=9))

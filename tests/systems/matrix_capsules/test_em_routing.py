@@ -202,20 +202,6 @@ def test_any_view_of_agreeing_parts_turns_the_whole_along() -> None:
         assert history(*turned(inputs, view), how)[-1].assignments[0, 0, 0].min() > 0.99
 
 
-def test_a_vote_that_nobody_explains_costs_beta_u() -> None:
-    """Equation 2 by hand: two children that agree to within 0.2, one parent, lambda 1."""
-    poses = torch.tensor([[[[0.9]], [[1.3]], [[9.0]], [[9.0]]]], dtype=torch.float64)
-    active = torch.tensor([[[1.0], [0.5], [0.0], [0.0]]], dtype=torch.float64)
-    step = m_step(variance_floor=1e-12, inverse_temperature=1.0, inverse_temperature_rate=0.0)
-    how = Routing(ReceptiveFields(2, 2, 1), step, 1)
-    beta_a, beta_u = torch.tensor([0.7], dtype=torch.float64), torch.tensor([0.4], dtype=torch.float64)
-    mean, activation = route(poses, active, torch.ones(4, 1, 1, 1, 1, dtype=torch.float64), beta_a, beta_u, how)
-    assert mean.item() == pytest.approx((0.9 + 0.5 * 1.3) / 1.5)
-    variance = ((0.9 - mean.item()) ** 2 + 0.5 * (1.3 - mean.item()) ** 2) / 1.5
-    logit = 0.7 - 1.5 * (0.4 + math.log(math.sqrt(variance)))
-    assert activation.item() == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-5)
-
-
 PRIORS = [
     BayesParams.model_validate({**BAYES, **changes})
     for changes in (

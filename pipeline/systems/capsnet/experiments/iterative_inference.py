@@ -63,7 +63,7 @@ def sparsity_of_inference(
         `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means over images.
 
     Raises:
-        ValueError: inference diverged.
+        UserError: inference diverged.
     """
     images, labels = dataset.part("test")
     pixels = torch.from_numpy(images).float() / 255

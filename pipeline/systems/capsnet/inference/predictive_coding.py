@@ -26,6 +26,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pipeline.errors import UserError
+
 Layer = Callable[[Tensor], Tensor]
 Output = Literal["predicted", "free"]
 Penalty = Literal["none", "L1", "L2"]
@@ -123,17 +125,6 @@ def shortened(capsules: Tensor, by: float) -> Tensor:
     return capsules * (1 - by / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)).clamp_min(0)
 
 
-def step(
-    layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective, rate: float
-) -> tuple[list[Tensor], Tensor, Tensor]:
-    """One step of all layers; returns the new activities, and energies `[terms, B]` and class capsules before it."""
-    terms, gradients, capsules = energies_and_gradients(layers, constant, activities, objective)
-    moved = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
-    if objective.shortens:
-        moved[-1] = shortened(moved[-1], rate * objective.weight)
-    return moved, terms, capsules
-
-
 @torch.no_grad()
 def infer(
     layers: Sequence[Layer],
@@ -152,17 +143,20 @@ def infer(
         rate: step size.
 
     Raises:
-        ValueError: inference diverged.
+        UserError: inference diverged.
     """
     free = layers if objective.output == "free" else layers[:-1]
     activities = forward_pass(free, images)
     constant = activities[0]
     found = []
     for _ in steps:
-        activities, terms, _ = step(layers, constant, activities, objective, rate)
+        terms, gradients, _ = energies_and_gradients(layers, constant, activities, objective)
+        activities = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
+        if objective.shortens:
+            activities[-1] = shortened(activities[-1], rate * objective.weight)
         found.append(terms)
-    _, terms, capsules = step(layers, constant, activities, objective, 0.0)
+    terms, _, capsules = energies_and_gradients(layers, constant, activities, objective)
     result = torch.stack([*found, terms])
     if not result.isfinite().all():
-        raise ValueError(f"inference diverged at rate {rate:g}: lower it")
+        raise UserError(f"inference diverged at rate {rate:g}: lower it")
     return Inferred(activities, capsules, result)

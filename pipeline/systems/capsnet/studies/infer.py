@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.errors import UserError
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def measure(context: Context) -> Outcome:
     """Infer the activities of the trained networks of an entry of `infer`.
 
     Raises:
-        UserError: the network has not the layers that a condition needs.
+        UserError: inference diverged.
     """
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
@@ -68,7 +67,4 @@ def measure(context: Context) -> Outcome:
     settings: InferParams = context.settings
     dataset = context.evaluated(context.params.runs[settings.run].dataset)
     models = context.models(settings.run, CapsNet)
-    try:
-        return sparsity_of_inference(models, dataset, settings, context.device, context.label)
-    except ValueError as error:
-        raise UserError(f"{context.item}: {error}") from None
+    return sparsity_of_inference(models, dataset, settings, context.device, context.label)

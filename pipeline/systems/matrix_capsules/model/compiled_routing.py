@@ -53,20 +53,16 @@ def kernel() -> kernels.Kernel | None:
     return kernels.load(_SOURCE)
 
 
-def unsupported(poses: Tensor, transformations: Tensor, routing: Routing) -> str | None:
-    """Why these capsules cannot be routed by the kernel; None if they can."""
-    size, inner = poses.shape[-1], transformations.shape[-1]
-    if poses.device.type != "cpu":
-        return f"tensors are on {poses.device.type}"
-    if poses.dtype != torch.float32:
-        return f"numbers are {poses.dtype}"
-    if (size // inner, inner) not in _FORMS:
-        return f"poses are of {size // inner}x{inner} numbers"
-    if routing.iterations > _MOST_ITERATIONS:
-        return f"more than {_MOST_ITERATIONS} iterations"
-    if kernel() is None:
-        return "the kernel is not compiled"
-    return None
+def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
+    """Whether the kernel can route these capsules."""
+    inner = transformations.shape[-1]
+    return (
+        poses.device.type == "cpu"
+        and poses.dtype == torch.float32
+        and (poses.shape[-1] // inner, inner) in _FORMS
+        and routing.iterations <= _MOST_ITERATIONS
+        and kernel() is not None
+    )
 
 
 def route(
@@ -78,7 +74,8 @@ def route(
     routing: Routing,
     form: kernels.Kernel | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. Gradients flow through every iteration.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents, where `supported`. Gradients flow through
+    every iteration.
 
     Args:
         poses: of the children, `[B, X, c, P]`.
@@ -88,12 +85,8 @@ def route(
         form: of the kernel; None for the best that this processor has.
 
     Raises:
-        ValueError: the kernel does not support these capsules; the message has the reason.
         MemoryError: there is not enough memory for what is kept of the images.
     """
-    reason = unsupported(poses, transformations, routing)
-    if reason is not None:
-        raise ValueError(f"the compiled kernel of EM routing cannot be used: {reason}")
     tensors = (poses, activations, transformations, beta_a, beta_u)
     result: tuple[Tensor, Tensor] = _Route.apply(routing, form or kernel(), *tensors)
     return result

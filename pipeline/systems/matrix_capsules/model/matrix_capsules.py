@@ -146,7 +146,7 @@ class RoutedCapsules(nn.Module):
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
         routing = self.routing()
-        if compiled_routing.unsupported(capsules[0], self.transformations, routing) is None:
+        if compiled_routing.supported(capsules[0], self.transformations, routing):
             poses, activations = compiled_routing.route(*capsules, self.transformations, *self.betas(), routing)
         else:
             poses, activations = route(*capsules, self.full_transformations(), *self.betas(), routing)

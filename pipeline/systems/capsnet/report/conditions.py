@@ -1,0 +1,201 @@
+"""Networks with and without routing, with and without reconstruction (document 001, appendix A and Figure 2).
+
+Claims are answered by the items that the profile's `evidence` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
+from pipeline.drawing.table import Row, Table
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label, unique
+from pipeline.results.reading import Recorded, Results
+from pipeline.systems.capsnet.report.runs import (
+    CONDITIONS,
+    Network,
+    network,
+    networks,
+    records_of,
+    tables_by_dataset,
+)
+
+FIRST_EPOCHS, SLOWER = 3, 1.05
+"""Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
+LIKE_LOSS = 1.5
+"""Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
+_LOOKS = {
+    "routed": (BLUE, "o", "-", "routing, reconstruction"),
+    "unrouted": (VERMILLION, "s", "-", "no routing, reconstruction"),
+    "routed_margin": (SKY, "o", "--", "routing, no reconstruction"),
+    "unrouted_margin": (ORANGE, "s", "--", "no routing, no reconstruction"),
+}
+_ACCURACIES = {
+    "accuracy": ("own answer (%)", ("test", "accuracy"), 2),
+    "rotated_0": ("probe, 0° (%)", ("probe", "class_capsules", "refit", "rotated_0"), 1),
+    "rotated_180": ("probe, ±180° (%)", ("probe", "class_capsules", "refit", "rotated_180"), 1),
+    "affine": ("probe, affine (%)", ("probe", "class_capsules", "refit", "affine"), 1),
+    "affine_fixed": ("fixed probe, affine (%)", ("probe", "class_capsules", "fixed", "affine"), 1),
+}
+"""By column: heading, keys of the share, decimals."""
+
+
+def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
+    """The trainings that evidence names for the conditions and that differ in the condition alone, with their losses:
+    columns replica, epoch, train_loss, validation_loss.
+    """
+    names = results.evidence.capsnet.runs
+    found: dict[str, tuple[Network, pd.DataFrame]] = {}
+    first = network(results, "train", names.get("routed"))
+    for role, changes in CONDITIONS.items():
+        run = network(results, "train", names.get(role))
+        if run and first and run.is_but_for(first, **changes):
+            table = results.table("train", run.item, ("replica", "epoch", "train_loss", "validation_loss"))
+            if table is not None:
+                found[role] = run, table
+    return found
+
+
+def _accuracy(role: str) -> Measure:
+    """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
+
+    def measure(results: Results) -> Finding | None:
+        found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
+        accuracy = found.numbers.measured("test", "accuracy") if found else None
+        if found is None or accuracy is None:
+            return None
+        records = records_of(results, found)
+        return Finding(accuracy.scaled(100), dataset_label(records), records, remarks=found.shortcomings(role))
+
+    return measure
+
+
+def slower_to_the_same_loss(results: Results) -> Finding | None:
+    """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best, both with and
+    without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
+    over replicas.
+    """
+    trained = trained_conditions(results)
+    if len(trained) < len(CONDITIONS):
+        return None
+    losses = {
+        role: table.pivot_table(index="epoch", columns="replica", values="validation_loss")
+        for role, (_, table) in trained.items()
+    }
+    ratios: list[Measured] = []
+    slower: list[float] = []
+    notes: list[str] = []
+    for words, ending in (("with", ""), ("without", "_margin")):
+        with_, without = losses[f"routed{ending}"], losses[f"unrouted{ending}"]
+        ratios.append(Measured.of(without.min() / with_.min()))
+        first = min(len(with_), len(without), FIRST_EPOCHS)
+        early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
+        slower.append(float(np.exp(early.mean())))
+        notes.append(
+            f"{words} reconstruction, loss without routing / with it: "
+            f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
+        )
+    records = records_of(results, *(run for run, _ in trained.values()))
+    same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
+    holds = same and all(ratio > SLOWER for ratio in slower)
+    said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
+    remarks = ["loss of shifted validation images (paper: test)", *said]
+    return Finding(ratios[0], dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
+
+
+MEASURES: dict[str, Measure] = {
+    "001.acc.r3": _accuracy("routed"),
+    "001.acc.r0": _accuracy("unrouted"),
+    "001.acc.r3norec": _accuracy("routed_margin"),
+    "001.acc.r0norec": _accuracy("unrouted_margin"),
+    "001.fig2": slower_to_the_same_loss,
+}
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Figure 2: the network with routing and reconstruction, and those that differ from it in nothing else."""
+    trained = trained_conditions(results)
+    if not trained:
+        return
+    run = next(iter(trained.values()))[0].run
+    yield Drawing(
+        f"capsnet-losses-{run.dataset}",
+        "svg",
+        f"CapsNet's loss with and without routing, {run.dataset}",
+        "In the paper, learning without routing is slower at first and ends at nearly the same loss (Figure 2 of "
+        f"document 001; here with shifted validation images in place of test images). {_weight(run.model)}",
+        "Training and validation loss per epoch of four conditions, and their best validation losses.",
+        [record for found, _ in trained.values() for record in found.numbers.records],
+        partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
+    )
+
+
+def _weight(model: Recorded) -> str:
+    """How losses with and without reconstruction compare: a sentence."""
+    if model.reconstruction == "mean":
+        return (
+            f"The reconstruction's weight ({model.reconstruction_weight:g} of the mean error) is so small that lines "
+            "with and without it coincide."
+        )
+    return "Losses with and without reconstruction are different functions and cannot be compared."
+
+
+@in_house_style
+def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Figure 2: training and validation loss per epoch on a logarithmic axis, and the best validation losses."""
+    figure, axes = panels(3, 2.5, sharey=True)
+    for role, table in tables.items():
+        colour, marker, dashes, words = _LOOKS[role]
+        means = table.groupby("epoch")[["train_loss", "validation_loss"]].mean()
+        for axis, column in zip(axes, means, strict=False):
+            axis.plot(means.index, means[column], color=colour, linestyle=dashes, label=words)
+        best = table.groupby("replica")["validation_loss"].min()
+        axes[2].errorbar(
+            list(CONDITIONS).index(role), best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker,
+            markerfacecolor="white" if role.endswith("margin") else colour,
+        )  # fmt: skip
+    for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
+        axis.set_yscale("log")
+        axis.set_title(title)
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # of all: they share it
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    for axis in axes[:2]:
+        axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_ylabel("loss")
+    axes[2].set_xticks(range(4), ["routing", "none"] * 2)
+    axes[2].set_xticks([0.5, 2.5], ["\nreconstruction", "\nno reconstruction"], minor=True)
+    axes[2].tick_params(axis="x", which="minor", length=0, pad=7)
+    axes[2].set_xlim(-0.6, 3.6)
+    axes[2].grid(axis="x", visible=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """Accuracy of each network, and of a linear probe on its class capsules, by data set."""
+    rows: dict[str, list[Row]] = {}
+    for found in networks(results, "evaluate"):
+        model, numbers = found.run.model, found.numbers
+        iterations = f"{model.iterations} {model.counting}" if model.iterations else "0"
+        of_run: list[object] = [found.item, iterations, model.reconstruction, str(model.middle)]
+        measured = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
+        shares = {column: each.scaled(100) if each else None for column, each in measured.items()}
+        rows.setdefault(found.run.dataset, []).append((of_run, shares, numbers))
+    heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
+    caption = (
+        "Test accuracy with the longest class capsule as the answer, and of a linear probe on all class capsules of "
+        "rotated or affinely warped test images (refit on equally warped training images; fixed: fit on clean ones)."
+    )
+    keys = ["run", "iterations", "reconstruction", "middle capsules"]
+    return tables_by_dataset("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)

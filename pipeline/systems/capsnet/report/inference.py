@@ -1,0 +1,368 @@
+"""Iterative inference in place of routing, and how sparse capsules are (document 001, Figure 1B-E and section 3.1).
+
+Claims are answered by the items that the profile's `evidence` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WIDTH,
+    in_house_style,
+    panels,
+)
+from pipeline.drawing.table import Row, Table
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import dataset_label, distinct, unique
+from pipeline.results.reading import Results
+from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of, tables_by_dataset
+
+FORWARD, START = "forward", "start"
+PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
+"""Names in results: the forward pass of all test images, of those used for inference, and Figures 1D and 1E."""
+ALMOST_ALL = 0.95
+"""Share of images that counts as almost all."""
+LIKE_SPARSITY, SPARSE = 0.1, 0.5
+"""Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
+MOSTLY = 0.5
+"""Share of saturated capsules from which on a layer counts as saturated."""
+_TERMS = ((BLUE, "-"), (GREEN, "--"), (ORANGE, "-."), (PURPLE, (0, (5, 1, 1, 1, 1, 1))))
+"""Colour and dashes of each layer's errors. Other terms have markers."""
+_PANELS = (
+    ("routed", START, "B: routing"),
+    ("unrouted", START, "C: no routing"),
+    ("unrouted", PLAIN, "D: inference"),
+    ("unrouted", SPARSER, "E: inference with L1"),
+)
+"""The panels of Figure 1: network, condition, title."""
+_EXAMPLES = 2
+_SPARSITY = {
+    "hoyer": ("Hoyer's index", 3),
+    "hoyer_standard_error": ("standard error", 3),
+    "entropy": ("entropy (nats)", 3),
+    "effective_number": ("effective capsules", 2),
+    "silent": ("silent (%)", 1),
+    "saturated": ("saturated (%)", 1),
+    "length_sd": ("sd of lengths", 3),
+    "hoyer_inputs": ("index before squash", 3),
+    "right": ("correct (%)", 1),
+    "length_right": ("length, own class", 3),
+    "length_others": ("length, others", 3),
+    "energy": ("energy", 4),
+    "falls": ("falls (%)", 1),
+    "last_drop": ("last drop (%)", 1),
+}
+_IN_PERCENT = ("silent", "saturated", "right", "falls", "last_drop")
+
+
+def _index(network: Network, condition: str, layer: str = "class") -> Measured | None:
+    return network.numbers.measured("condition", condition, layer, "hoyer")
+
+
+def _measure(study: Network, condition: str, layer: str, name: str) -> float:
+    """A measure of a layer's capsules, the mean over replicas; NaN if there is none."""
+    found = study.numbers.number("condition", condition, layer, name, "mean")
+    return math.nan if found is None else found
+
+
+def inferred_pair(results: Results) -> dict[str, Network] | None:
+    """Inference with routing and without in networks that differ in nothing else."""
+    names = results.evidence.capsnet.inference
+    routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
+    if routed and unrouted and unrouted.is_but_for(routed, iterations=0):
+        return {"routed": routed, "unrouted": unrouted}
+    return None
+
+
+def sparse_without_routing(results: Results) -> Finding | None:
+    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
+    pair = inferred_pair(results)
+    with_, without = (_index(each, FORWARD) for each in pair.values()) if pair else (None, None)
+    if pair is None or with_ is None or without is None:
+        return None
+    records = records_of(results, *pair.values())
+    return Finding(
+        with_.minus(without),
+        dataset_label(records),
+        records,
+        holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
+        remarks=unique(words for role, each in pair.items() for words in each.shortcomings(role)),
+        notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
+    )
+
+
+def sparse_only_with_l1(results: Results) -> Finding | None:
+    """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
+
+    The claim holds if inference is sparse with L1 and not without, and in both cases the correct capsule is longest in
+    almost all images and the energy never rises in almost all of them.
+    """
+    found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
+    first, plain = (_index(found, condition) if found else None for condition in (SPARSER, PLAIN))
+    if found is None or first is None or plain is None:
+        return None
+    right, falls = (
+        min(_measure(found, condition, "class", measure) for condition in (SPARSER, PLAIN))
+        for measure in ("right", "falls")
+    )
+    with_l1, without, start = (_with_error(found, condition) for condition in (SPARSER, PLAIN, START))
+    notes = [
+        f"index {with_l1} with L1, {without} without, {start} before inference "
+        f"(standard errors over {found.numbers.number('images'):.0f} images)",
+        f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
+        f"{100 * falls:.0f} %, by the worse of both conditions",
+    ]
+    return Finding(
+        first.minus(plain),
+        dataset_label(found.numbers.records),
+        records_of(results, found),
+        holds=first.mean >= SPARSE > plain.mean and min(right, falls) >= ALMOST_ALL,
+        remarks=found.shortcomings("inference"),
+        notes=notes,
+    )
+
+
+def _with_error(study: Network, condition: str) -> str:
+    """The mean index of the class capsules with its standard error over images, such as "0.874 ± 0.003"."""
+    index, error = (_measure(study, condition, "class", name) for name in ("hoyer", "hoyer_standard_error"))
+    return "unknown" if math.isnan(index) else f"{index:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+
+
+def middle_stays_dense(results: Results) -> Finding | None:
+    """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
+
+    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
+    two binomial standard errors below that without the layer; and if most of the middle capsules are not saturated. The
+    first network that evidence names is judged; the notes tell of every network.
+    """
+    found = list(_middles(results))
+    if not found:
+        return None
+    (study, judged), *others = found
+    notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never weighted by agreement
+        notes.insert(0, f"{study.item}: votes are averaged, not summed")
+    records = distinct(record for _, finding in found for record in finding.records)
+    return replace(judged, dataset=dataset_label(records), records=records, notes=notes)
+
+
+def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
+    """Inference in networks with a middle layer that have all numbers, in the order of the evidence, and what it says
+    of them.
+    """
+    for names in results.evidence.capsnet.middle:
+        inferred, other = network(results, "infer", names.inference), network(results, "evaluate", names.without)
+        own = network(results, "evaluate", inferred.name) if inferred else None
+        if not (inferred and own and other and own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
+            continue
+        index, output = (_index(inferred, FORWARD, layer) for layer in ("middle", "class"))
+        accuracy, without = (each.numbers.number("test", "accuracy", "mean") for each in (own, other))
+        if index is None or output is None or accuracy is None or without is None:
+            continue
+        saturated, length_sd, inputs = (
+            _measure(inferred, FORWARD, "middle", measure) for measure in ("saturated", "length_sd", "hoyer_inputs")
+        )
+        tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
+        dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
+        error = math.sqrt(2 * without * (1 - without) / inferred.dataset.test)
+        notes = [
+            f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
+            f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
+            f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
+            + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
+            f"accuracy {100 * accuracy:.1f} % ({100 * without:.1f} % without that layer)",
+        ]
+        if math.isnan(saturated):
+            notes[1] = "whether the middle layer is saturated was not measured: not counted as confirmed"
+        holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
+        records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
+        found = index.minus(output)
+        yield inferred, Finding(found, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
+
+
+MEASURES: dict[str, Measure] = {
+    "001.fig1.sparse": sparse_without_routing,
+    "001.fig1.l1": sparse_only_with_l1,
+    "001.mid": middle_stays_dense,
+}
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Figure 1 for the networks that evidence names, and energies of each inference study."""
+    yield from _figure_1(results)
+    for study in networks(results, "infer"):
+        arrays = _examples(study, results)
+        if arrays is None:
+            written.miss(f"infer/{study.item} (its examples)")
+        else:
+            yield from _energies(study, arrays)
+
+
+def _figure_1(results: Results) -> Iterator[Drawing]:
+    """Figure 1, for the studies with routing and without, if both have examples."""
+    pair = inferred_pair(results)
+    if pair is None:
+        return
+    dataset = pair["routed"].run.dataset
+    found = {role: arrays for role, study in pair.items() if (arrays := _examples(study, results)) is not None}
+    if len(found) < len(pair):
+        return
+    shown = {
+        title: found[role][f"capsules_{condition}"]
+        for role, condition, title in _PANELS
+        if f"capsules_{condition}" in found[role]
+    }
+    arrays = found["unrouted"]
+    yield Drawing(
+        f"capsnet-capsules-{dataset}",
+        "png",
+        f"Class capsules with routing, without routing, and after inference, {dataset}",
+        "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
+        "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
+        "and with L1 (Figure 1B-E of document 001).",
+        "Heat maps of ten class capsules for two digits under four conditions.",
+        [record for study in pair.values() for record in study.numbers.records],
+        partial(class_capsules, arrays["images"], arrays["labels"], shown),
+    )
+
+
+def _examples(study: Network, results: Results) -> dict[str, np.ndarray] | None:
+    return results.examples("infer", study.item, ("images", "labels"))
+
+
+def _energies(study: Network, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
+    prefix = "energies_predicted-clamped-"
+    energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
+    if energies:
+        yield Drawing(
+            f"inference-{study.item}",
+            "svg",
+            f"Energy during inference, {study.item}",
+            "Squared prediction errors of each layer and of the clamped label, and the penalty, as means over images "
+            f"of {dataset_label(study.numbers.records)}. Their sum should never rise. Class capsules are the last "
+            "layer's predictions.",
+            "Lines of energy over steps on a logarithmic axis, one panel for each penalty.",
+            study.numbers.records,
+            partial(energies_over_steps, energies),
+        )
+
+
+def _title(penalty: str) -> str:
+    kind, _, weight = penalty.partition("-")
+    return f"{kind}, weight {weight}" if weight else "no penalty"
+
+
+@in_house_style
+def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, np.ndarray]) -> Figure:
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed.
+
+    Args:
+        images: `[k, S, S]`, of which the first few are drawn.
+        capsules: by title, `[k, n, D]`.
+    """
+    count = min(_EXAMPLES, *(len(values) for values in capsules.values()))
+    figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
+    grid = figure.subplots(count, 1 + len(capsules), squeeze=False, width_ratios=[0.7, *[1.0] * len(capsules)])
+    largest = max(float(np.abs(values[:count]).max()) for values in capsules.values())
+    for row in range(count):
+        grid[row, 0].imshow(images[row], cmap="gray_r")
+        grid[row, 0].axis("off")
+        for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
+            _capsules(axis, values[row], int(labels[row]), largest)
+            if row == 0:
+                axis.set_title(title)
+        grid[row, 1].set_ylabel("class")
+    (colours,) = grid[0, 1].images  # all panels have the same
+    figure.colorbar(
+        colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="values of a class capsule"
+    )
+    return figure
+
+
+def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> None:
+    n, size = capsules.shape
+    axis.imshow(capsules, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+    axis.add_patch(Rectangle((-0.5, label - 0.5), size, 1, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
+    for j, length in enumerate(np.linalg.norm(capsules, axis=1)):
+        weight = "bold" if j == label else "normal"
+        axis.text(size - 0.1, j, f"{length:.2f}", va="center", ha="left", fontsize=6.5, weight=weight)
+    axis.set_yticks(range(n))
+    axis.set_xticks([])
+    axis.tick_params(length=0, labelsize=6.5)
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)
+
+
+@in_house_style
+def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
+    """Terms of the energy over the steps of inference, means over images, one panel for each condition.
+
+    Args:
+        energies: by title, `[steps + 1, terms]`: the layers from the bottom up, the label, the penalty.
+    """
+    figure, axes = panels(len(energies), 2.4, sharey=True)
+    for axis, (title, terms) in zip(axes, energies.items(), strict=True):
+        layers = terms.shape[1] - 2
+        for number in range(layers):
+            colour, dashes = _TERMS[number % len(_TERMS)]
+            axis.plot(terms[:, number], color=colour, linestyle=dashes, label=f"errors of layer {number + 1}")
+        axis.plot(terms[:, -2], color=VERMILLION, marker="s", markersize=3, markevery=0.1, label="error of the label")
+        if terms[:, -1].any():
+            axis.plot(terms[:, -1], color=SKY, marker="^", markersize=3, markevery=0.1, label="penalty")
+        axis.plot(terms.sum(1), color=INK, linestyle=":", label="all")
+        axis.set_yscale("log")
+        axis.set_title(title)
+        axis.set_xlabel("step")
+    top = max(float(terms.sum(1).max()) for terms in energies.values())
+    axes[0].set_ylim(1e-5 * top, 2 * top)
+    axes[0].set_ylabel("energy")
+    most = max(axes, key=lambda axis: len(axis.get_lines()))
+    figure.legend(*most.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
+    rows: dict[str, list[Row]] = {}
+    for study in networks(results, "infer"):
+        numbers, of_dataset = study.numbers, rows.setdefault(study.run.dataset, [])
+        for condition in numbers.names("condition"):
+            for layer in numbers.names("condition", condition):
+                found = {name: numbers.measured("condition", condition, layer, name) for name in ("images", *_SPARSITY)}
+                images = found.pop("images")
+                keys: list[object] = [study.item, condition, layer, f"{images.mean:.0f}" if images else ""]
+                shown = {key: each.scaled(100) if each and key in _IN_PERCENT else each for key, each in found.items()}
+                of_dataset.append((keys, shown, numbers))
+    caption = (
+        "Sparsity of the lengths of a layer's capsules, as means over images. Hoyer's index is 1 if a single capsule "
+        "is active and 0 if all have the same length; silent: share of images without an active capsule; after forward "
+        "passes also the share of saturated capsules (longer than 0.9, where the squash makes lengths alike), the sd "
+        "of an image's lengths, and the index of the lengths before the squash. Conditions: "
+        "the forward pass of all test images (forward), of those used for inference (start), and after inference, "
+        "named by class capsules (predicted from the layer below, or free), label, penalty and its weight. Correct: "
+        "share of images whose longest class capsule is that of their class. Falls: share of images whose energy never "
+        "rose. Last drop: fall of the energy over the last tenth of the steps."
+    )
+    head = ["study", "condition", "layer", "images"]
+    return tables_by_dataset(
+        "sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows
+    )

@@ -1,0 +1,166 @@
+"""Adversarial attacks on matrix capsules and on the convolutional network: Figures 3 and B.3 of document 004."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, panels
+from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results
+from pipeline.systems.matrix_capsules.report.errors import symlog_ticks
+from pipeline.systems.matrix_capsules.report.robustness_claims import COLUMNS, METHODS, Attacked
+from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS, percent
+
+KINDS = {
+    "general": ("away from the class", "accuracy (%)"),
+    "targeted": ("towards another class", "success (%)"),
+    "black-box": ("through another CNN", "accuracy (%)"),
+}
+"""Kinds of attacks, in words, and what is measured of them."""
+_MANY_TIMES = 20
+"""Where the largest epsilon is so many times the smallest, their axis is logarithmic."""
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """For each study the curves of Figure 3, and the images that attacks made."""
+    for item, numbers in results.executed("attack"):
+        study, label = Attacked(item, numbers), dataset_label(numbers.records)
+        table = results.table("attack", item, COLUMNS)
+        if table is None:
+            written.miss(f"attack/{item} (its table)")
+        else:
+            yield Drawing(
+                f"matrix-attacks-{item}",
+                "svg",
+                f"Adversarial attacks on matrix capsules and on the CNN, {item}",
+                "Left: accuracy on images whose pixels are changed by up to epsilon, away from the correct class. "
+                "Middle: how often an attack towards another class succeeds. Right: accuracy on images attacked "
+                f"through another CNN (Figure 3 of document 004; {study.images:,} images of {label}). Bands "
+                "are one sd over seeds; dotted is chance.",
+                "Three line plots over epsilon, a line for each network and method.",
+                numbers.records,
+                partial(curves, table, study.chance),
+            )
+        arrays = results.examples("attack", item, ())
+        if arrays is None:
+            written.miss(f"attack/{item} (its examples)")
+            continue
+        yield Drawing(
+            f"matrix-attacked-{item}",
+            "png",
+            f"Images that FGSM made, {item}",
+            "Test images before and after attacks on each network, away from the correct class: is a change by epsilon "
+            f"visible, and does it have a shape? (Figure B.3 of document 004; {label}).",
+            "A grid of images, a row for each network and epsilon.",
+            numbers.records,
+            partial(attacked, arrays),
+        )
+
+
+@in_house_style
+def curves(table: pd.DataFrame, chance: float) -> Figure:
+    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent).
+
+    Args:
+        table: columns network, replica, method, kind, epsilon, value (shares).
+        chance: percent.
+    """
+    kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
+    smallest, largest = table.loc[table["epsilon"] > 0, "epsilon"].min(), table["epsilon"].max()
+    figure, axes = panels(len(kinds), 2.6, sharex=True)
+    for axis, kind in zip(axes, kinds, strict=True):
+        title, words = KINDS[kind]
+        for network, (colour, marker) in LOOKS.items():
+            for method, dashes in zip(METHODS, ("-", "--"), strict=True):
+                rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
+                values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])
+                axis.plot(
+                    values.index, values["mean"], color=colour, marker=marker, linestyle=dashes, markersize=3.5,
+                    label=f"{NETWORKS[network]}, {method}",
+                )  # fmt: skip
+                if values["std"].notna().all():
+                    low, high = values["mean"] - values["std"], values["mean"] + values["std"]
+                    axis.fill_between(values.index, low, high, color=colour, alpha=0.15, linewidth=0)
+        if kind != "targeted":
+            axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
+        axis.set_title(title)
+        axis.set_xlabel("epsilon")
+        if largest > _MANY_TIMES * smallest:
+            axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
+            ticks = symlog_ticks(smallest, largest, steps=(1,))
+            axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.minorticks_off()
+        axis.set_ylabel(words)
+        axis.set_ylim(-2, 102)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=2.8)
+    return figure
+
+
+@in_house_style
+def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
+    """Figure B.3: images as they are, then a row for each network and epsilon (of a stereo pair the first image).
+
+    Args:
+        arrays: `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>".
+    """
+    rows = {}
+    for name, images in arrays.items():
+        network, at = name.split("-", 1)
+        rows[network, float(at)] = images
+    unchanged = [key for key in rows if key[1] == 0][:1]
+    changed = sorted((key for key in rows if key[1] > 0), key=lambda key: (key[1], list(NETWORKS).index(key[0])))
+    order, columns = unchanged + changed, min(len(images) for images in rows.values())
+    side = (WIDTH - 0.95) / columns
+    figure = Figure(figsize=(WIDTH, side * len(order) + 0.1))
+    grid = figure.subplots(len(order), columns, squeeze=False)
+    for axes, (network, epsilon) in zip(grid, order, strict=True):
+        for axis, image in zip(axes, rows[network, epsilon], strict=False):
+            axis.imshow(image[0], cmap="gray", vmin=0, vmax=1)
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.grid(visible=False)
+            axis.spines[:].set_visible(False)
+        words = f"{NETWORKS[network]},\nepsilon {epsilon:g}" if epsilon else "as they are"
+        axes[0].set_ylabel(words, rotation=0, ha="right", va="center", fontsize=7, color=INK)
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """Figure 3 in numbers, a table for each study; and the sizes of the gradients that attacks follow (section 6)."""
+    tables: list[Table] = []
+    gradients: list[Row] = []
+    for item, numbers in results.executed("attack"):
+        study = Attacked(item, numbers)
+        epsilons = [f"{epsilon:g}" for epsilon in sorted(set(study.settings.epsilons))]
+        rows: list[Row] = []
+        for kind, (words, _) in KINDS.items():
+            for method in METHODS:
+                for network, called in NETWORKS.items():
+                    found = {at: percent(numbers, "value", method, kind, network, at) for at in epsilons}
+                    rows.append(([words, method, called], found, numbers))
+        caption = (
+            f"Percent by epsilon, the most that a pixel of [0, 1] changes; {study.images:,} images. Away "
+            "from the class and through another CNN: accuracy; towards another class: how often images end in the "
+            f"class aimed at. BIM has {study.settings.steps} steps."
+        )
+        heads = {at: (f"epsilon {at}", 1) for at in epsilons}
+        keys = ["attack", "method", "network"]
+        tables += measured_table(f"matrix-attacks-{item}", f"Adversarial attacks, {item}", caption, keys, heads, rows)
+        for network, called in NETWORKS.items():
+            median = numbers.measured("gradient", network, "median")
+            sizes = {
+                "zeros": percent(numbers, "gradient", network, "zeros"),
+                "median": median.scaled(1e6) if median else None,
+            }
+            gradients.append(([item, called], sizes, numbers))
+    heads = {"zeros": ("exactly 0 (%)", 3), "median": ("median of the others (1e-6)", 3)}
+    caption = "Derivatives of an image's loss by its pixels: the share that is exactly 0, and the size of the others."
+    head = ["study", "network"]
+    return tables + measured_table("matrix-gradients", "Gradients by pixels", caption, head, heads, gradients)

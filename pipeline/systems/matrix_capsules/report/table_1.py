@@ -1,0 +1,270 @@
+"""Table 1 of document 004, what each component of matrix capsules is worth, and test errors of other networks.
+
+Claims are answered by the networks that the profile's `evidence` names. Errors are in percent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLUE, INK, in_house_style, panels
+from pipeline.drawing.table import Row, Table, in_words, measured_table
+from pipeline.results.documents import documents, remarks
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.learned import Learned, learned
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results, training_behind, with_training
+from pipeline.systems.matrix_capsules.report.errors import ERRORS
+from pipeline.systems.matrix_capsules.report.runs import (
+    PAPER_DATASET,
+    Trial,
+    ablations,
+    in_percent,
+    paper_values,
+    percent,
+    records_of,
+    rounded,
+    runs,
+    stands_in,
+    trained_on,
+    trial_of,
+    warped,
+)
+
+ROWS = {
+    "004.t1.r1": "iterations_1",
+    "004.t1.r2": "iterations_2",
+    "004.t1.r3": "iterations_3",
+    "004.t1.r5": "iterations_5",
+    "004.t1.vec": "vector",
+    "004.t1.nocoord": "no_coordinates",
+    "004.t1.vecnocoord": "vector_no_coordinates",
+    "004.t1.margin": "margin",
+    "004.t1.xent": "cross_entropy",
+    "004.mixing": "mixing",
+}
+"""By claim, the row that it is about, as evidence and `documents.yaml` call it."""
+CNN_CLAIM = "004.t1.cnn"
+CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
+"""Settings of the model that tell the rows apart."""
+_ALIKE = 3
+"""Our errors and the paper's have one scale if the ranges of either differ by less than this factor."""
+
+
+def row_of(trial: Trial) -> str | None:
+    """The claim about a trial's row of Table 1; None if the trial changes anything else."""
+    if trial.run.variant == "cnn":
+        return CNN_CLAIM
+    if not trial.changes.keys() <= set(CONDITION):
+        return None
+    theirs, ours = documents()["matrix_capsules"], trial.run.model
+    rows = (claim for claim, row in ROWS.items() if all(theirs[row]["model"][name] == ours[name] for name in CONDITION))
+    return next(rows, None)
+
+
+def paper_error(trial: Trial) -> float | None:
+    """The paper's error (percent) of a trial's row, on whatever data; None if it has none."""
+    return paper_values().get(row_of(trial) or "")
+
+
+# ---- claims
+
+
+def _row(row: str) -> Measure:
+    """Test error of a row of Table 1, from the middle of the image."""
+
+    def measure(results: Results) -> Finding | None:
+        rows = results.evidence.matrix_capsules.table_1
+        trial = trial_of(results, rows.get(row))
+        found = _answer(results, trial, row)
+        unchanged = trial_of(results, rows.get("iterations_3")) if row != "iterations_3" else None
+        error = unchanged.numbers.measured("test", "centre") if unchanged else None
+        if trial and found and found.ours and unchanged and error and _trained_alike(trial, unchanged):
+            words = f"the unchanged network, trained alike: {in_percent(error)}"
+            changed, kept = paper_error(trial), paper_error(unchanged)
+            if changed and kept and (found.ours.mean - 100 * error.mean) * (changed - kept) < 0:
+                words += f", the opposite of the paper's order ({changed:g} % with the change, {kept:g} % without)"
+            found.notes.append(words)
+        return found
+
+    return measure
+
+
+def _trained_alike(trial: Trial, other: Trial) -> bool:
+    """Whether two trials differ in the condition of Table 1 alone, however many seeds they have."""
+    model = {**other.run.model, **{name: trial.run.model[name] for name in CONDITION}}
+    return trial.dataset == other.dataset and trial.run == {**other.run, "model": model, "replicas": trial.run.replicas}
+
+
+def _network(name: str) -> Measure:
+    """Test error of a network that is no row of Table 1."""
+    return lambda results: _answer(
+        results, trial_of(results, results.evidence.matrix_capsules.networks.get(name)), name
+    )
+
+
+def averaged_over_crops(results: Results) -> Finding | None:
+    """Section 5: test error by activations averaged over crops, not from the middle."""
+    trial = trial_of(results, results.evidence.matrix_capsules.crops)
+    return _answer(results, trial, "iterations_3", crops=True)
+
+
+def error_of_cnn(results: Results) -> Finding | None:
+    """Table 1: test error of the convolutional network, which the paper does not say how long it trained."""
+    trial = trial_of(results, results.evidence.matrix_capsules.cnn)
+    found = _answer(results, trial, "cnn")
+    if trial and found:
+        found.notes.insert(0, f"{trial.run.training.epochs} epochs")
+    return found
+
+
+def _answer(results: Results, trial: Trial | None, document: str, crops: bool = False) -> Finding | None:
+    """The test error of a trial beside a network of `documents.yaml`."""
+    if trial is None:
+        return None
+    error, other = (trial.numbers.measured("test", each) for each in ("centre", "crops"))
+    words = "by several crops"
+    if crops:
+        error, other, words = other, error, "from the middle alone"
+    if error is None:
+        return None
+    return Finding(
+        error.scaled(100),
+        dataset_label(trial.numbers.records),
+        with_training(results, trial.numbers, *([trial.name] if trial.stage == "evaluate" else [])),
+        remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
+        notes=[f"{words} {in_percent(other)}"] if other else [],
+        learned=_learned(results, trial),
+    )
+
+
+def _learned(results: Results, trial: Trial) -> Learned | None:
+    """How far a trial's training came. Of a condition, the training error is that of the epoch whose weights were kept,
+    which is most often the last; its curve is not.
+    """
+    if trial.stage == "evaluate":
+        return learned(results, trial.numbers, trial.name)
+    accuracy = None if trial.run.model.get("mixup") else trial.numbers.measured("train", "accuracy")
+    return Learned(accuracy.as_error().mean) if accuracy else None
+
+
+MEASURES: dict[str, Measure] = {
+    **{claim: _row(row) for claim, row in ROWS.items()},
+    CNN_CLAIM: error_of_cnn,
+    "004.crops": averaged_over_crops,
+    "004.small": _network("small"),
+    "004.mnist": _network("mnist"),
+    "004.cifar": _network("cifar10"),
+}
+
+
+# ---- the figure and the table
+
+
+def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
+    """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
+    have last, and at the end the run itself. A name that several ablations have is preceded by the ablation's.
+    """
+    rows = [*ROWS, None]
+    found: dict[str, list[Trial]] = {}
+    for trial in sorted(ablations(results), key=lambda trial: rows.index(row_of(trial))):
+        found.setdefault(trial.base, []).append(trial)
+    evaluated = runs(results, "evaluate", "matrix_capsules")
+    for base, of_run in found.items():
+        names = Counter(trial.name for trial in of_run)
+        named = [
+            trial._replace(name=f"{trial.item}: {trial.name}") if names[trial.name] > 1 else trial for trial in of_run
+        ]
+        found[base] = named + [trial for trial in evaluated if trial.item == base]
+    return found
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """A figure for each run that was changed: its conditions, and the convolutional network on the same data."""
+    for base, trials in conditions_by_run(results).items():
+        cnns = [
+            trial for trial in runs(results, "evaluate", "cnn") if trial.run.dataset in {t.run.dataset for t in trials}
+        ]
+        shown = [trial for trial in [*trials, *cnns] if trial.numbers.at("test", "centre")]
+        # The paper has one CNN: its error is drawn beside the one of ours that answers for it.
+        papers = [
+            paper_error(trial)
+            if stands_in(trial.dataset)
+            and (trial.run.variant != "cnn" or trial.item == results.evidence.matrix_capsules.cnn)
+            else None
+            for trial in shown
+        ]
+        errors = [error for trial in shown if (error := percent(trial.numbers, "test", "centre"))]
+        if shown:
+            yield Drawing(
+                f"matrix-conditions-{base}",
+                "svg",
+                f"What each component of matrix capsules is worth, {base}",
+                "Test errors of networks with one component changed, and those in Table 1 of document 004 (open "
+                f"diamonds, on {PAPER_DATASET}). Ours are on {dataset_label(records_of(shown))}; bars are one sd over "
+                f"seeds. The last rows are the unchanged network and the CNN.{warped(shown)}",
+                "Two dot plots of test error with a row for each condition, ours and the paper's.",
+                records_of(shown),
+                partial(dots, [_name(trial) for trial in shown], errors, papers),
+            )
+
+
+def _name(trial: Trial) -> str:
+    """What the row of a condition, or of what stands beside them, is called."""
+    if trial.stage == "ablation":
+        return trial.name.replace("-", " ")
+    return f"{trial.item} (CNN)" if trial.run.variant == "cnn" else f"{trial.item} ({trial.run.training.epochs} epochs)"
+
+
+@in_house_style
+def dots(names: Sequence[str], ours: Sequence[Measured], papers: Sequence[float | None]) -> Figure:
+    """A row for each name; our error at the left, the paper's at the right where it has any, in percent."""
+    figure, axes = panels(2, 0.6 + 0.19 * len(names), sharey=True)
+    for row, (error, paper) in enumerate(zip(ours, papers, strict=True)):
+        axes[0].errorbar(error.mean, row, xerr=error.sd if error.n > 1 else None, color=BLUE, marker="o")
+        if paper is not None:
+            axes[1].plot(paper, row, color=INK, marker="D", markerfacecolor="white", linestyle="")
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    rights = [1.04 * axis.get_xlim()[1] for axis in axes]  # no marker lies on the frame
+    alike = max(rights) < _ALIKE * min(rights)
+    for axis, title, right in zip(axes, ("ours", "the paper's"), rights, strict=True):
+        axis.set_title(title)
+        axis.set_xlabel("test error (%)")
+        axis.set_xlim(0, max(rights) if alike else right)
+    if not alike:
+        axes[1].set_title("the paper's (other scale)")
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """Table 1: ours beside the paper's, by the run that is changed."""
+    heads = {**ERRORS, "validation": ("validation accuracy (%)", 2)}
+    caption = (
+        "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) of the same "
+        "condition, if it has one; seconds are of training, all seeds together."
+    )
+    keys = ["condition", "changed", "trained on", "epochs", "the paper's error (%)", "parameters", "seconds"]
+    tables = []
+    for base, trials in conditions_by_run(results).items():
+        rows: list[Row] = []
+        for trial in trials:
+            own = trial.stage == "evaluate"
+            changed = "the run itself" if own else in_words(trial.changes)
+            trained = training_behind(results, trial.numbers, trial.item) if own else trial.numbers
+            size = rounded(trained, "parameters", *(["total"] if own else []))
+            paper = paper_error(trial) if stands_in(trial.dataset) else None
+            of_row: list[object] = [trial.name, changed, trained_on(trial.run), trial.run.training.epochs]
+            of_row += ["" if paper is None else paper, size, rounded(trained, "seconds")]
+            found = {column: percent(trial.numbers, "test", column) for column in ERRORS}
+            found["validation"] = percent(trained, "validation", "accuracy")
+            rows.append((of_row, found, trial.numbers))
+        title = f"What each component is worth, {base}"
+        tables += measured_table(f"matrix-conditions-{base}", title, caption, keys, heads, rows)
+    return tables

@@ -1,0 +1,131 @@
+"""Figures 2 and B.2 of document 004: votes gather around class capsules over the iterations of routing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLUE, FAINT, VERMILLION, WIDTH, in_house_style, plain
+from pipeline.results.documents import remarks
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.measured import SIGNIFICANT_SES
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Results, with_training
+from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
+
+_SHOWN = 0.99
+"""Share of the weight in the histograms that is drawn: a few far votes would press the others into the first bins."""
+
+
+def votes_concentrate(results: Results) -> Finding | None:
+    """Points by which the share, of what is assigned near the means of class capsules, that goes to the right class is
+    larger after the last iteration than after the first.
+
+    It holds where that share rises, and that of all that is assigned does too, both by more than two standard errors
+    (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
+    """
+    trial = trial_of(results, results.evidence.matrix_capsules.votes)
+    if trial is None or trial.run.model.iterations < 2:
+        return None
+    numbers, run = trial.numbers, trial.run
+    steps = [str(t + 1) for t in range(run.model.iterations)]
+    near, whole = ([share for t in steps if (share := numbers.measured("votes", each, t))] for each in ("near", "all"))
+    images = numbers.number("voted_images")
+    if len(near) < len(steps) or len(whole) < len(steps) or images is None:
+        return None
+    notes = [
+        f"to the right class, of what is assigned {words}: "
+        f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % after iterations 1 to {len(steps)}"
+        for words, found in (("near a mean", near), ("at all", whole))
+    ]
+    notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
+
+    def binomial(*shares: float) -> float:
+        return math.sqrt(sum(share * (1 - share) for share in shares) / images)
+
+    errors = [binomial(near[0].mean, near[-1].mean), binomial(whole[-1].mean)]  # at first, all are assigned evenly
+    gains = [found[-1].mean - found[0].mean for found in (near, whole)]
+    holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
+    said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
+    records, gain = with_training(results, numbers, trial.name), near[-1].minus(near[0]).scaled(100)
+    return Finding(gain, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
+
+
+MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """A figure for each network whose votes were looked at."""
+    for trial in runs(results, "evaluate", "matrix_capsules"):
+        arrays = results.examples("evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
+        if arrays is None:
+            written.miss(f"evaluate/{trial.item} (its examples)")
+            continue
+        classes = tuple(map(plain, class_names(trial.numbers.settings, trial.dataset, trial.run.model.classes)))
+        yield Drawing(
+            f"matrix-votes-{trial.item}",
+            "png",
+            f"Votes gather around class capsules, {trial.item}",
+            "Distances of votes to the mean of each class capsule after each routing iteration, weighted by how much "
+            "of a vote is assigned (Figure 2 of document 004). Votes for the correct class (blue) should come closer "
+            "and gain weight, the others lose weight. Orange: the class that is predicted for a misclassified image. "
+            f"Heights are relative to each image's highest bin; axes end beyond {100 * _SHOWN:.0f} % of the weight.",
+            f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
+            f"{arrays['counts'].shape[1]} iterations.",
+            trial.numbers.records,
+            partial(votes, arrays, classes),
+        )
+
+
+@in_house_style
+def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
+    """Figure 2: an image (of a stereo pair the first) and, after each iteration, a histogram for every class.
+
+    Args:
+        arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`
+            and `scores [images, classes]`.
+    """
+    counts, edges, labels = arrays["counts"], arrays["edges"], arrays["labels"]
+    shown, iterations = counts.shape[:2]
+    figure = Figure(figsize=(WIDTH, 1.75 * shown + 0.3))
+    grid = figure.subplots(shown, 1 + iterations, squeeze=False, width_ratios=[0.8, *[1.0] * iterations])
+    middle = (edges[1:] + edges[:-1]) / 2
+    nearer = counts.sum((0, 1, 2)).cumsum()
+    right = edges[1:][nearer >= _SHOWN * nearer[-1]][0]
+    for row in range(shown):
+        label, taken = int(labels[row]), int(arrays["scores"][row].argmax())
+        picture = grid[row, 0]
+        picture.imshow(arrays["images"][row, 0], cmap="gray", vmin=0, vmax=255)
+        picture.set_title(classes[label] + ("" if taken == label else f", taken for {classes[taken]}"), fontsize=7)
+        picture.axis("off")
+        highest = float(counts[row].max()) or 1.0
+        for t in range(iterations):
+            axis = grid[row, 1 + t]
+            _ridges(axis, middle, counts[row, t] / highest, label, taken)
+            axis.set_yticks(range(len(classes)), classes if t == 0 else [])
+            axis.set_xlim(edges[0], right)
+            if row == 0:
+                axis.set_title(f"iteration {t + 1}")
+            if row == shown - 1:
+                axis.set_xlabel("distance to the mean")
+            else:
+                axis.set_xticklabels([])
+    return figure
+
+
+def _ridges(axis: Axes, middle: np.ndarray, heights: np.ndarray, label: int, taken: int) -> None:
+    """A histogram for each class, one above the other, the first on top."""
+    for n, height in enumerate(heights):
+        colour = BLUE if n == label else VERMILLION if n == taken else FAINT
+        axis.fill_between(middle, n, n - 0.9 * height, step="mid", color=colour, alpha=0.75, linewidth=0)
+        axis.axhline(n, color=colour, linewidth=0.6)
+    axis.set_ylim(len(heights) - 0.85, -1.05)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(visible=False)
+    axis.spines["left"].set_visible(False)
