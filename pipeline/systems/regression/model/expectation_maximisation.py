@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 
 import torch
@@ -283,13 +283,11 @@ class Problems:
         """
         arc = self.architecture
         W = torch.zeros(*arc.sizes.shape, arc.size, self.whitener.shape[1], dtype=torch.float64)
-        known: dict[tuple[tuple[int, ...], int], Tensor] = {}
+        start = cache(self._capsule_start)
         for k, (capsules, sizes) in enumerate(zip(arc.capsules.tolist(), arc.sizes.tolist(), strict=True)):
             for j, size in enumerate(sizes):
                 classes = tuple(c for c, capsule in enumerate(capsules) if capsule == j)
-                if (classes, size) not in known:
-                    known[classes, size] = self._capsule_start(classes, size)
-                W[k, j, :size] = known[classes, size]
+                W[k, j, :size] = start(classes, size)
         return W.to(self.whitener.device, self.dtype)
 
     def _capsule_start(self, classes: tuple[int, ...], size: int) -> Tensor:
