@@ -55,21 +55,6 @@ def test_an_incremental_fixed_point_is_ems(decision: Any) -> None:
     assert (moved.W - W).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_incremental_em_gets_as_far_with_fewer_passes(decision: Any) -> None:
-    problems, W, batches, _ = start(decision)
-    which = torch.arange(len(W))
-    incremental = Incremental(problems, batches, W)
-    for _ in range(10):
-        for batch in range(4):
-            incremental.visit(batch)
-    ours, plain, far = (
-        problems.passed(each, which, None, problems.examples).log_likelihood.sum()
-        for each in (incremental.W, em(problems, W, 11), em(problems, W, 5000))
-    )
-    assert plain < ours < far + 1e-6
-
-
 def test_momentum_adds_the_last_change_of_the_weights() -> None:
     """With a single batch, incremental EM with momentum is equation 27."""
     problems, W, _, _ = start("multiclass")
