@@ -30,8 +30,8 @@ def products(problems: Problems, W: Tensor) -> Callable[[], list[Tensor]]:
     """The two products of each block of examples in that, and nothing else."""
     numbers = W[0, ..., 0].numel()
     blocks = [
-        (block.inputs, (W if block.problems is None else W[block.problems]).flatten(0, 2))
-        for block in problems.examples.blocks(problems.architecture.capsules, numbers)
+        (problems.examples.inputs[rows], (W if which is None else W[which]).flatten(0, 2))
+        for rows, which, _ in problems.examples.blocks(problems.architecture.capsules, numbers)
     ]
     return lambda: [(weights @ rows.T) @ rows for rows, weights in blocks]
 

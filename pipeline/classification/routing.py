@@ -39,6 +39,17 @@ class Iterations:
     activations: Tensor
     spreads: Tensor
 
+    @staticmethod
+    def joined(batches: Sequence[Iterations]) -> Iterations:
+        """Those of all images of several batches."""
+        parts, *others = zip(*(vars(each).values() for each in batches), strict=True)
+        return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
+
+    def of(self, images: Sequence[int]) -> dict[str, NDArray[np.generic]]:
+        """Of K images: parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
+        others = {name: values[:, images].transpose(0, 1) for name, values in vars(self).items() if name != "parts"}
+        return {name: values.cpu().numpy() for name, values in ({"parts": self.parts[images]} | others).items()}
+
 
 Follow = Callable[[Tensor], Iterations]
 """Routes images `[B, C, s, s]` in [0, 1]."""
@@ -77,7 +88,7 @@ def outcome(follow: Sequence[Follow], used: int, pixels: Tensor, labels: NDArray
         used: iterations that the network itself runs; the others show whether more would change anything.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
-    found = [_joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
+    found = [Iterations.joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
     truth = torch.from_numpy(labels).to(pixels.device)
     table = stack_replicas([_measures(each, truth) for each in found])
     numbers = {
@@ -85,24 +96,16 @@ def outcome(follow: Sequence[Follow], used: int, pixels: Tensor, labels: NDArray
         for name in table.columns
         if name not in ("replica", "iteration")
     }
-    chosen = _examples(found[0].activations[used - 1].argmax(-1) == truth)
-    arrays = _arrays(found[0], chosen)
-    arrays |= {
+    # The first image that is recognised, and the first that is not
+    correct = found[0].activations[used - 1].argmax(-1) == truth
+    chosen = [place for kind in (correct, ~correct) for place in torch.nonzero(kind)[:1, 0].tolist()]
+    arrays = found[0].of(chosen) | {
         "images": (255 * pixels[chosen, 0]).round().to(torch.uint8).cpu().numpy(),
         "labels": labels[chosen],
         "used": np.array(used),
     }
     headline = tuple(f"{name}.{used}" for name in numbers)
     return Outcome("routing", table, {"used": used, "images": len(labels), **numbers}, headline, arrays)
-
-
-def _joined(batches: Sequence[Iterations]) -> Iterations:
-    return Iterations(
-        torch.cat([each.parts for each in batches]),
-        torch.cat([each.shares for each in batches], 1),
-        torch.cat([each.activations for each in batches], 1),
-        torch.cat([each.spreads for each in batches], 1),
-    )
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
@@ -121,19 +124,3 @@ def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
             "spread_others": spreads[~right].view(T, -1).mean(1).tolist(),
         }
     )
-
-
-def _examples(correct: Tensor) -> list[int]:
-    """The first image that is recognised, and the first that is not."""
-    places = [torch.nonzero(kind)[:1, 0].tolist() for kind in (correct, ~correct)]
-    return [place for each in places for place in each]
-
-
-def _arrays(found: Iterations, chosen: list[int]) -> dict[str, NDArray[np.generic]]:
-    """Parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
-    return {
-        "parts": found.parts[chosen].cpu().numpy(),
-        "shares": found.shares[:, chosen].transpose(0, 1).cpu().numpy(),
-        "activations": found.activations[:, chosen].transpose(0, 1).cpu().numpy(),
-        "spreads": found.spreads[:, chosen].transpose(0, 1).cpu().numpy(),
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Protocol, Self, cast
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -21,24 +21,15 @@ Mixup = Annotated[
 ]
 
 
-class ClassifierModelParams(Protocol):
-    """The settings that every classifier's model has."""
-
-    @property
-    def classes(self) -> int:
-        """Number of outputs."""
-        ...
-
-
 class ClassifierRun(RunSettings):
     """A run of a classifier: a network that learns from labels."""
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
         """As `RunSettings.check_fits`; the network must also have an output for every class."""
         super().check_fits(channels, size, classes)
-        outputs = cast("ClassifierModelParams", self.model).classes
-        if outputs < classes:
-            raise UserError(f"model.classes is {outputs}, but {self.dataset} has {classes} classes")
+        model: Any = self.model  # of every classifier, it has a number of classes
+        if model.classes < classes:
+            raise UserError(f"model.classes is {model.classes}, but {self.dataset} has {classes} classes")
 
 
 class CroppedRun(ClassifierRun):

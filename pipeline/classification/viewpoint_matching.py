@@ -9,7 +9,7 @@ capsules stop early.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -40,34 +40,24 @@ def viewed(run: AnyRun, study: ViewpointParams) -> AnyRun:
     return longer.model_copy(update={"dataset": study.dataset, "replicas": study.replicas, "training": training})
 
 
-@dataclass(frozen=True)
-class Views:
-    """A data set to learn familiar viewpoints from.
-
-    Attributes:
-        dataset: whose training and validation images are all familiar.
-        watched: test images and their classes, `familiar` and `novel`.
-    """
-
-    dataset: Dataset
-    watched: dict[str, Labelled]
-
-
-def familiar_views(dataset: Dataset, axis: Axis) -> Views:
-    """The data set without novel viewpoints to learn from.
+def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
+    """A data set to learn familiar viewpoints from: its training and validation images are all familiar; and the test
+    images with their classes, `familiar` and `novel`.
 
     Raises:
         ViewpointError: viewpoints of images in a part are unknown.
     """
-    kept, watched = {}, {}
+    familiar = {}
     for part in PARTS:
         chosen = dataset.split[part]
-        familiar = is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
-        kept[part] = chosen if part == "test" else chosen[familiar]
-        if part == "test":
-            for name, mask in (("familiar", familiar), ("novel", ~familiar)):
-                watched[name] = (dataset.images[chosen[mask]], dataset.labels[chosen[mask]])
-    return Views(replace(dataset, split=kept), watched)
+        familiar[part] = is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
+    kept = {part: dataset.split[part][familiar[part]] for part in ("train", "validation")}
+    test = dataset.split["test"]
+    watched = {
+        name: (dataset.images[test[mask]], dataset.labels[test[mask]])
+        for name, mask in (("familiar", familiar["test"]), ("novel", ~familiar["test"]))
+    }
+    return replace(dataset, split=dataset.split | kept), watched
 
 
 def errors(history: pd.DataFrame) -> pd.DataFrame:
@@ -100,9 +90,8 @@ def match(capsules: pd.DataFrame, cnn: pd.DataFrame) -> pd.DataFrame:
 def _first_at(table: NDArray[np.float64], level: float) -> tuple[float, float, float]:
     """The row `epoch, familiar, novel` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
     first = int(np.flatnonzero(table[:, 1] <= level)[0])
-    if first == 0:
-        found = table[0]
-    else:
+    found = table[first]
+    if first > 0:
         before, after = table[first - 1], table[first]
         found = before + (before[1] - level) / (before[1] - after[1]) * (after - before)
     epoch, familiar, novel = map(float, found)

@@ -86,6 +86,23 @@ def tracked(records: Sequence[Record]) -> str:
     return " ".join(merged_provenance(records)["tracking_runs"])
 
 
+Columns = dict[str, tuple[str, str]]
+"""By column of a study's measurements, its heading and the format of its cells; percents are shown without their sign.
+"""
+
+
+def study_table(
+    name: str, title: str, caption: str, data: pd.DataFrame, columns: Columns, records: list[Record]
+) -> Table:
+    """A table of a study's measurements, one of each row of `data`; missing ones are blank."""
+    shown = {
+        head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
+        for column, (head, form) in columns.items()
+    }
+    tidy = data[list(columns)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
+    return Table(name, title, caption, tidy, pd.DataFrame(shown), records)
+
+
 Row = tuple[list[object], dict[str, Measured | None], Numbers]
 """One row: its keys, its measurements by column, and the result that they come from."""
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import classification_errors
@@ -42,23 +40,14 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
     """
     if share == 1:
         return dataset
-    kept = {
-        part: _first_of_each_class(dataset.split[part], dataset.labels, share, fewest)
-        for part, fewest in (("train", 1), ("validation", _FEWEST))
-    }
-    return replace(dataset, split={**dataset.split, **kept})
-
-
-def _first_of_each_class(
-    indices: NDArray[np.int64], labels: NDArray[np.int64], share: float, fewest: int
-) -> NDArray[np.int64]:
-    """The first `share` of the indices of every class, in their order; at least `fewest` in all, if there are."""
-    of_each = labels[indices]
-    place = np.empty(len(indices))  # of an index among those of its class, from 0 to 1
-    for label in np.unique(of_each):
-        own = np.flatnonzero(of_each == label)
-        place[own] = np.arange(len(own)) / len(own)
-    return indices[place < max(share, min(1.0, fewest / len(indices)))]
+    split = dict(dataset.split)
+    for part, fewest in (("train", 1), ("validation", _FEWEST)):
+        indices = split[part]
+        labels = pd.Series(dataset.labels[indices])
+        # Of an image among those of its class, from 0 to 1
+        place = labels.groupby(labels).cumcount() / labels.map(labels.value_counts())
+        split[part] = indices[(place < max(share, min(1.0, fewest / len(indices)))).to_numpy()]
+    return replace(dataset, split=split)
 
 
 def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:

@@ -6,13 +6,11 @@ in the same way (the paper's numbers agree with this one); `fixed` fits it once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.data import warps
@@ -37,27 +35,29 @@ OFFICIAL = "affnist"
 """The name of the test on affNIST's own images, with the probe of the affine test."""
 _SAMPLES = 200
 """Added to the seed of the warps for the samples of the first part of the data."""
+_UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
 def _tests(
     dataset: Dataset, params: EvaluateParams, device: torch.device
-) -> Iterator[tuple[str, dict[str, Warp | None], dict[str, int]]]:
-    """Each test: its name, a warp for each part of the data set, and the number of versions of each part's images."""
-    once = dict.fromkeys(PARTS, 1)
+) -> Iterator[tuple[str, Mapping[str, Warp | None], int]]:
+    """Each test: its name, a warp for each part of the data set, and the number of versions of each test image."""
     for angle in params.angles:
-        yield rotated(angle), {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}, once
-    yield (
-        AFFINE,
-        {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)},
-        {**once, "test": params.affine_versions},
-    )
+        yield rotated(angle), _rotations(angle, params.seed, device), 1
+    affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
+    yield AFFINE, affine, params.affine_versions
 
 
-def _rotations(angle: float, seed: int, device: torch.device) -> Warp | None:
+def _rotations(angle: float, seed: int, device: torch.device) -> Mapping[str, Warp | None]:
+    """Random rotations within +-angle of each part of the data set."""
     if angle == 0:
-        return None
-    generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
-    return lambda count: warps.uniform_rotations(count, angle, generator, device)
+        return _UNWARPED
+
+    def rotations(seed: int) -> Warp:
+        generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
+        return lambda count: warps.uniform_rotations(count, angle, generator, device)
+
+    return {part: rotations(seed + i) for i, part in enumerate(PARTS)}
 
 
 def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> Warp:
@@ -76,29 +76,30 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
     return warp
 
 
-@dataclass(frozen=True)
 class _Subject:
-    """One trained model and the images it is probed on; `sampled`: samples of its posterior are features, too."""
+    """One trained model and the images it is probed on.
 
-    model: Model
-    images: dict[str, NDArray[np.uint8]]
-    labels: dict[str, NDArray[np.int64]]
-    params: EvaluateParams
-    device: torch.device
-    sampled: bool
+    Args:
+        sampled: samples of its posterior are features, too.
+    """
 
-    def features(self, warp_of: dict[str, Warp | None], versions: dict[str, int]) -> dict[str, Features]:
-        """Features of each part of the data, with its images warped and repeated."""
-        return {
-            part: features(
-                self.model,
-                np.concatenate([self.images[part]] * versions[part]),
-                self.device,
-                warp_of[part],
-                torch.Generator().manual_seed(self.params.seed + _SAMPLES + i) if self.sampled else None,
-            )
-            for i, part in enumerate(PARTS)
-        }
+    def __init__(
+        self, model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, sampled: bool = False
+    ) -> None:
+        self.model, self.params, self.device, self.sampled = model, params, device, sampled
+        self.images = {part: dataset.part(part)[0] for part in PARTS}
+        self.labels = {part: dataset.part(part)[1] for part in PARTS}
+        self.images["train"] = self.images["train"][: params.probe_images]
+        self.labels["train"] = self.labels["train"][: params.probe_images]
+
+    def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
+        """Features of each part of the data, with its images warped, those of the test part several times."""
+        found = {}
+        for i, (part, images) in enumerate(self.images.items()):
+            several = np.concatenate([images] * (test_versions if part == "test" else 1))
+            samples = torch.Generator().manual_seed(self.params.seed + _SAMPLES + i) if self.sampled else None
+            found[part] = features(self.model, several, self.device, warp_of[part], samples)
+        return found
 
     def fit(self, parts: dict[str, Features], name: str) -> Probe:
         """The probe on the features `name`, with the regularisation strength chosen on the validation images."""
@@ -106,19 +107,10 @@ class _Subject:
         return fit_probe(train, validation, self.params.probe_strengths)
 
 
-def _subject(
-    model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, sampled: bool = False
-) -> _Subject:
-    images = {part: dataset.part(part)[0] for part in PARTS}
-    labels = {part: dataset.part(part)[1] for part in PARTS}
-    images["train"], labels["train"] = images["train"][: params.probe_images], labels["train"][: params.probe_images]
-    return _Subject(model, images, labels, params, device, sampled)
-
-
 def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Probe:
     """The probe on one kind of features, fit on the unwarped training images."""
-    subject = _subject(model, dataset, params, device)
-    return subject.fit(subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1)), name)
+    subject = _Subject(model, dataset, params, device)
+    return subject.fit(subject.features(), name)
 
 
 def probe_accuracies(
@@ -132,8 +124,8 @@ def probe_accuracies(
     Returns:
         columns features, protocol ("refit" or "fixed"), test, strength, accuracy (share of test images, in [0, 1]).
     """
-    subject = _subject(model, dataset, params, device, sampled=True)
-    clean = subject.features(dict.fromkeys(PARTS), dict.fromkeys(PARTS, 1))
+    subject = _Subject(model, dataset, params, device, sampled=True)
+    clean = subject.features()
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
     official_features = (
@@ -141,9 +133,9 @@ def probe_accuracies(
     )
     rows: list[tuple[str, str, str, float, float]] = []
     for test, warp_of, versions in _tests(dataset, params, device):
-        plain = all(warp is None for warp in warp_of.values())
+        plain = warp_of is _UNWARPED
         warped = clean if plain else subject.features(warp_of, versions)
-        labels = np.tile(subject.labels["test"], versions["test"])
+        labels = np.tile(subject.labels["test"], versions)
         for name in warped["test"]:
             refit = fixed[name] if plain else subject.fit(warped, name)
             for protocol, probe in (("refit", refit), ("fixed", fixed[name])):
@@ -169,9 +161,8 @@ def rotation_probes(
     Args:
         sampled: also those on samples of the posterior.
     """
-    subject = _subject(model, dataset, params, device, sampled)
-    warp_of = {part: _rotations(angle, params.seed + i, device) for i, part in enumerate(PARTS)}
-    warped = subject.features(warp_of, dict.fromkeys(PARTS, 1))
+    subject = _Subject(model, dataset, params, device, sampled)
+    warped = subject.features(_rotations(angle, params.seed, device))
     rows = []
     for name in warped["test"]:
         probe = subject.fit(warped, name)

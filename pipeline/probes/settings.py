@@ -1,4 +1,4 @@
-"""Settings of probes, of the sweep over rotations, and of the measures of equivariance."""
+"""Settings of probes."""
 
 from __future__ import annotations
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import torch
-
-from pipeline.data.datasets import Dataset
-from pipeline.learning.model import Model
+from pipeline.learning.evaluation import EvaluationInputs
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.summary import best_validation
 from pipeline.learning.train import Trained
@@ -18,31 +13,11 @@ from pipeline.probes.generalisation import rotation_probes
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-from pipeline.settings import Section
 
 if TYPE_CHECKING:
     from pipeline.studies.sweep import SweepParams
 
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
-
-
-@dataclass(frozen=True)
-class SweepInputs:
-    """The inputs of the sweep at one angle.
-
-    Attributes:
-        models: one per replica, trained with `run` on rotations within +-`angle` degrees.
-        sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
-    """
-
-    models: Sequence[Model]
-    trained: Trained
-    dataset: Dataset
-    run: RunSettings
-    angle: float
-    probe: EvaluateParams
-    sections: Mapping[str, Section]
-    device: torch.device
 
 
 def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
@@ -55,17 +30,20 @@ def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
     return shorter.model_copy(update={"replicas": settings.replicas, "augmentation": augmentation})
 
 
-def sweep(inputs: SweepInputs) -> Outcome:
-    """Accuracies of probes fit and tested on images rotated within the same angle, also of probes on samples."""
-    probe = inputs.probe
+def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
+    """Accuracies of probes fit and tested on images rotated within the angle of a run that was `swept`, also of probes
+    on samples.
+
+    Args:
+        trained: the run's training.
+    """
+    dataset, device, probe = inputs.dataset, inputs.device, inputs.sections["evaluate"]
+    assert isinstance(probe, EvaluateParams)
+    angle = inputs.run.augmentation.rotation
     table = stack_replicas(
-        [
-            rotation_probes(model, inputs.dataset, inputs.angle, probe, inputs.device, sampled=True)
-            for model in inputs.models
-        ]
+        [rotation_probes(model, dataset, angle, probe, device, sampled=True) for model in inputs.models]
     )
     accuracies = nest(table, ["features"], "accuracy")
-    validation = best_validation(inputs.trained.history)
+    validation = best_validation(trained.history)
     headline = [f"probe.{features}" for features in accuracies] + [f"validation.{name}" for name in validation]
-    numbers = {"probe": accuracies, "validation": validation}
-    return Outcome("sweep", table, numbers, tuple(headline))
+    return Outcome("sweep", table, {"probe": accuracies, "validation": validation}, tuple(headline))

@@ -40,12 +40,14 @@ def check(params: Params, where: str, study: SweepParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train a run on images rotated within an angle, and probe it on such images. The axes of `sweep` are both."""
-    from pipeline.probes.sweep import SweepInputs, swept
+    from pipeline.learning.evaluation import EvaluationInputs
+    from pipeline.probes.sweep import swept
     from pipeline.systems import sweep_of
 
     params, angle = context.params, float(context.axes["angle"])
     run = swept(params.runs[context.axes["run"]], angle, context.settings)
     trained, models = context.train("run", run, alone=True)
-    sections = {"failures": params.failures}
+    sections = {"evaluate": params.evaluate, "failures": params.failures}
     dataset, device = context.dataset(run.dataset), context.device
-    return sweep_of(run.variant)(SweepInputs(models, trained, dataset, run, angle, params.evaluate, sections, device))
+    inputs = EvaluationInputs(models, dataset, run, sections, lambda: None, device, context.label)
+    return sweep_of(run.variant)(inputs, trained)

@@ -46,10 +46,10 @@ def measure(context: Context) -> Outcome:
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings
-    views = familiar_views(context.dataset(settings.dataset), settings.axis)
+    dataset, watched = familiar_views(context.dataset(settings.dataset), settings.axis)
     curves = {}
     for network, name in (("capsules", settings.capsules), ("cnn", settings.cnn)):
         run = viewed(context.params.runs[name], settings)
-        trained, _ = context.train(network, run, views.dataset, settings.axis, watched=views.watched)
+        trained, _ = context.train(network, run, dataset, settings.axis, watched=watched)
         curves[network] = errors(trained.history)
-    return outcome(**curves, images={name: len(labels) for name, (_, labels) in views.watched.items()})
+    return outcome(**curves, images={name: len(labels) for name, (_, labels) in watched.items()})

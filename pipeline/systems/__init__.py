@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
+    from pipeline.learning.train import Trained
     from pipeline.probes.equivariance.actions import Layer
-    from pipeline.probes.sweep import SweepInputs
     from pipeline.results.outcome import Outcome
 
 SYSTEMS: dict[str, System] = {
@@ -85,12 +85,13 @@ def evaluation_of(variant: str) -> Callable[[EvaluationInputs], Outcome]:
     return evaluate
 
 
-def sweep_of(variant: str) -> Callable[[SweepInputs], Outcome]:
+def sweep_of(variant: str) -> Callable[[EvaluationInputs, Trained], Outcome]:
     """What the study `sweep` asks of a system: its own measurements, or those of every model with features."""
     from pipeline.probes import sweep as probes
 
     system = SYSTEMS[variant]
-    sweep: Callable[[SweepInputs], Outcome] = system.part("sweep").sweep if system.has("sweep") else probes.sweep
+    module: Any = system.part("sweep") if system.has("sweep") else probes
+    sweep: Callable[[EvaluationInputs, Trained], Outcome] = module.sweep
     return sweep
 
 

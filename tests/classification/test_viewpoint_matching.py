@@ -24,13 +24,13 @@ def test_a_study_of_viewpoints_trains_to_its_end_on_its_own_data(variant: str) -
 def test_only_familiar_viewpoints_are_learnt_from() -> None:
     dataset = squares()
     for axis, familiar in (("azimuth", {300, 320, 340, 0, 20, 40}), ("elevation", {30, 35, 40})):
-        views = familiar_views(dataset, axis)  # type: ignore[arg-type]
+        views, watched = familiar_views(dataset, axis)  # type: ignore[arg-type]
         for part in ("train", "validation"):
-            chosen = views.dataset.split[part]
+            chosen = views.split[part]
             assert set(dataset.factors[axis][chosen]) <= familiar
             assert 0 < len(chosen) < len(dataset.split[part])
             assert set(chosen) <= set(dataset.split[part])
-        count = {name: len(labels) for name, (_, labels) in views.watched.items()}
+        count = {name: len(labels) for name, (_, labels) in watched.items()}
         assert sum(count.values()) == len(dataset.split["test"])
         assert min(count.values()) > 0
 

@@ -6,7 +6,7 @@ import torch
 from small import SIZE, small_run
 
 from pipeline.data.datasets import Dataset
-from pipeline.probes.clusters import cluster_accuracies, kmeans_accuracy, matched_accuracy
+from pipeline.probes.evaluation import cluster_accuracies, kmeans_accuracy, matched_accuracy
 from pipeline.probes.features import features
 from pipeline.systems import build_model
 

@@ -11,7 +11,7 @@ from small import SCAE_SIZE, small_run
 from torch import Tensor
 
 from pipeline.probes.equivariance import errors
-from pipeline.probes.equivariance.actions import Action, FromTheLeft, Maps, Pairs, Poses
+from pipeline.probes.equivariance.actions import Action, FromTheLeft, Maps, Pairs, Poses, linear_map
 from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, QuarterTurnNetwork, moments, pixels
 from pipeline.probes.equivariance.derivatives import (
     BACKWARD,
@@ -21,7 +21,6 @@ from pipeline.probes.equivariance.derivatives import (
     central_differences,
     derivative,
 )
-from pipeline.probes.equivariance.ridge import linear_map
 from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
 from pipeline.systems import MODELS, build_model, equivariance_of
 

@@ -49,14 +49,6 @@ def test_validation_chooses_the_strength_even_where_another_would_do_better_else
     assert fit_probe(train, (features, labels), strengths).strength == 100.0
 
 
-def test_scales_of_features_do_not_matter() -> None:
-    (features, labels), validation = clusters(100, spread=0.6), clusters(40, spread=0.6)
-    scale = np.float32(1000)
-    plain = fit_probe((features, labels), validation, [0.1])
-    scaled = fit_probe((features * scale, labels), (validation[0] * scale, validation[1]), [0.1])
-    np.testing.assert_array_equal(plain.predict(features), scaled.predict(features * scale))
-
-
 @pytest.mark.parametrize("strength", [0.01, 1.0, 100.0])
 def test_a_fit_started_from_a_weaker_one_is_the_optimum(strength: float) -> None:
     """The objective of scikit-learn's own optimum, found by Newton's method in double precision."""

@@ -5,7 +5,7 @@ Shapes: B images, n capsules of k numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from pipeline.probes.equivariance.transformations import moving
 
 Map = Callable[[Tensor], Tensor]
 """From values `[B, n, k]` to values of the same shape."""
+
+VALIDATION_SHARE = 0.25
+"""Of the training images, the last ones: they choose the penalty."""
 
 
 @dataclass(frozen=True)
@@ -149,3 +152,61 @@ class Maps:
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
         """As the image changes."""
         return lambda values: moving(values.unflatten(-1, (self.side, self.side)), velocity, self.edge).flatten(-2)
+
+
+def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
+    """A linear map from a layer's values to those of moved images, where theory gives none (Lenc and Vedaldi 2015): a
+    ridge regression from all n k numbers before to those after, capsule by capsule.
+
+    An image counts for the values of a capsule by its weight. Values are centred, so that the map is affine, and the
+    mean is not penalised. The penalty with the least error, over all capsules, on the last quarter of the images is
+    taken; the map is then fitted to all.
+
+    Args:
+        penalties: tried, as shares of the largest eigenvalue of the values' second moments.
+
+    Raises:
+        ValueError: fewer than 8 images, or no penalties.
+    """
+    count = len(pairs.before)
+    if count < 8 or not penalties:
+        raise ValueError(f"a linear map needs 8 images and a penalty at least, found {count} and {len(penalties)}")
+    before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()
+    first = count - round(VALIDATION_SHARE * count)
+    part = _fit(before[:first], after[:first], weights[:first])
+    held_out = before[first:]
+
+    def error(penalty: float) -> float:
+        missed = (part(penalty, held_out) - after[first:]).square().sum(-1)
+        return float((weights[first:] * missed).sum())
+
+    best = min(penalties, key=error)
+    whole = _fit(before, after, weights)
+    return lambda values: whole(best, values.flatten(1).double()).to(values)
+
+
+def _fit(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
+    """Weighted regressions of `after [N, n, k]` on `before [N, d]`: a penalty and values `[M, d]` give `[M, n, k]`."""
+    alike = bool((weights == weights[:, :1]).all())
+    groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]
+    solved = [_regression(before, after[:, group].flatten(1), weights[:, group][:, 0]) for group in groups]
+    size = after.shape[-1]
+    return lambda penalty, values: torch.cat(
+        [predict(penalty, values).unflatten(-1, (-1, size)) for predict in solved], 1
+    )
+
+
+def _regression(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
+    """One weighted regression for any penalty, by the eigenvectors of its normal equations."""
+    w = (weights / weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)).unsqueeze(-1)
+    mean, mean_after = (w * before).sum(0), (w * after).sum(0)
+    x, y = before - mean, after - mean_after
+    eigenvalues, vectors = torch.linalg.eigh((w * x).T @ x)
+    moments = vectors.T @ ((w * x).T @ y)
+    eigenvalues = eigenvalues.clamp_min(0)
+
+    def predict(penalty: float, values: Tensor) -> Tensor:
+        shrunk = eigenvalues + penalty * eigenvalues[-1].clamp_min(torch.finfo(values.dtype).tiny)
+        return mean_after + (values - mean) @ (vectors @ (moments / shrunk.unsqueeze(-1)))
+
+    return predict

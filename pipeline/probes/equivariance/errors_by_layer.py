@@ -13,18 +13,10 @@ from torch import Tensor
 
 from pipeline.learning.model import Model
 from pipeline.probes.equivariance import errors
-from pipeline.probes.equivariance.actions import Layer, Map, Pairs, Read
+from pipeline.probes.equivariance.actions import Layer, Map, Pairs, Read, linear_map
 from pipeline.probes.equivariance.controls import controls
 from pipeline.probes.equivariance.derivatives import derivative
-from pipeline.probes.equivariance.ridge import linear_map
-from pipeline.probes.equivariance.transformations import (
-    FAMILIES,
-    ROTATION,
-    Transformation,
-    View,
-    transformations,
-    velocity,
-)
+from pipeline.probes.equivariance.transformations import FAMILIES, ROTATION, Transformation, View, velocity
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
@@ -88,18 +80,21 @@ def outcome(
     from tqdm import tqdm
 
     tables, about, methods = [], [], {}
-    readers = controls(images.view.edge)
+
+    def readers(model: Model) -> tuple[Read, Read]:
+        return read_of(model), read_of(copy.deepcopy(model).double())
+
     subjects: list[tuple[str, Sequence[tuple[Read, Read]], bool]] = [
-        (TRAINED, [(read_of(model), read_of(_double(model))) for model in models], True),
-        (UNTRAINED, [(read_of(untrained), read_of(_double(untrained)))], False),
-        *((name, [(read, read)], True) for name, read in readers.items()),
+        (TRAINED, [readers(model) for model in models], True),
+        (UNTRAINED, [readers(untrained)], False),
+        *((name, [(read, read)], True) for name, read in controls(images.view.edge).items()),
     ]
     for subject, replicas, resampled in tqdm(subjects, desc=title, unit="subject"):
-        found = [_measure(*each, images, settings, resampled) for each in replicas]
-        tables.append(stack_replicas([each.errors for each in found]).assign(subject=subject))
-        about.append(stack_replicas([each.layers for each in found]).assign(subject=subject))
-        methods[subject] = sorted(set().union(*(each.methods for each in found)))
-    table, layers = pd.concat(tables, ignore_index=True), pd.concat(about, ignore_index=True)
+        measured, layers, ways = zip(*(_measure(*each, images, settings, resampled) for each in replicas), strict=True)
+        tables.append(stack_replicas(measured).assign(subject=subject))
+        about.append(stack_replicas(layers).assign(subject=subject))
+        methods[subject] = sorted(set().union(*ways))
+    table = pd.concat(tables, ignore_index=True)
     columns = ["subject", "layer", "measure", "family", "magnitude"]
     table = table[["subject", "replica", "kind", *columns[1:], "error", "se"]]
     finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
@@ -108,7 +103,7 @@ def outcome(
         "relative_error_se": nest(finite, columns, "se"),
         "derivative": nest(derivatives, columns[:-1], "error"),
         "derivative_se": nest(derivatives, columns[:-1], "se"),
-        "layers": nest(layers, ["subject", "layer", "about"], "value"),
+        "layers": nest(pd.concat(about, ignore_index=True), ["subject", "layer", "about"], "value"),
         "derivative_by": methods,
         "images": {"test": len(images.test), "fit": len(images.fit)},
     }
@@ -123,16 +118,9 @@ def _headlines(numbers: Mapping[str, Any]) -> Iterator[str]:
                 yield f"relative_error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """One model's errors; what its layers are like (`about`, value); and how derivatives were found."""
-
-    errors: pd.DataFrame
-    layers: pd.DataFrame
-    methods: set[str]
-
-
-def _measure(read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool) -> _Measured:
+def _measure(
+    read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool
+) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:
     """Errors of one model.
 
     Args:
@@ -168,12 +156,11 @@ def _measure(read: Read, exact: Read, images: Images, settings: EquivariancePara
                 own = errors.deviations(before.numbers, before.weights)
                 yield _row(FINITE, name, RESAMPLING, g.family, g.name, off, own, settings)
 
-    magnitudes = {
-        "rotation": settings.rotations, "shift": settings.shifts, "scale": settings.scales, "shear": settings.shears
-    }  # fmt: skip
-    found = [row for g in transformations(magnitudes) for row in rows(g)]
+    magnitudes = (settings.rotations, settings.shifts, settings.scales, settings.shears)
+    elements = [Transformation(family, each) for family, of in zip(FAMILIES, magnitudes, strict=True) for each in of]
+    found = [row for g in elements for row in rows(g)]
     derivatives, methods = _derivatives(exact, images, settings)
-    return _Measured(pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), methods)
+    return pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), methods
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
@@ -214,10 +201,6 @@ def _row(
     error, se = errors.relative(off, scale, settings.resamples, settings.seed)
     place = {"kind": kind, "layer": layer, "measure": measure, "family": family, "magnitude": magnitude}
     return {**place, "error": error, "se": se}
-
-
-def _double(model: Model) -> Model:
-    return copy.deepcopy(model).double()
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ at the edges of the crop is real content; other images are black outside.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,18 +47,14 @@ class Transformation:
     def matrix(self, size: int) -> Tensor:
         """Its matrix `[2, 3]` in the frame of an image `size` pixels wide, double precision."""
         m = self.magnitude
-        match self.family:
-            case "rotation":
-                return warps.rotations(torch.tensor(m, dtype=torch.float64))
-            case "shift":
-                rows = [[1.0, 0.0, 2 * m / size], [0.0, 1.0, 0.0]]
-            case "scale":
-                rows = [[m, 0.0, 0.0], [0.0, m, 0.0]]
-            case "shear":
-                rows = [[1.0, m, 0.0], [0.0, 1.0, 0.0]]
-            case _:
-                raise ValueError(f"family must be one of {FAMILIES}, found '{self.family}'")
-        return torch.tensor(rows, dtype=torch.float64)
+        if self.family == ROTATION:
+            return warps.rotations(torch.tensor(m, dtype=torch.float64))
+        rows = {
+            SHIFT: [[1.0, 0.0, 2 * m / size], [0.0, 1.0, 0.0]],
+            SCALE: [[m, 0.0, 0.0], [0.0, m, 0.0]],
+            SHEAR: [[1.0, m, 0.0], [0.0, 1.0, 0.0]],
+        }
+        return torch.tensor(rows[self.family], dtype=torch.float64)
 
 
 def velocity(family: str, size: int) -> Tensor:
@@ -71,13 +66,6 @@ def velocity(family: str, size: int) -> Tensor:
         SHEAR: [[0.0, 0.01, 0.0], [0.0, 0.0, 0.0]],
     }
     return torch.tensor(rows[family], dtype=torch.float64)
-
-
-def transformations(magnitudes: Mapping[str, Sequence[float]]) -> Iterator[Transformation]:
-    """All elements, family by family."""
-    for family in FAMILIES:
-        for magnitude in magnitudes[family]:
-            yield Transformation(family, magnitude)
 
 
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.learning.evaluation import EvaluationInputs
 from pipeline.learning.runs import of_kind
+from pipeline.learning.train import Trained
 from pipeline.probes import sweep as probes
-from pipeline.probes.sweep import SweepInputs
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import spread_each
 from pipeline.systems.generative.evaluation.consistency import part_use
@@ -15,16 +16,17 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
 
-def sweep(inputs: SweepInputs) -> Outcome:
+def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """Accuracies of probes, consistency of part use, copies among templates; digits of one class as the first replica
     draws them.
     """
-    outcome = probes.sweep(inputs)
+    outcome = probes.sweep(inputs, trained)
     models, device, failures = of_kind(GenerativeModel, inputs.models), inputs.device, inputs.sections["failures"]
     assert isinstance(failures, FailureParams)
     images, classes = inputs.dataset.part("test")
     images, classes = images[: failures.images], classes[: failures.images]
-    used = [part_use(model, images, classes, inputs.angle, failures.seed, device) for model in models]
+    angle = inputs.run.augmentation.rotation
+    used = [part_use(model, images, classes, angle, failures.seed, device) for model in models]
     numbers = {
         **outcome.numbers,
         **spread_each([numbers for numbers, _ in used]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pipeline.systems.regression.examples import Distinct, distinct, weights_of
+from pipeline.systems.regression.examples import WeightedExamples, weighted
 from pipeline.systems.regression.model.architectures import (
     Architecture,
     Decision,
@@ -25,12 +27,10 @@ from pipeline.systems.regression.model.architectures import (
 )
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.online import Online
-from pipeline.systems.regression.model.schedule import ROUNDS, Round, fit
-from pipeline.systems.regression.parameters import check_parameters, sizes_of_classes
+from pipeline.systems.regression.model.schedule import fit
+from pipeline.systems.regression.settings import ScheduleParams
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
-_THRESHOLDS = tuple(each.threshold for each in ROUNDS)
-_PATIENCE = tuple(each.patience for each in ROUNDS)
 _ROWS = 65_536
 """Inputs whose classes are predicted together."""
 
@@ -73,6 +73,24 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         history_: one row per iteration and problem, see `schedule.Fit`; None after `partial_fit`.
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "capsule_size": [Interval(Integral, 1, None, closed="left"), "array-like", dict],
+        "decision": [StrOptions({"multiclass", "one-vs-all", "all-vs-all"})],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "fit_intercept": ["boolean"],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "thresholds": ["array-like"],
+        "patience": ["array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "validation_fraction": [Interval(Real, 0, 0.9, closed="both")],
+        "start": [StrOptions({"subspace", "random"})],
+        "start_sd": [Interval(Real, 0, None, closed="neither")],
+        "online_rate": [Interval(Real, 0.5, 1, closed="both")],
+        "dtype": [StrOptions(set(_DTYPES))],
+        "random_state": ["random_state"],
+    }
+
     def __init__(
         self,
         capsule_size: int | Sequence[int] | Mapping[Any, int] = 2,
@@ -82,8 +100,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         fit_intercept: bool = True,
         ridge: float = 0.0,
         momentum: float = 0.9,
-        thresholds: Sequence[float] = _THRESHOLDS,
-        patience: Sequence[int] = _PATIENCE,
+        thresholds: Sequence[float] = (0.8, 0.6, 0.4, 0.2, 0.0),
+        patience: Sequence[int] = (128, 64, 32, 16, 8),
         max_iter: int = 5000,
         validation_fraction: float = 0.1,
         start: Literal["subspace", "random"] = "subspace",
@@ -121,38 +139,31 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             ValueError: labels of one class only, a class whose examples (or the dimensions they span) are fewer than
                 its capsule's size, all-zero inputs, weights that are no weights, or a parameter out of its range.
         """
-        check_parameters(self.get_params(deep=False))
+        self._validate_params()
+        schedule = ScheduleParams(
+            momentum=float(self.momentum),
+            thresholds=np.asarray(self.thresholds).tolist(),
+            patience=np.asarray(self.patience).tolist(),
+            most_iterations=int(self.max_iter),
+        )
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        X, y, weights = self._weighted(X, y, sample_weight)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        given = weighted(X, y, sample_weight, self.class_weight)
+        self.classes_, numbers = np.unique(given.y, return_inverse=True)
         self._online: Online | None = None
         architecture = self._architecture()
         random = check_random_state(self.random_state)
-        examples = distinct(X, numbers, weights, seed=int(random.randint(2**31 - 1)))
+        examples = WeightedExamples(given.X, numbers, given.weights).distinct(int(random.randint(2**31 - 1)))
         held = examples.held_out(self.validation_fraction)
         try:
-            X_train, y_train, weights_train = self._part(examples, ~held)
-            problems = Problems(
-                X_train,
-                y_train,
-                architecture,
-                ridge=self.ridge,
-                dtype=_DTYPES[self.dtype],
-                sample_weights=weights_train,
-            )
+            X_train, y_train, weights = self._tensors(examples.take(~held))
+            dtype = _DTYPES[self.dtype]
+            problems = Problems(X_train, y_train, architecture, ridge=self.ridge, dtype=dtype, sample_weights=weights)
             W = self._start(problems, random)
         except ValueError as error:
             raise ValueError(self._named(str(error))) from None
-        validation = problems.sort(*self._part(examples, held)) if held.any() else problems.examples
-        state, history = fit(
-            problems,
-            W,
-            validation,
-            momentum=self.momentum,
-            rounds=[Round(nu, patience) for nu, patience in zip(self.thresholds, self.patience, strict=True)],
-            most_iterations=self.max_iter,
-        )
+        validation = problems.sort(*self._tensors(examples.take(held))) if held.any() else problems.examples
+        state, history = fit(problems, W, validation, schedule)
         self.capsules_ = problems.own_coordinates(state.best).cpu().numpy()
         self._moments = (problems.moments / problems.total).cpu().numpy()  # for `partial_fit`
         self._fitted_on = problems.total
@@ -176,7 +187,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
                 `class_weight` is "balanced", which one batch cannot tell.
         """
         first = not hasattr(self, "capsules_")
-        check_parameters(self.get_params(deep=False))
+        self._validate_params()
         if isinstance(self.class_weight, str):
             raise ValueError(
                 "class_weight is 'balanced', but partial_fit sees one batch at a time: pass a dictionary with the "
@@ -190,13 +201,13 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             self.classes_ = np.unique(np.asarray(classes))
         elif classes is not None and not np.array_equal(self.classes_, np.unique(np.asarray(classes))):
             raise ValueError(f"classes {np.unique(np.asarray(classes))} differ from those of the first call")
-        X, y, weights = self._weighted(X, y, sample_weight, self.classes_)
         unseen = np.setdiff1d(y, self.classes_)
         if len(unseen):
             raise ValueError(f"y holds labels that are not in classes: {unseen}")
-        numbers = torch.from_numpy(np.searchsorted(self.classes_, y)).to(self.device)
-        inputs, sample_weights = self._inputs(X), None if weights is None else torch.from_numpy(weights).to(self.device)
-        total = len(X) if weights is None else float(weights.sum())
+        batch = weighted(X, y, sample_weight, self.class_weight, self.classes_)
+        numbered = WeightedExamples(batch.X, np.searchsorted(self.classes_, batch.y), batch.weights)
+        inputs, numbers, sample_weights = self._tensors(numbered)
+        total = len(inputs) if sample_weights is None else float(sample_weights.sum())
         online = self._begin_online(inputs, numbers) if first else self._online or self._continue_online(total)
         online.learn(inputs, numbers, sample_weights)
         self._online, self.history_ = online, None
@@ -259,30 +270,27 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         architecture = self._architecture()
         return torch.cat([function(architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
 
-    def _weighted(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[Any],
-        sample_weight: ArrayLike | None,
-        known: NDArray[Any] | None = None,
-    ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.float64] | None]:
-        """The examples of positive weight, and their weights with those of their classes (all of them: `known`)."""
-        weights = weights_of(y, sample_weight, self.class_weight, known)
-        if weights is None or (weights > 0).all():
-            return X, y, weights
-        return X[weights > 0], y[weights > 0], weights[weights > 0]
-
-    def _part(self, examples: Distinct, rows: NDArray[np.bool_]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Inputs, classes and weights of some of the examples."""
-        classes = torch.from_numpy(examples.classes[rows]).to(self.device)
-        weights = None if examples.weights is None else torch.from_numpy(examples.weights[rows]).to(self.device)
-        return self._inputs(examples.X[rows]), classes, weights
+    def _tensors(self, examples: WeightedExamples) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Inputs, classes and weights."""
+        weights = None if examples.weights is None else torch.from_numpy(examples.weights).to(self.device)
+        return self._inputs(examples.X), torch.from_numpy(examples.y).to(self.device), weights
 
     def _architecture(self) -> Architecture:
-        if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only ({self.classes_[0]}): classification needs two or more")
-        sizes = sizes_of_classes(self.capsule_size, self.classes_.tolist())
-        return build_architecture(self.decision, sizes, len(self.classes_))
+        """Raises `ValueError` if there is one class only, or no size for each of them."""
+        classes = self.classes_.tolist()
+        if len(classes) < 2:
+            raise ValueError(f"y holds one class only ({classes[0]}): classification needs two or more")
+        sizes: Any = self.capsule_size
+        if isinstance(sizes, Mapping):
+            if missing := [label for label in classes if label not in sizes]:
+                raise ValueError(f"capsule_size has no entry for {missing}")
+            sizes = [sizes[label] for label in classes]
+        sizes = [sizes] * len(classes) if isinstance(sizes, Integral) else list(sizes)
+        if len(sizes) != len(classes):
+            raise ValueError(f"capsule_size is {sizes}: {len(classes)} sizes, one for each class, are needed")
+        if not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
+            raise ValueError(f"capsule_size is {sizes}: integers of at least 1 are needed")
+        return build_architecture(self.decision, [int(size) for size in sizes], len(classes))
 
     def _start(self, problems: Problems, random: np.random.RandomState) -> Tensor:
         if self.start == "subspace":

@@ -208,14 +208,6 @@ def test_attention_against_a_loop() -> None:
             V = sum(weights[j] * U[i, j] for j in range(4))
 
 
-def test_attention_leaves_one_parent_where_predictions_are_apart() -> None:
-    U = 4 * torch.eye(4).repeat(6, 1, 1)
-    parts = 0.5 * U[torch.arange(6), torch.arange(6) % 4]
-    weights = iterate_attention(parts, U, 8, 1.0)
-    assert weights[-1].amax(-1).min() > 0.999 > weights[0].amax(-1).max()
-    assert weights[-1].argmax(-1).tolist() == [0, 1, 2, 3, 0, 1]
-
-
 def test_the_study_of_iterated_attention_against_a_loop_over_parts() -> None:
     """On the same scenes, each iteration with its own entropies and parents; headlines of the first and the last."""
     study = IteratedStudy(**ATTENTION["iterated"] | {"sigmas": [0.5], "iterations": 4, "scales": [1.0]})

@@ -21,14 +21,14 @@ from pipeline.systems.attention.settings import ToyStudy
     ],
 )
 def test_minimisers(reading: str, penalty: str, expected: list[float]) -> None:
-    found = infer(reading, penalty, 1.0, 0.005, 8000)[-1]  # type: ignore[arg-type]
+    found = infer(reading, penalty, 1.0, 0.005, 8000)[-1]
     np.testing.assert_allclose(found, expected, atol=0.02)
 
 
 @pytest.mark.parametrize("penalty", ["none", "L1", "L2"])
 @pytest.mark.parametrize("reading", ["output", "two-sided"])
 def test_the_energy_never_rises(reading: str, penalty: str) -> None:
-    h = infer(reading, penalty, 1.0, 0.01, 500)  # type: ignore[arg-type]
+    h = infer(reading, penalty, 1.0, 0.01, 500)
     half = 0.5 if reading == "two-sided" else 1.0
     energy = half * (TARGET - h.sum(1)) ** 2
     if reading == "two-sided":

@@ -32,14 +32,8 @@ def test_interpolation_is_kummers_function(s: float) -> None:
 
 
 @pytest.mark.parametrize("s", [1, 4.5, 40])
-def test_interpolation_keeps_within_the_bounds_rises_and_is_good_in_single_precision(s: float) -> None:
-    l0, l1 = interpolation(BETAS, s)
-    for order, value in ((s, l0), (s + 1, l1)):
-        assert (value >= BETAS / (BETAS + order + 1) * (1 - 1e-14)).all()  # equation 34
-        assert (value <= BETAS / (BETAS + order) * (1 + 1e-14)).all()
-        assert (value.diff() >= 0).all()
-    single = interpolation(BETAS.float(), s)
-    for ours, exact in zip(single, (l0, l1), strict=True):
+def test_interpolation_is_good_in_single_precision(s: float) -> None:
+    for ours, exact in zip(interpolation(BETAS.float(), s), interpolation(BETAS, s), strict=True):
         torch.testing.assert_close(ours.double(), exact, rtol=2e-6, atol=0)
 
 

@@ -45,35 +45,20 @@ def test_an_incremental_fixed_point_is_ems(decision: Any) -> None:
     problems, W, batches, _ = start(decision)
     fixed = em(problems, W, 5000)
     torch.testing.assert_close(em(problems, fixed, 1), fixed, rtol=0, atol=1e-6)
-    incremental = Incremental.start(problems, batches, fixed)
+    incremental = Incremental(problems, batches, fixed)
     for batch in (2, 0, 3, 1):
         incremental.visit(batch)
     torch.testing.assert_close(incremental.W, fixed, rtol=0, atol=1e-5)
-    moved = Incremental.start(problems, batches, W)
+    moved = Incremental(problems, batches, W)
     moved.visit(0)
     torch.testing.assert_close(moved.W, em(problems, W, 1))
     assert (moved.W - W).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_incremental_em_gets_as_far_with_fewer_passes(decision: Any) -> None:
-    problems, W, batches, _ = start(decision)
-    which = torch.arange(len(W))
-    incremental = Incremental.start(problems, batches, W)
-    for _ in range(10):
-        for batch in range(4):
-            incremental.visit(batch)
-    ours, plain, far = (
-        problems.passed(each, which, None, problems.examples).log_likelihood.sum()
-        for each in (incremental.W, em(problems, W, 11), em(problems, W, 5000))
-    )
-    assert plain < ours < far + 1e-6
-
-
 def test_momentum_adds_the_last_change_of_the_weights() -> None:
     """With a single batch, incremental EM with momentum is equation 27."""
     problems, W, _, _ = start("multiclass")
-    incremental = Incremental.start(problems, split(problems.examples, 1, torch.Generator().manual_seed(0)), W)
+    incremental = Incremental(problems, split(problems.examples, 1, torch.Generator().manual_seed(0)), W)
     ours, previous = W, W
     for _ in range(4):
         incremental.visit(0, 0.7)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.schedule import ROUNDS, Round, State, fit
+from pipeline.systems.regression.model.schedule import State, fit
+from pipeline.systems.regression.settings import ScheduleParams
 
-SHORT = (Round(0.8, 5), Round(0.3, 3), Round(0.0, 2))
+SHORT = ScheduleParams(momentum=0.9, thresholds=[0.8, 0.3, 0.0], patience=[5, 3, 2], most_iterations=100_000)
 DOUBLE = torch.float64
 
 
@@ -32,11 +33,11 @@ def naive(problems: Problems, k: int, W: Tensor, validation: Any, momentum: floa
         return int(found.errors[0]), -float(found.log_likelihood[0])
 
     best, (fewest, loss), taken, ended = W, held(W), 0, 0
-    for each in SHORT:
+    for threshold, patience in zip(SHORT.thresholds, SHORT.patience, strict=True):
         W = previous = best
         waited = 0
-        while waited < each.patience:
-            nu = torch.tensor([each.threshold], dtype=DOUBLE)
+        while waited < patience:
+            nu = torch.tensor([threshold], dtype=DOUBLE)
             moments = problems.passed(W, which, nu, problems.examples).moments
             W, previous = problems.update(moments, which) + momentum * (W - previous), W
             taken += 1
@@ -53,7 +54,7 @@ def naive(problems: Problems, k: int, W: Tensor, validation: Any, momentum: floa
 def test_problems_fit_together_are_fit_as_each_alone(decision: Any, momentum: float) -> None:
     problems, validation = problems_of(decision)
     W = problems.subspace_start()
-    state, history = fit(problems, W, validation, momentum=momentum, rounds=SHORT)
+    state, history = fit(problems, W, validation, SHORT.model_copy(update={"momentum": momentum}))
     for k in range(len(W)):
         best, fewest, taken, ended = naive(problems, k, W[k : k + 1], validation, momentum)
         torch.testing.assert_close(state.best[k : k + 1], best, rtol=1e-8, atol=1e-10)
@@ -68,7 +69,7 @@ def test_the_history_is_of_the_weights_before_and_after() -> None:
     problems, validation = problems_of("all-vs-all")
     W = problems.subspace_start()
     which = torch.arange(len(W))
-    _, history = fit(problems, W, validation, rounds=SHORT)
+    _, history = fit(problems, W, validation, SHORT)
     first = history[history["iteration"] == 1].sort_values("problem")
     before = problems.passed(W, which, None, problems.examples)
     examples = 60  # of two classes
@@ -81,20 +82,15 @@ def test_a_fit_goes_on_from_a_state() -> None:
     problems, validation = problems_of("one-vs-all")
     W = problems.subspace_start()
     states: list[State] = []
-    whole, _ = fit(
-        problems, W, validation, rounds=SHORT, look=lambda state: states.append(state.take(torch.arange(len(W))))
-    )
+    whole, _ = fit(problems, W, validation, SHORT, look=lambda state: states.append(state.take(torch.arange(len(W)))))
     assert len(states) > 1
-    again, _ = fit(problems, W, validation, rounds=SHORT, state=states[0])
+    again, _ = fit(problems, W, validation, SHORT, state=states[0])
     assert torch.equal(again.best, whole.best)
     assert torch.equal(again.iterations, whole.iterations)
 
 
 def test_no_more_iterations_than_allowed() -> None:
     problems, validation = problems_of("multiclass")
-    state, history = fit(problems, problems.subspace_start(), validation, most_iterations=3)
+    three = SHORT.model_copy(update={"most_iterations": 3})
+    state, history = fit(problems, problems.subspace_start(), validation, three)
     assert (int(state.iterations[0]), len(history)) == (3, 3)
-
-
-def test_the_documents_rounds() -> None:
-    assert [(each.threshold, each.patience) for each in ROUNDS] == [(0.8, 128), (0.6, 64), (0.4, 32), (0.2, 16), (0, 8)]

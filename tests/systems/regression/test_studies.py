@@ -25,12 +25,11 @@ from pipeline.systems.regression.experiments import (
     starts,
 )
 from pipeline.systems.regression.experiments.distorted import Strength, distort
+from pipeline.systems.regression.experiments.grid import BINS, calibration
 from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
-from pipeline.systems.regression.model.calibration import BINS, calibration
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import checkpoints_in, everything, fit_architecture
-from pipeline.systems.regression.model.inputs import Inputs, build_inputs, leading_directions
+from pipeline.systems.regression.model.fits import Inputs, build_inputs, checkpoints_in, errors, fit_architecture
 from pipeline.systems.regression.settings import (
     ConvergenceStudy,
     DistortedStudy,
@@ -76,14 +75,14 @@ def test_inputs_are_the_leading_singular_directions_of_the_training_images() -> 
     test = data.part("test")[0].reshape(5, -1) / 255
     np.testing.assert_allclose(found.X["test"].numpy(), test @ found.basis.numpy(), atol=1e-5)
     assert {part: len(y) for part, y in found.y.items()} == {"train": 20, "validation": 5, "test": 5}
-    assert leading_directions(data.images.reshape(30, -1), 1000, torch.device("cpu")).shape == (36, 36)
+    assert build_inputs(data, 1000, torch.device("cpu")).basis.shape == (36, 36)
 
 
 def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = ScheduleParams.model_validate(SCHEDULE)
     architecture = build_architecture("one-vs-all", 2, 3)
     whole = fit_architecture(inputs, architecture, schedule)
-    keep_at = checkpoints_in(tmp_path, "code", data="planted")
+    kept = replace(inputs, keep_at=checkpoints_in(tmp_path, "code", data="planted"))
 
     class CutError(Exception):
         pass
@@ -99,9 +98,9 @@ def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(fits, "fit", cut)
     with pytest.raises(CutError):
-        fit_architecture(inputs, architecture, schedule, keep_at)
+        fit_architecture(kept, architecture, schedule)
     monkeypatch.setattr(fits, "fit", real)
-    again = fit_architecture(inputs, architecture, schedule, keep_at)
+    again = fit_architecture(kept, architecture, schedule)
     assert torch.equal(again.W, whole.W)
     assert again.iterations == whole.iterations
     assert len(list(tmp_path.glob("*/checkpoint.safetensors"))) == 1
@@ -116,11 +115,13 @@ def test_the_grid(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     found = grid.run(inputs, study)
     assert found.table["model"].tolist() == ["multiclass"] * 2 + ["all-vs-all"] * 2 + study.baselines
     assert found.table["parameters"].tolist()[:4] == [30, 45, 60, 90]
-    again = fit_architecture(inputs, build_architecture("all-vs-all", 3, 3), study.schedule)
-    assert found.numbers["errors"]["all-vs-all"]["3"]["test"]["mean"] == pytest.approx(again.errors(inputs)["test"])
+    pairs = build_architecture("all-vs-all", 3, 3)
+    again = fit_architecture(inputs, pairs, study.schedule).W
+    expected = errors(pairs, again, inputs)["test"]
+    assert found.numbers["errors"]["all-vs-all"]["3"]["test"]["mean"] == pytest.approx(expected)
     assert found.numbers["baseline"]["nearest-neighbours"]["test"]["mean"] < 0.4
     cell, y = found.numbers["errors"]["all-vs-all"]["3"], inputs.y["test"]
-    probabilities = coupled_probabilities(again.architecture, again.W.double(), inputs.X["test"].double())
+    probabilities = coupled_probabilities(pairs, again.double(), inputs.X["test"].double())
     assert cell["test_log_loss"]["mean"] == pytest.approx(log_loss(y, probabilities))
     assert found.arrays["reliability"].shape == (3, BINS, 4), "of two architectures and logistic regression"
     assert (found.arrays["reliability"][..., 0].sum(1) == 60).all()
@@ -131,8 +132,8 @@ def test_the_grid(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ece" not in found.numbers["baseline"]["nearest-neighbours"]
     lengths = np.linalg.norm(found.arrays["latents"], axis=-1)
     np.testing.assert_allclose((lengths**2).sum(axis=1), 1, rtol=1e-5)  # squashed: shares of one
-    two = fit_architecture(inputs, build_architecture("multiclass", 2, 3), study.schedule)
-    assert (lengths.argmax(axis=1) != inputs.y["test"].numpy()).mean() == pytest.approx(two.errors(inputs)["test"])
+    two = found.numbers["errors"]["multiclass"]["2"]["test"]["mean"]
+    assert (lengths.argmax(axis=1) != inputs.y["test"].numpy()).mean() == pytest.approx(two)
     assert found.arrays["confident"].shape == (3, 4, 4)
     assert found.arrays["prototypes"].shape == (3, 3, 4, 4)
     for c in range(3):  # each prototype is a training image of its class
@@ -168,30 +169,29 @@ def test_the_strength_of_another_classifier_is_chosen_on_validation_alone(inputs
 def test_calibration_of_probabilities_that_are_known() -> None:
     # Confidences 0.6, 0.65 (one right), 1.0 (right), and a decision for a class that is not the most probable.
     probabilities = np.array([[0.6, 0.4, 0], [0.65, 0.25, 0.1], [0, 0, 1.0], [0.45, 0.35, 0.2]])
-    found = calibration(probabilities, np.array([0, 0, 2, 1]), np.array([0, 1, 2, 1]))
-    assert found.log_loss == pytest.approx(-np.log([0.6, 0.25, 1.0, 0.35]).mean())
-    assert found.reliability[[3, 6, 9]].tolist() == [
+    found, reliability = calibration(probabilities, np.array([0, 0, 2, 1]), np.array([0, 1, 2, 1]))
+    assert found["test_log_loss"] == pytest.approx(-np.log([0.6, 0.25, 1.0, 0.35]).mean())
+    assert reliability[[3, 6, 9]].tolist() == [
         pytest.approx([1, 0.35, 1, math.sqrt(0.35 * 0.65)]),
         pytest.approx([2, 0.625, 0.5, math.sqrt((0.6 * 0.4 + 0.65 * 0.35) / 4)]),
         [1, 1, 1, 0],
     ]
-    assert found.reliability[[0, 1, 2, 4, 5, 7, 8]].sum() == 0
-    assert found.ece == pytest.approx((0.65 + 2 * 0.125) / 4)
+    assert reliability[[0, 1, 2, 4, 5, 7, 8]].sum() == 0
+    assert found["ece"] == pytest.approx((0.65 + 2 * 0.125) / 4)
 
 
 def test_right_probabilities_have_the_calibration_error_of_chance() -> None:
     random = np.random.default_rng(0)
-    errors, by_chance = [], []
+    found = []
     for _ in range(200):
         probabilities = random.dirichlet(np.ones(3), 500)
         y = (random.random((500, 1)) > probabilities.cumsum(axis=1)).sum(axis=1).clip(0, 2)
         decided = probabilities.argmax(axis=1)
-        found = calibration(probabilities, decided, y)
-        errors.append(found.ece)
-        by_chance.append(found.by_chance)
-    assert np.mean(errors) == pytest.approx(np.mean(by_chance), rel=0.05)
+        found.append(calibration(probabilities, decided, y)[0])
+    error, by_chance = (np.mean([each[name] for each in found]) for name in ("ece", "ece_by_chance"))
+    assert error == pytest.approx(by_chance, rel=0.05)
     over = probabilities**3 / (probabilities**3).sum(axis=1, keepdims=True)
-    assert calibration(over, decided, y).ece > 3 * np.mean(errors)
+    assert calibration(over, decided, y)[0]["ece"] > 3 * error
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_each_variant_of_convergence_is_a_loop_of_its_updates(
         {**BASE, "study": "convergence", "size": 2, "iterations": 12, "momentum": 0.5, "threshold": 0.5}
     )
     found = convergence.run(inputs, study).numbers["last"][variant]
-    X, y = everything(inputs)
+    X, y = inputs.without_validation()
     problems = Problems(X, y, build_architecture("multiclass", 2, 3), dtype=torch.float64)
     only, thresholds = torch.arange(1), torch.tensor([threshold], dtype=torch.float64)
     W = previous = problems.subspace_start()

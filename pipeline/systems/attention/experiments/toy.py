@@ -14,7 +14,7 @@ a minimum, and the result depends on the start.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,17 +25,15 @@ from pipeline.results.outcome import Outcome, one
 from pipeline.systems.attention.settings import ToyStudy
 
 INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
-Reading = Literal["output", "two-sided"]
-Penalty = Literal["none", "L1", "L2"]
 LARGEST_WEIGHT = 10.0
 """No weight above this is tried for a single winner: all units are silent from 7 on."""
 HALVINGS = 22
 """Bisections for the least weight with a single winner, which is then known to 2.4e-6."""
-READINGS: tuple[Reading, ...] = ("output", "two-sided")
-PENALTIES: tuple[Penalty, ...] = ("none", "L1", "L2")
+READINGS = ("output", "two-sided")
+PENALTIES = ("none", "L1", "L2")
 
 
-def infer(reading: Reading, penalty: Penalty, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
+def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
     """Hidden activities over the inference, `[steps + 1, 3]`: gradient steps, proximal ones for L1's exact zeros."""
     x = np.array(INPUT)
     h, path = x.copy(), [x.copy()]

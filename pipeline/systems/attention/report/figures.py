@@ -45,7 +45,6 @@ DASHES = ("-", "--", ":", "-.")
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
 """Colours and markers of a triangle, a square and a star, in their order in results."""
-_NAMES = ("places", "truth", "routing", "inversion", "outlines", "inverted_outlines", "routed_outlines")
 
 
 @in_house_style
@@ -148,10 +147,9 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
     return figure
 
 
-_OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], tuple[str, ...], str, str, str]] = {
+_OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
     "toy": (
         minimisers,
-        ("reading", "weight", "penalty", "h1", "h2", "h3"),
         "Result of inference in the toy network",
         "Hidden activities without a penalty, with L1 and with L2, for the published figure's objective (the output's "
         "error alone) and the text's (all errors), by penalty weight.",
@@ -159,7 +157,6 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], tuple[str, ...], s
     ),
     "iterated": (
         attention_over_iterations,
-        ("scale", "iteration", "entropy", "right"),
         "Attention over iterations",
         "Left: low entropy means that each part attends to a single parent. Right: how often that is the part's own "
         "parent ({data}; means over sds of the parts). Scores are multiplied by the scale before their softmax: the "
@@ -168,7 +165,6 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], tuple[str, ...], s
     ),
     "parsing": (
         parents_found,
-        ("sigma", "shown", "method", "found", "standard_error"),
         "Parents found by inversion and by routing",
         "Share of parts whose parent is found, over the number of objects in a scene ({data}; bars: one standard error "
         "over scenes). Of several variants of EM routing and of dynamic routing only the best is drawn; the table has "
@@ -177,22 +173,19 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], tuple[str, ...], s
         "One line for each method over the number of objects, one panel for each sd of the parts.",
     ),
 }
-"""By kind of study: function and columns of the figure of its table, title, caption and alternative text."""
+"""By kind of study: function of the figure of its table, title, caption and alternative text."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies, sorted by kind."""
     for study in executed(results):
-        records = study.numbers.records
-        if study.kind in _OF_TABLES:
-            function, columns, title, caption, alt = _OF_TABLES[study.kind]
+        records, table = study.numbers.records, study.table(())
+        if study.kind in _OF_TABLES and table is not None:
+            function, title, caption, alt = _OF_TABLES[study.kind]
             told = caption.format(data=dataset_label(records), settings=study.settings)
-            table = study.table(columns)
-            if table is not None:
-                name = f"attention-{study.name}"
-                yield Drawing(name, "svg", title, told, alt, records, partial(function, table))
+            yield Drawing(f"attention-{study.name}", "svg", title, told, alt, records, partial(function, table))
         if study.kind == "parsing":
-            arrays = study.examples(_NAMES)
+            arrays = study.examples(())
             if arrays is None:
                 written.miss(f"{study.label} (its examples)")
                 continue

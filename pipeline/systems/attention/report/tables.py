@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
-from pipeline.drawing.table import Table, tracked
-from pipeline.results.provenance import dataset_label
+from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.reading import Results, natural
 from pipeline.results.studies import Study, studies_of
 
-_SHOWN: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
+_SHOWN: dict[str, tuple[str, str, Columns]] = {
     "toy": (
         "Result of inference in the toy network",
         "Hidden activities after inference that starts from the forward pass; effective number of active units.",
@@ -86,13 +83,6 @@ def build(results: Results) -> list[Table]:
             continue
         if study.kind == "iterated":
             data = data[data["iteration"] == data["iteration"].max()].reset_index(drop=True)
-        records = study.numbers.records
-        tidy = data[list(columns)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
-        shown = pd.DataFrame(
-            {
-                head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
-                for column, (head, form) in columns.items()
-            }
-        )
-        tables.append(Table(f"attention-{study.name}", title, caption, tidy, shown, records))
+        name = f"attention-{study.name}"
+        tables.append(study_table(name, title, caption, data, columns, study.numbers.records))
     return tables

@@ -8,20 +8,17 @@ import torch
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import KeepAt, everything, nothing
-from pipeline.systems.regression.model.inputs import Inputs
-from pipeline.systems.regression.model.schedule import Round, fit
+from pipeline.systems.regression.model.fits import Inputs, fit_without_validation
 from pipeline.systems.regression.settings import ConvergenceStudy
 
 
-def run(inputs: Inputs, study: ConvergenceStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     """Fit the multiclass model on all training images with and without momentum, with and without a threshold.
 
     In float64: whether plain EM ever lowers the likelihood depends on the last digits.
     """
-    X, y = everything(inputs)
     architecture = build_architecture("multiclass", study.size, inputs.classes)
-    problems = Problems(X, y, architecture, dtype=torch.float64)
+    problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)
     W = problems.subspace_start()
     variants = {
         "plain": (0.0, 0.0),
@@ -29,12 +26,10 @@ def run(inputs: Inputs, study: ConvergenceStudy, keep_at: KeepAt | None = None) 
         "momentum": (study.momentum, 0.0),
         "both": (study.momentum, study.threshold),
     }
-    tables = []
-    for variant, (momentum, threshold) in variants.items():
-        rounds = [Round(threshold, study.iterations + 1)]
-        held = nothing(problems)
-        _, history = fit(problems, W, held, momentum=momentum, rounds=rounds, most_iterations=study.iterations)
-        tables.append(history[["iteration", "log_loss", "error"]].assign(variant=variant))
+    tables = [
+        fit_without_validation(problems, W, *settings, study.iterations).assign(variant=variant)
+        for variant, settings in variants.items()
+    ]
     table = pd.concat(tables, ignore_index=True)[["variant", "iteration", "log_loss", "error"]]
     last = table.groupby("variant").last()
     numbers = {

@@ -22,8 +22,7 @@ from tqdm import tqdm
 from pipeline.data.warps import invert
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import KeepAt, fit_architecture
-from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
 from pipeline.systems.regression.settings import DistortedStudy
 
 CHUNK = 4096
@@ -102,7 +101,7 @@ def enlarged(inputs: Inputs, examples: int, strength: Strength, seed: int) -> In
     return replace(inputs, X={**inputs.X, "train": X}, y={**inputs.y, "train": y})
 
 
-def run(inputs: Inputs, study: DistortedStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     """Errors of one architecture after training on the original images, and on these with distorted copies.
 
     Training errors include the distorted copies. Of several strengths of the distortions, the one with the fewest
@@ -113,13 +112,15 @@ def run(inputs: Inputs, study: DistortedStudy, keep_at: KeepAt | None = None) ->
     rows: list[dict[str, Any]] = []
     for strength in (0.0, *study.strengths):
         data = enlarged(inputs, study.examples, Strength().times(strength), study.seed) if strength else inputs
-        fitted = fit_architecture(data, architecture, study.schedule, keep_at and partial(keep_at, distorted=strength))
+        if inputs.keep_at:
+            data = replace(data, keep_at=partial(inputs.keep_at, distorted=strength))
+        fitted = fit_architecture(data, architecture, study.schedule)
         rows.append(
             {
                 "data": "distorted" if strength else "plain",
                 "strength": strength,
                 "examples": len(data.X["train"]),
-                **fitted.errors(data),
+                **errors(architecture, fitted.W, data),
                 "iterations": fitted.iterations,
                 "seconds": fitted.seconds,
             }

@@ -11,18 +11,17 @@ import torch
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.capsules import posterior_means, predict_probabilities
-from pipeline.systems.regression.model.fits import KeepAt, fit_architecture
-from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.fits import Inputs, fit_architecture
 from pipeline.systems.regression.settings import ExactnessStudy
 
 
-def run(inputs: Inputs, study: ExactnessStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: ExactnessStudy) -> Outcome:
     """Deviations of Monte Carlo estimates from exact values, in standard errors, over some test images.
 
     Independent samples make such deviations standard normal: their mean square is near 1, and few exceed 3.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
-    fitted = fit_architecture(inputs, architecture, study.schedule, keep_at)
+    fitted = fit_architecture(inputs, architecture, study.schedule)
     W, sizes = fitted.W[0].double(), architecture.sizes[0]
     generator = torch.Generator().manual_seed(study.seed)
     rows = []

@@ -1,7 +1,19 @@
-"""Errors and calibration by capsule size and architecture, images of two models, other classifiers (Figures 2-5)."""
+"""Errors and calibration by capsule size and architecture, images of two models, other classifiers (Figures 2-5).
+
+Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
+probability of the class that they are assigned to. Of the n_b images in a bin b, with mean confidence c_b, a share a_b
+is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo, Pleiss, Sun and
+Weinberger 2017) is
+
+    ECE = sum_b n_b / n |a_b - c_b|
+
+It is positive even with right probabilities, because a_b then still varies around c_b. `ece_by_chance` is its mean in
+that case, with a_b taken to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -13,56 +25,62 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.calibration import Calibration, calibration, calibration_of
+from pipeline.systems.regression.model.architectures import (
+    build_architecture,
+    class_scores,
+    coupled_probabilities,
+)
 from pipeline.systems.regression.model.capsules import prior_means
-from pipeline.systems.regression.model.fits import Fitted, KeepAt, fit_architecture
-from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.expectation_maximisation import CHUNK
+from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
 from pipeline.systems.regression.settings import GridStudy
 
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""
 PROBABILISTIC = "logistic-regression"
 """The other classifier whose calibration is measured: the others' probabilities are shares of votes or missing."""
+BINS = 10
+
+Arrays = dict[str, NDArray[np.generic]]
 
 
-def run(inputs: Inputs, study: GridStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: GridStudy) -> Outcome:
     """Fit every architecture at every size, then the other classifiers.
 
     The array `reliability [models, bins, 4]` is that of the architectures with the largest capsules in the order of
-    `decisions`, then that of `PROBABILISTIC` if it is one of the other classifiers; see `Calibration`.
+    `decisions`, then that of `PROBABILISTIC` if it is one of the other classifiers; see `calibration`.
     """
     rows: list[dict[str, Any]] = []
     reliability: list[NDArray[np.float64]] = []
-    arrays: dict[str, NDArray[np.generic]] = {}
+    arrays: Arrays = {}
+    X, y = inputs.X["test"], inputs.y["test"]
     cells = [(decision, size) for decision in study.decisions for size in study.sizes]
-    features = inputs.X["train"].shape[1]
     for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
-        fitted = fit_architecture(inputs, architecture, study.schedule, keep_at)
-        row = {"model": decision, "size": size, **fitted.errors(inputs), "iterations": fitted.iterations}
-        row |= {"parameters": int(architecture.sizes.sum()) * features, "seconds": fitted.seconds}
-        calibrated = calibration_of(architecture, fitted.W, inputs.X["test"], inputs.y["test"])
-        rows.append(row | _numbers_of(calibrated))
+        W, iterations, seconds = fit_architecture(inputs, architecture, study.schedule)
+        parameters = int(architecture.sizes.sum()) * X.shape[1]
+        row = {"model": decision, "size": size, **errors(architecture, W, inputs)}
+        row |= {"iterations": iterations, "parameters": parameters, "seconds": seconds}
+        probabilities = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
+        decided = [class_scores(architecture, W, block).argmax(1) for block in X.split(CHUNK)]
+        measured, bins = calibration(*(torch.cat(each).cpu().numpy() for each in (probabilities, decided, [y])))
+        rows.append(row | measured)
         if size == max(study.sizes):
-            reliability.append(calibrated.reliability)
+            reliability.append(bins)
         if decision == "multiclass" and size == PLANE:
-            arrays |= plane(fitted, inputs)
+            arrays |= plane(W, inputs)
         if decision == "multiclass" and size == SHOWN:
-            arrays |= prototypes(fitted, inputs)
+            arrays |= prototypes(W, inputs)
     for name in study.baselines:
-        row, calibrated_baseline = baseline(name, inputs)
+        row, of_baseline = baseline(name, inputs)
         rows.append(row)
-        if calibrated_baseline is not None:
-            reliability.append(calibrated_baseline.reliability)
-    arrays["reliability"] = np.stack(reliability)
+        reliability += of_baseline
     numbers: dict[str, Any] = {}
     for cell in rows:
-        measured = ("train", "validation", "test", "seconds", "test_log_loss", "ece", "ece_by_chance")
-        found = {name: one(cell[name]) for name in measured if name in cell}
+        names = ("train", "validation", "test", "seconds", "test_log_loss", "ece", "ece_by_chance")
+        found = {name: one(cell[name]) for name in names if name in cell}
         if cell["size"]:
-            models = numbers.setdefault("errors", {})
-            models.setdefault(cell["model"], {})[str(cell["size"])] = found
+            numbers.setdefault("errors", {}).setdefault(cell["model"], {})[str(cell["size"])] = found
         else:
             numbers.setdefault("baseline", {})[cell["model"]] = found
     if "latents" in arrays:
@@ -72,11 +90,40 @@ def run(inputs: Inputs, study: GridStudy, keep_at: KeepAt | None = None) -> Outc
     headline = [f"errors.{decision}.{max(study.sizes)}.test" for decision in study.decisions]
     headline += [f"errors.{decision}.{max(study.sizes)}.ece" for decision in study.decisions]
     headline += [f"baseline.{name}.test" for name in study.baselines]
-    return Outcome("grid", pd.DataFrame(rows), numbers, tuple(headline), arrays)
+    return Outcome(
+        "grid", pd.DataFrame(rows), numbers, tuple(headline), arrays | {"reliability": np.stack(reliability)}
+    )
 
 
-def _numbers_of(found: Calibration) -> dict[str, float]:
-    return {"test_log_loss": found.log_loss, "ece": found.ece, "ece_by_chance": found.by_chance}
+def calibration(
+    probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]
+) -> tuple[dict[str, float], NDArray[np.float64]]:
+    """Do `probabilities [n, m]` of images of the classes `y [n]`, assigned to the classes `decided [n]`, agree with
+    frequencies?
+
+    Returns:
+        `test_log_loss`, the mean of -log P(y | x), nats; `ece` and `ece_by_chance`, shares.
+        `[BINS, 4]`: of each bin the number of images, their mean confidence, the share assigned correctly, and the sd
+        of this share if the probabilities were right; 0 if it is empty.
+    """
+    rows = np.arange(len(y))
+    confidence = probabilities[rows, decided]
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    count = np.bincount(bins, minlength=BINS)
+    divisor = np.maximum(count, 1)
+    mean, right, variance = (
+        np.bincount(bins, weights=values, minlength=BINS) / divisor
+        for values in (confidence, decided == y, confidence * (1 - confidence))
+    )
+    sd = np.sqrt(variance / divisor)
+    share = count / len(y)
+    # A probability that is 0 in float64 would make the mean infinite.
+    surprise = -np.log(np.maximum(probabilities[rows, y], np.finfo(np.float64).tiny))
+    return {
+        "test_log_loss": float(surprise.mean()),
+        "ece": float((share * np.abs(right - mean)).sum()),
+        "ece_by_chance": float((share * math.sqrt(2 / math.pi) * sd).sum()),
+    }, np.stack([count, mean, right, sd], axis=1)
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
@@ -85,11 +132,11 @@ def squashed(W: Tensor, X: Tensor) -> Tensor:
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
 
-def plane(fitted: Fitted, inputs: Inputs) -> dict[str, NDArray[np.generic]]:
+def plane(W: Tensor, inputs: Inputs) -> Arrays:
     """Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images, their `labels`, and `confident [m, S, S]`,
     the image of each class with the highest probability.
     """
-    latents, y = squashed(fitted.W[0], inputs.X["test"]), inputs.y["test"]
+    latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
     surest = [int(torch.where(y == c, radius[:, c], -1.0).argmax()) for c in range(inputs.classes)]
     return {
@@ -109,9 +156,9 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
     return {"own": one(radius[own].mean()), "others": one(radius[~own].mean()), "largest": one(largest.mean())}
 
 
-def prototypes(fitted: Fitted, inputs: Inputs) -> dict[str, NDArray[np.generic]]:
+def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
     """Figure 4, equation 30: for each class and element its prototype, a training image: `[m, d, S, S]`."""
-    latents, y = squashed(fitted.W[0], inputs.X["train"]), inputs.y["train"]
+    latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
 
@@ -121,47 +168,43 @@ def variety(prototypes: NDArray[np.generic]) -> float:
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
-def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], Calibration | None]:
+def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], list[NDArray[np.float64]]]:
     """A scikit-learn classifier on the same inputs; its strength is chosen on the validation part.
 
-    Its seconds include the fits with all strengths, as a user has to run them; `chosen` is the strength. The second
-    value is its calibration on the test part, for `PROBABILISTIC` only.
+    Returns:
+        its row of the table. Its seconds include the fits with all strengths, as a user has to run them; `chosen` is
+        the strength.
+        Its reliability on the test part if it is `PROBABILISTIC`, else nothing.
     """
-    begun = time.perf_counter()
-    X = {part: values.cpu().numpy() for part, values in inputs.X.items()}
-    y = {part: values.cpu().numpy() for part, values in inputs.y.items()}
-    scale = float(np.sqrt((X["train"] ** 2).mean()))
-    X = {part: values / scale for part, values in X.items()}
-    best: Any = None
-    fewest, chosen = 2.0, ""
-    for strength, model in _candidates(name):
-        model.fit(X["train"], y["train"])
-        error = 1 - model.score(X["validation"], y["validation"])
-        if error < fewest:
-            best, fewest, chosen = model, error, strength
-    errors = {part: 1 - float(best.score(X[part], y[part])) for part in ("train", "validation", "test")}
-    row = {"model": name, "size": 0, **errors, "seconds": time.perf_counter() - begun, "chosen": chosen}
-    if name != PROBABILISTIC:
-        return row, None
-    probabilities = best.predict_proba(X["test"])
-    found = calibration(probabilities, probabilities.argmax(1), y["test"])
-    return row | _numbers_of(found), found
-
-
-def _candidates(name: str) -> list[tuple[str, Any]]:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.svm import SVC
 
-    match name:
-        case "logistic-regression":
-            return [(f"C {C:g}", OneVsRestClassifier(LogisticRegression(C=C, max_iter=300))) for C in (0.01, 0.1, 1.0)]
-        case "nearest-neighbours":
-            return [(f"k {k}", KNeighborsClassifier(k)) for k in (1, 3, 5)]
-        case "random-forest":
-            return [("300 trees", RandomForestClassifier(300, n_jobs=-1, random_state=0))]
-        case "support-vectors":
-            return [(f"C {C:g}", SVC(C=C, cache_size=1000)) for C in (1.0, 10.0)]
-    raise ValueError(f"no baseline {name}")
+    candidates: dict[str, dict[str, Any]] = {
+        "logistic-regression": {
+            f"C {C:g}": OneVsRestClassifier(LogisticRegression(C=C, max_iter=300)) for C in (0.01, 0.1, 1.0)
+        },
+        "nearest-neighbours": {f"k {k}": KNeighborsClassifier(k) for k in (1, 3, 5)},
+        "random-forest": {"300 trees": RandomForestClassifier(300, n_jobs=-1, random_state=0)},
+        "support-vectors": {f"C {C:g}": SVC(C=C, cache_size=1000) for C in (1.0, 10.0)},
+    }
+    begun = time.perf_counter()
+    X, y = ({part: values.cpu().numpy() for part, values in each.items()} for each in (inputs.X, inputs.y))
+    scale = float(np.sqrt((X["train"] ** 2).mean()))
+    X = {part: values / scale for part, values in X.items()}
+    held = {}
+    for strength, model in candidates[name].items():
+        model.fit(X["train"], y["train"])
+        held[strength] = model.score(X["validation"], y["validation"])
+    chosen = max(held, key=lambda strength: held[strength])
+    best = candidates[name][chosen]
+    found = {part: 1 - float(best.score(X[part], y[part])) for part in ("train", "validation", "test")}
+    seconds = time.perf_counter() - begun
+    row = {"model": name, "size": 0, **found, "seconds": seconds, "chosen": chosen}
+    if name != PROBABILISTIC:
+        return row, []
+    probabilities = best.predict_proba(X["test"])
+    measured, bins = calibration(probabilities, probabilities.argmax(1), y["test"])
+    return row | measured, [bins]

@@ -7,7 +7,7 @@ and without that term.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pandas as pd
 import torch
@@ -16,15 +16,14 @@ from torch import Tensor
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import KeepAt, errors
-from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.fits import Inputs, errors
 from pipeline.systems.regression.model.online import Incremental, Online, split
 from pipeline.systems.regression.settings import OnlineStudy
 
 Weights = Iterator[Tensor]
 
 
-def run(inputs: Inputs, study: OnlineStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     """Log-loss on the training part and errors on all parts after every pass, by method, from the subspace start.
 
     All updates are plain (no threshold, and no momentum unless named): only the use of the data is compared.
@@ -32,16 +31,16 @@ def run(inputs: Inputs, study: OnlineStudy, keep_at: KeepAt | None = None) -> Ou
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture)
     W = problems.subspace_start()
-    methods: dict[str, Callable[[], Weights]] = {
-        "batch": lambda: _batch(problems, W, 0.0),
-        "batch, momentum": lambda: _batch(problems, W, study.momentum),
-        "incremental": lambda: _incremental(problems, W, study, 0.0),
-        "incremental, momentum": lambda: _incremental(problems, W, study, study.momentum),
-        "online": lambda: _online(problems, inputs, W, study),
+    methods: dict[str, Weights] = {
+        "batch": _batch(problems, W, 0.0),
+        "batch, momentum": _batch(problems, W, study.momentum),
+        "incremental": _incremental(problems, W, study, 0.0),
+        "incremental, momentum": _incremental(problems, W, study, study.momentum),
+        "online": _online(problems, inputs, W, study),
     }
     rows = []
     for name, method in methods.items():
-        for done, weights in zip(range(1, study.passes + 1), method(), strict=False):
+        for done, weights in zip(range(1, study.passes + 1), method, strict=False):
             rows.append({"method": name, "passes": done, **_measured(problems, weights, inputs)})
     table = pd.DataFrame(rows)
     last = {str(name): rows.iloc[-1] for name, rows in table.groupby("method")}
@@ -84,7 +83,7 @@ def _batch(problems: Problems, W: Tensor, momentum: float) -> Weights:
 
 def _incremental(problems: Problems, W: Tensor, study: OnlineStudy, momentum: float) -> Weights:
     batches = split(problems.examples, study.batches, torch.Generator().manual_seed(study.seed))
-    incremental = Incremental.start(problems, batches, W)
+    incremental = Incremental(problems, batches, W)
     incremental.update()
     yield incremental.W  # the start was a pass over the data
     while True:

@@ -8,24 +8,22 @@ import pandas as pd
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import KeepAt, fit_architecture
-from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
 from pipeline.systems.regression.settings import RidgeStudy
 
 
-def run(inputs: Inputs, study: RidgeStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
     """Errors of one architecture with each penalty, and with none; one is chosen on the validation part."""
     architecture = build_architecture(study.decision, study.size, inputs.classes)
-    penalties = sorted({0.0, *study.penalties})
     rows: list[dict[str, Any]] = []
-    for penalty in penalties:
-        fitted = fit_architecture(inputs, architecture, study.schedule, keep_at, ridge=penalty)
-        rows.append({"penalty": penalty, **fitted.errors(inputs)})
-    table = pd.DataFrame(rows)
+    for penalty in sorted({0.0, *study.penalties}):
+        W = fit_architecture(inputs, architecture, study.schedule, ridge=penalty).W
+        rows.append({"penalty": penalty, **errors(architecture, W, inputs)})
     chosen = min(rows, key=lambda row: row["validation"])
     parts = ("train", "validation", "test")
     numbers = {
         "errors": {f"{row['penalty']:g}": {part: one(row[part]) for part in parts} for row in rows},
-        "chosen": {"penalty": one(chosen["penalty"]), **{part: one(chosen[part]) for part in parts}},
+        "chosen": {name: one(chosen[name]) for name in ("penalty", *parts)},
     }
-    return Outcome("ridge", table, numbers, ("chosen.penalty", "chosen.validation", "chosen.test"))
+    headline = ("chosen.penalty", "chosen.validation", "chosen.test")
+    return Outcome("ridge", pd.DataFrame(rows), numbers, headline)

@@ -9,8 +9,7 @@ import pandas as pd
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import KeepAt, fit_architecture, mistakes
-from pipeline.systems.regression.model.inputs import Inputs
+from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture, mistakes
 from pipeline.systems.regression.settings import SizesStudy
 
 
@@ -26,26 +25,23 @@ def shared_out(weights: Sequence[float], total: int) -> list[int]:
     return [int(size) + 1 for size in whole]
 
 
-def run(inputs: Inputs, study: SizesStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: SizesStudy) -> Outcome:
     """Equal capsules, then sizes with the same total in proportion to the equal model's validation errors by class, and
     for comparison in inverse proportion to them.
     """
+    total = study.size * inputs.classes
+    plans = {"equal": [study.size] * inputs.classes}
     rows, numbers = [], {}
-    equal = [study.size] * inputs.classes
-    plans = {"equal": equal}
     for name in ("equal", "by error", "against error"):
-        sizes = plans[name]
-        fitted = fit_architecture(
-            inputs, build_architecture("multiclass", sizes, inputs.classes), study.schedule, keep_at
-        )
+        architecture = build_architecture("multiclass", plans[name], inputs.classes)
+        W = fit_architecture(inputs, architecture, study.schedule).W
         if name == "equal":
             y = inputs.y["validation"]
-            wrong = mistakes(fitted.architecture, fitted.W, inputs.X["validation"], y)
-            errors = [float(wrong[y == c].sum() / (y == c).sum().clamp_min(1)) for c in range(inputs.classes)]
-            total = study.size * inputs.classes
-            plans["by error"] = shared_out(errors, total)
-            plans["against error"] = shared_out([1 / max(error, 1e-3) for error in errors], total)
-        found = fitted.errors(inputs)
-        rows.append({"plan": name, "sizes": " ".join(map(str, sizes)), **found})
+            wrong = mistakes(architecture, W, inputs.X["validation"], y)
+            by_class = [float(wrong[y == c].sum() / (y == c).sum().clamp_min(1)) for c in range(inputs.classes)]
+            plans["by error"] = shared_out(by_class, total)
+            plans["against error"] = shared_out([1 / max(error, 1e-3) for error in by_class], total)
+        found = errors(architecture, W, inputs)
+        rows.append({"plan": name, "sizes": " ".join(map(str, plans[name])), **found})
         numbers[name.replace(" ", "_")] = {part: one(value) for part, value in found.items()}
     return Outcome("sizes", pd.DataFrame(rows), {"errors": numbers}, tuple(f"errors.{plan}.test" for plan in numbers))

@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import KeepAt, everything, nothing
-from pipeline.systems.regression.model.inputs import Inputs
-from pipeline.systems.regression.model.schedule import Round, fit
+from pipeline.systems.regression.model.fits import Inputs, fit_without_validation
 from pipeline.systems.regression.settings import StartsStudy
 
-SUBSPACE = "subspace"
 
-
-def run(inputs: Inputs, study: StartsStudy, keep_at: KeepAt | None = None) -> Outcome:
+def run(inputs: Inputs, study: StartsStudy) -> Outcome:
     """The lowest training error over the iterations, for every start; all starts of one sd are fit together."""
-    X, y = everything(inputs)
+    X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture(
         "multiclass", single.capsules.expand(study.seeds, -1), single.sizes.expand(study.seeds, -1).contiguous()
     )
-    rounds = [Round(study.threshold, study.iterations + 1)]
+
+    def lowest(problems: Problems, W: Tensor) -> list[float]:
+        history = fit_without_validation(problems, W, study.momentum, study.threshold, study.iterations)
+        return [float(error) for error in history.groupby("problem")["error"].min()]
+
     rows = []
     problems = Problems(X, y, several)
     for sd in study.sds:
-        generator = torch.Generator().manual_seed(study.seed)
-        W = problems.random_start(sd, generator)
-        rows += [
-            {"start": f"{sd:g}", "seed": study.seed + k, "error": error}
-            for k, error in enumerate(_lowest(problems, W, rounds, study))
-        ]
+        W = problems.random_start(sd, torch.Generator().manual_seed(study.seed))
+        rows += [(f"{sd:g}", study.seed + k, error) for k, error in enumerate(lowest(problems, W))]
+    random = pd.DataFrame(rows, columns=["start", "seed", "error"])
     reference = Problems(X, y, single)
-    (best,) = _lowest(reference, reference.subspace_start(), rounds, study)
-    rows.append({"start": SUBSPACE, "seed": study.seed, "error": best})
-    table = pd.DataFrame(rows)
-    random = table[table["start"] != SUBSPACE]
+    (best,) = lowest(reference, reference.subspace_start())
+    rows.append(("subspace", study.seed, best))
     numbers = {
         "subspace": one(best),
         "random": {
@@ -50,11 +46,4 @@ def run(inputs: Inputs, study: StartsStudy, keep_at: KeepAt | None = None) -> Ou
         },
         "best_random": one(random["error"].min()),
     }
-    return Outcome("starts", table, numbers, ("subspace", "best_random"))
-
-
-def _lowest(problems: Problems, W: torch.Tensor, rounds: list[Round], study: StartsStudy) -> list[float]:
-    _, history = fit(
-        problems, W, nothing(problems), momentum=study.momentum, rounds=rounds, most_iterations=study.iterations
-    )
-    return [float(error) for error in history.groupby("problem")["error"].min()]
+    return Outcome("starts", pd.DataFrame(rows, columns=random.columns), numbers, ("subspace", "best_random"))

@@ -24,9 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,23 +38,6 @@ CHUNK = 16_384
 
 BLOCK = 1 << 22
 """Elements of the capsules' vectors that are processed together."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Rows that the same problems include.
-
-    Attributes:
-        inputs: `[n, r]`.
-        problems: `[k]`; None: all.
-        own: the capsule of each row's class in each problem, `[k, n]`, or `[k, 1]` if all rows have one class.
-        sample_weights: `[n]`; None: all 1.
-    """
-
-    inputs: Tensor
-    problems: Tensor | None
-    own: Tensor
-    sample_weights: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -84,29 +66,34 @@ class Examples:
             float(self.sample_weights[start:stop].sum(dtype=torch.float64)) for start, stop in pairwise(self.bounds)
         ]
 
-    def blocks(self, capsules: Tensor, numbers: int) -> Iterator[Block]:
-        """All rows in blocks, with the problems that include them.
+    def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
+        """All rows in blocks, each with the same problems.
 
         Args:
             capsules: `[K, m]`, as in `Architecture`.
             numbers: elements of the vectors of one problem and row.
+
+        Yields:
+            the rows; the problems that include them, `[k]` (None: all); the capsule of each row's class in each
+            problem, `[k, n]`, or `[k, 1]` if all rows have one class.
         """
         capsules = capsules.to(self.inputs.device)
         if bool((capsules >= 0).all()):
-            rows = max(1, BLOCK // (len(capsules) * numbers))
-            for first in range(0, len(self.inputs), rows):
-                at = slice(first, first + rows)
-                own = capsules.index_select(1, self.labels[at])
-                yield Block(self.inputs[at], None, own, _rows(self.sample_weights, at))
+            for rows in _slices(0, len(self.inputs), len(capsules) * numbers):
+                yield rows, None, capsules.index_select(1, self.labels[rows])
             return
         for c, (start, stop) in enumerate(pairwise(self.bounds)):
             problems = (capsules[:, c] >= 0).nonzero().flatten()
             if len(problems):
-                rows = max(1, BLOCK // (len(problems) * numbers))
-                for first in range(start, stop, rows):
-                    at = slice(first, min(first + rows, stop))
-                    own = capsules[problems, c, None]
-                    yield Block(self.inputs[at], problems, own, _rows(self.sample_weights, at))
+                for rows in _slices(start, stop, len(problems) * numbers):
+                    yield rows, problems, capsules[problems, c, None]
+
+
+def _slices(start: int, stop: int, numbers: int) -> Iterator[slice]:
+    """Rows from `start` to `stop` in blocks of `BLOCK` elements, where a row has so many numbers."""
+    step = max(1, BLOCK // numbers)
+    for first in range(start, stop, step):
+        yield slice(first, min(first + step, stop))
 
 
 @dataclass(frozen=True)
@@ -148,22 +135,25 @@ class EStep:
         device = W.device
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
         likelihood = torch.zeros(k, dtype=torch.float64, device=device)
-        weighted = examples.sample_weights is not None
-        errors = torch.zeros(k, dtype=torch.float64 if weighted else torch.long, device=device)
+        whole = torch.long if examples.sample_weights is None else torch.float64
+        errors = torch.zeros(k, dtype=whole, device=device)
         sizes = arc.sizes.to(W)
-        for block in examples.blocks(arc.capsules, C * d):
-            weights, its_sizes, nu = (_take(each, block.problems) for each in (W, sizes, thresholds))
-            vectors = (weights.flatten(0, 2) @ block.inputs.T).view(len(weights), C, d, -1)
-            log_probability, wrong, factors = self._scaled(vectors, its_sizes, block.own, nu)
-            if block.sample_weights is not None:
-                log_probability, wrong = log_probability.double() * block.sample_weights, wrong * block.sample_weights
-                factors = None if factors is None else factors.mul_(block.sample_weights.to(factors))
+        for rows, which, own in examples.blocks(arc.capsules, C * d):
+            inputs = examples.inputs[rows]
+            weights, its_sizes = (each if which is None else each.index_select(0, which) for each in (W, sizes))
+            nu = thresholds if thresholds is None or which is None else thresholds.index_select(0, which)
+            vectors = (weights.flatten(0, 2) @ inputs.T).view(len(weights), C, d, -1)
+            log_probability, wrong, factors = self._scaled(vectors, its_sizes, own, nu)
+            if examples.sample_weights is not None:
+                counts = examples.sample_weights[rows]
+                log_probability, wrong = log_probability.double() * counts, wrong * counts
+                factors = None if factors is None else factors.mul_(counts.to(factors))
             sums = [(likelihood, log_probability.sum(-1, dtype=torch.float64)), (errors, wrong.sum(-1))]
             if factors is not None:
                 vectors *= factors.unsqueeze(2)
-                sums.append((moments, (vectors.flatten(0, 2) @ block.inputs).view_as(weights)))
+                sums.append((moments, (vectors.flatten(0, 2) @ inputs).view_as(weights)))
             for total, of_block in sums:
-                total.add_(of_block) if block.problems is None else total.index_add_(0, block.problems, of_block)
+                total.add_(of_block) if which is None else total.index_add_(0, which, of_block)
         return Statistics(moments, likelihood, errors)
 
     def _scaled(
@@ -211,14 +201,6 @@ class EStep:
             at = variables == D
             l0[at], l1[at] = table(beta[at])
         return l0, l1
-
-
-def _rows(values: Tensor | None, at: slice) -> Tensor | None:
-    return None if values is None else values[at]
-
-
-def _take(values: Tensor | None, problems: Tensor | None) -> Any:
-    return values if values is None or problems is None else values.index_select(0, problems)
 
 
 def _squared_lengths(vectors: Tensor) -> Tensor:
@@ -301,13 +283,11 @@ class Problems:
         """
         arc = self.architecture
         W = torch.zeros(*arc.sizes.shape, arc.size, self.whitener.shape[1], dtype=torch.float64)
-        known: dict[tuple[tuple[int, ...], int], Tensor] = {}
+        start = cache(self._capsule_start)
         for k, (capsules, sizes) in enumerate(zip(arc.capsules.tolist(), arc.sizes.tolist(), strict=True)):
             for j, size in enumerate(sizes):
                 classes = tuple(c for c, capsule in enumerate(capsules) if capsule == j)
-                if (classes, size) not in known:
-                    known[classes, size] = self._capsule_start(classes, size)
-                W[k, j, :size] = known[classes, size]
+                W[k, j, :size] = start(classes, size)
         return W.to(self.whitener.device, self.dtype)
 
     def _capsule_start(self, classes: tuple[int, ...], size: int) -> Tensor:

@@ -1,28 +1,108 @@
-"""Complete fits of one architecture on a data set, which continue after an interruption, and their errors."""
+"""Complete fits on the images of a data set: inputs, fits that continue after an interruption, and their errors."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from pipeline.data.datasets import PARTS, Dataset
 from pipeline.learning.checkpoints import Checkpoint, fingerprint
 from pipeline.systems.regression.model.architectures import Architecture, class_scores
-from pipeline.systems.regression.model.expectation_maximisation import Examples, Problems
-from pipeline.systems.regression.model.inputs import Inputs
-from pipeline.systems.regression.model.schedule import Round, State, fit
+from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Examples, Problems
+from pipeline.systems.regression.model.schedule import State, fit
+from pipeline.systems.regression.settings import ScheduleParams
 
-if TYPE_CHECKING:
-    from pipeline.systems.regression.settings import ScheduleParams
+_IMAGES = 8192
+"""Images that are projected together."""
 
-CHUNK = 16_384
-KeepAt = Callable[..., Checkpoint | None]
+KeepAt = Callable[..., Checkpoint]
 """Returns the checkpoint of a fit that depends on the given JSON values."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs and classes by part: `train`, `validation`, `test`.
+
+    Attributes:
+        X: `[n, p]`, float32.
+        y: `[n]`.
+        basis: `[pixels, p]`, multiplied with images in [0, 1].
+        classes: number of classes.
+        images: uint8 `[n, 1, S, S]`.
+        keep_at: where fits to these inputs are kept; None: nowhere.
+    """
+
+    X: dict[str, Tensor]
+    y: dict[str, Tensor]
+    basis: Tensor
+    classes: int
+    images: dict[str, NDArray[np.uint8]]
+    keep_at: KeepAt | None = None
+
+    def without_validation(self) -> tuple[Tensor, Tensor]:
+        """Inputs and classes of the training and the validation part together."""
+        parts = ("train", "validation")
+        return torch.cat([self.X[part] for part in parts]), torch.cat([self.y[part] for part in parts])
+
+
+def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
+    """Each part's images, projected onto the leading right singular vectors of the training images, without centring
+    (document 002, section 3.1).
+
+    Args:
+        features: p; at most the number of pixels is used.
+    """
+    images = {part: dataset.part(part)[0] for part in PARTS}
+
+    def blocks(part: str, dtype: torch.dtype) -> Iterator[Tensor]:
+        for rows in torch.from_numpy(images[part]).flatten(1).split(_IMAGES):
+            yield rows.to(device, dtype) / 255
+
+    moment = torch.zeros(2 * [images["train"][0].size], dtype=torch.float64, device=device)
+    for block in blocks("train", torch.float64):
+        moment.addmm_(block.T, block)
+    basis = torch.linalg.eigh(moment)[1].flip(1)[:, :features].contiguous()
+    return Inputs(
+        {part: torch.cat([block @ basis.float() for block in blocks(part, torch.float32)]) for part in PARTS},
+        {part: torch.from_numpy(dataset.part(part)[1]).to(device) for part in PARTS},
+        basis,
+        len(dataset.classes),
+        images,
+    )
+
+
+def mistakes(architecture: Architecture, W: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """Mask of the inputs `X [n, p]` of classes `y [n]` that weights `W [K, C, d, p]` misclassify."""
+    return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)]) != y
+
+
+def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
+    """The error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
+    wrong = {part: mistakes(architecture, W, X, inputs.y[part]) for part, X in inputs.X.items()}
+    return {part: float(each.sum()) / len(each) if len(each) else float("nan") for part, each in wrong.items()}
+
+
+class Fitted(NamedTuple):
+    """A fit by the schedule.
+
+    Attributes:
+        W: `[K, C, d, p]` in the inputs' own coordinates, float32.
+        iterations: the maximum over the problems.
+        seconds: duration of the whole fit, including the start.
+    """
+
+    W: Tensor
+    iterations: int
+    seconds: float
 
 
 def checkpoints_in(folder: Path, code: str, **common: Any) -> KeepAt:
@@ -34,46 +114,10 @@ def checkpoints_in(folder: Path, code: str, **common: Any) -> KeepAt:
     return keep_at
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fit by the schedule, in the inputs' own coordinates.
-
-    Attributes:
-        W: `[K, C, d, p]`, float32.
-        iterations: the maximum over the problems.
-        seconds: duration of the whole fit, including the start.
-    """
-
-    architecture: Architecture
-    W: Tensor
-    iterations: int
-    seconds: float
-
-    def errors(self, inputs: Inputs) -> dict[str, float]:
-        """The error on each part."""
-        return errors(self.architecture, self.W, inputs)
-
-
-def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
-    """Error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
-    return {
-        part: float(wrong.sum()) / len(wrong) if len(wrong) else float("nan")
-        for part in inputs.X
-        for wrong in (mistakes(architecture, W, inputs.X[part], inputs.y[part]),)
-    }
-
-
-def mistakes(architecture: Architecture, W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """Mask of the inputs `X [n, p]` of classes `y [n]` that are misclassified."""
-    return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)]) != y
-
-
 def fit_architecture(
     inputs: Inputs,
     architecture: Architecture,
     schedule: ScheduleParams,
-    keep_at: KeepAt | None = None,
-    *,
     ridge: float = 0.0,
 ) -> Fitted:
     """Fit an architecture to the training part from the subspace start; the validation part ends the rounds.
@@ -83,7 +127,7 @@ def fit_architecture(
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)
-    checkpoint = keep_at and keep_at(
+    checkpoint = inputs.keep_at and inputs.keep_at(
         schedule=schedule.model_dump(mode="json"),
         ridge=ridge,
         decision=architecture.decision,
@@ -96,28 +140,20 @@ def fit_architecture(
         if checkpoint:
             checkpoint.save(vars(state), {})
 
-    state, _ = fit(
-        problems,
-        W,
-        problems.sort(inputs.X["validation"], inputs.y["validation"]),
-        momentum=schedule.momentum,
-        rounds=[Round(nu, patience) for nu, patience in zip(schedule.thresholds, schedule.patience, strict=True)],
-        most_iterations=schedule.most_iterations,
-        state=State(**kept[0]) if kept else None,
-        look=look,
-    )
+    validation = problems.sort(inputs.X["validation"], inputs.y["validation"])
+    state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=look)
     if checkpoint:
         checkpoint.save(vars(state), {}, force=True)
     W, most = problems.own_coordinates(state.best).float(), int(state.iterations.max())
-    return Fitted(architecture, W, most, time.perf_counter() - begun)
+    return Fitted(W, most, time.perf_counter() - begun)
 
 
-def everything(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
-    """Training and validation part together, for studies without validation."""
-    parts = ("train", "validation")
-    return torch.cat([inputs.X[part] for part in parts]), torch.cat([inputs.y[part] for part in parts])
-
-
-def nothing(problems: Problems) -> Examples:
-    """An empty set of validation examples."""
-    return Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))
+def fit_without_validation(
+    problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
+) -> pd.DataFrame:
+    """The history of so many iterations with one threshold, from weights `W`."""
+    nothing = Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))
+    schedule = ScheduleParams(
+        momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations
+    )
+    return fit(problems, W, nothing, schedule)[1]

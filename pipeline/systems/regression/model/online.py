@@ -13,7 +13,7 @@ Both keep what the M-step needs, moments of the inputs and of the posterior mean
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -22,27 +22,17 @@ from pipeline.systems.regression.model.architectures import Architecture
 from pipeline.systems.regression.model.expectation_maximisation import EStep, Examples, Problems, class_moments
 
 
-@dataclass
 class Incremental:
-    """Incremental EM over fixed batches of a data set's examples.
+    """Incremental EM over fixed batches of a data set's examples. It starts with an E-step on every batch, so that the
+    first update equals that of EM.
 
-    Attributes:
-        W: current weights, `[K, C, d, r]`, whitened like `problems`.
-        kept: moments of each batch, `[B, K, C, d, r]`.
-        previous: weights before the last update.
+    Args:
+        W: initial weights, `[K, C, d, r]`, whitened like `problems`.
     """
 
-    problems: Problems
-    batches: list[Examples]
-    W: Tensor
-    kept: Tensor
-    previous: Tensor
-
-    @staticmethod
-    def start(problems: Problems, batches: list[Examples], W: Tensor) -> Incremental:
-        """One E-step on every batch: the first update equals that of EM."""
-        moments = torch.stack([_moments(problems, W, batch) for batch in batches])
-        return Incremental(problems, batches, W, moments, W)
+    def __init__(self, problems: Problems, batches: list[Examples], W: Tensor) -> None:
+        self.problems, self.batches, self.W, self.previous = problems, batches, W, W
+        self.kept = torch.stack([self._moments(batch) for batch in batches])  # (B, K, C, d, r)
 
     def visit(self, batch: int, momentum: float = 0.0) -> None:
         """Update the moments of one batch with the current weights, then the weights.
@@ -50,19 +40,23 @@ class Incremental:
         Args:
             momentum: gamma of equation 27, whose term is added to the update as it is to that of batch EM.
         """
-        self.kept[batch] = _moments(self.problems, self.W, self.batches[batch])
+        self.kept[batch] = self._moments(self.batches[batch])
         self.update(momentum)
 
     def update(self, momentum: float = 0.0) -> None:
         """Update the weights with the moments as they are."""
         term = momentum * (self.W - self.previous)
-        self.previous, self.W = self.W, self.problems.update(self.kept.sum(0), _all(self.problems)) + term
+        everyone = torch.arange(len(self.W))
+        self.previous, self.W = self.W, self.problems.update(self.kept.sum(0), everyone) + term
+
+    def _moments(self, batch: Examples) -> Tensor:
+        return self.problems.passed(self.W, torch.arange(len(self.W)), self.W.new_zeros(len(self.W)), batch).moments
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
     """Examples without sample weights in random batches, stratified by class as far as possible."""
     parts: list[list[Tensor]] = [[] for _ in range(batches)]
-    for start, stop in zip(examples.bounds, examples.bounds[1:], strict=False):
+    for start, stop in pairwise(examples.bounds):
         order = start + torch.randperm(stop - start, generator=generator)
         for into, rows in zip(parts, order.tensor_split(batches), strict=True):
             into.append(rows)
@@ -71,14 +65,6 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
         bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
         result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
     return result
-
-
-def _all(problems: Problems) -> Tensor:
-    return torch.arange(len(problems.architecture.capsules))
-
-
-def _moments(problems: Problems, W: Tensor, batch: Examples) -> Tensor:
-    return problems.passed(W, _all(problems), W.new_zeros(len(W)), batch).moments
 
 
 class Online:

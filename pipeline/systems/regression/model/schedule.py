@@ -13,7 +13,7 @@ errors are best. Here they are those with the highest validation likelihood: the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,26 +21,10 @@ import torch
 from torch import Tensor
 
 from pipeline.systems.regression.model.expectation_maximisation import Examples, Problems, Statistics
+from pipeline.systems.regression.settings import ScheduleParams
 
 LOOK_EVERY = 16
 """Iterations between two checks of which problems have finished: a check synchronises with the GPU."""
-
-
-@dataclass(frozen=True)
-class Round:
-    """Iterations with one threshold.
-
-    Attributes:
-        threshold: nu, from 0 to 1.
-        patience: iterations without a lower validation error after which the round ends.
-    """
-
-    threshold: float
-    patience: int
-
-
-ROUNDS = tuple(Round(nu, patience) for nu, patience in ((0.8, 128), (0.6, 64), (0.4, 32), (0.2, 16), (0.0, 8)))
-"""The document's rounds."""
 
 
 @dataclass
@@ -85,10 +69,8 @@ def fit(
     problems: Problems,
     W: Tensor,
     validation: Examples,
+    schedule: ScheduleParams,
     *,
-    momentum: float = 0.9,
-    rounds: Sequence[Round] = ROUNDS,
-    most_iterations: int = 100_000,
     state: State | None = None,
     look: Callable[[State], None] = lambda state: None,
 ) -> tuple[State, pd.DataFrame]:
@@ -96,8 +78,6 @@ def fit(
 
     Args:
         validation: examples, from `Problems.sort`, that end the rounds and choose the weights.
-        momentum: gamma.
-        most_iterations: maximum number of iterations of a problem.
         state: state to continue from instead of `W`; the history begins there.
         look: called every `LOOK_EVERY` iterations with the state of all problems.
 
@@ -110,17 +90,17 @@ def fit(
     if state is None:
         state = State.start(W, problems.passed(W, everyone, None, validation))
     # One more entry, for finished problems that wait for the next check.
-    thresholds = torch.tensor([*(each.threshold for each in rounds), 0.0], dtype=W.dtype, device=W.device)
-    patience = torch.tensor([*(each.patience for each in rounds), 1], device=W.device)
+    thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
+    patience = torch.tensor([*schedule.patience, 1], device=W.device)
 
     def are_working(state: State) -> Tensor:
-        return (state.round < len(rounds)) & (state.iterations < most_iterations)
+        return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
         """One iteration of the problems `active`, into `now`; returns its rows of the history, `[k, 6]`."""
         working, nu = are_working(now), thresholds[now.round]
         statistics = problems.passed(now.W, active, nu, problems.examples)
-        new = problems.update(statistics.moments, active) + momentum * (now.W - now.previous)
+        new = problems.update(statistics.moments, active) + schedule.momentum * (now.W - now.previous)
         held = problems.passed(new, active, None, validation)
         fewer = working & (held.errors < now.fewest)
         better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))

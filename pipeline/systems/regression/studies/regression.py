@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -42,21 +43,21 @@ def measure(context: Context) -> Outcome:
         UserError: the data set does not fit the study.
     """
     from pipeline.compute import prepare
-    from pipeline.systems.regression.model.fits import checkpoints_in
-    from pipeline.systems.regression.model.inputs import build_inputs
+    from pipeline.systems.regression.model.fits import build_inputs, checkpoints_in
 
     study: RegressionStudy = context.settings
     dataset, device = context.evaluated(study.dataset), context.device
     prepare(device)
-    # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
-    code = context.own_code(EXPERIMENTS, f"{study.study}.py")
-    common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type}
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
+    # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
+    code = context.own_code(EXPERIMENTS, f"{study.study}.py")
+    common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type}
+    keep_at = checkpoints_in(context.checkpoints, code, **common)
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
     try:
-        outcome: Outcome = run(inputs, study, checkpoints_in(context.checkpoints, code, **common))
+        outcome: Outcome = run(replace(inputs, keep_at=keep_at), study)
     except ValueError as error:
         raise UserError(f"{context.item}: {error}") from None
     return outcome
