@@ -13,8 +13,8 @@ from pipeline.params import Params, parse_params
 from pipeline.results.measured import Measured
 from pipeline.results.reading import ResultError
 from pipeline.results.settings import EvidenceParams
-from pipeline.systems.generative.report.claims import falls
-from pipeline.systems.generative.report.claims_of_failures import grows
+from pipeline.systems.generative.report.failures import grows
+from pipeline.systems.generative.report.sweep import falls
 
 
 def test_without_evidence_no_claim_is_answered(full: Writer, params: Params) -> None:
