@@ -9,7 +9,6 @@ import torch
 from small import ENGINES, SIZE, SMALL
 from torch import Tensor
 
-from pipeline.systems.generative.inference import free_form
 from pipeline.systems.generative.inference.free_form import CURVE_POINTS, EVALUATION_SAMPLES, optimise
 from pipeline.systems.generative.inference.sampled_bound import expected_bound
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
@@ -95,23 +94,6 @@ def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
     torch.testing.assert_close(free.bound, trace_bound(model, images, noise).bound)
 
 
-def test_a_bound_that_falls_on_other_samples_is_shown(
-    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The samples of the bounds before and after choose nothing: otherwise no bound could end below its start."""
-    estimates = iter(range(100, 0, -1))
-
-    def falling(*arguments: object) -> tuple[Tensor, Tensor]:
-        value = torch.full((COUNT,), float(next(estimates)), dtype=torch.float64)
-        return value, -value
-
-    monkeypatch.setattr(free_form, "mean_bound", falling)
-    found = optimise(model, images, ALL[2], generator())
-    assert (found.bound_end < found.bound_start).all()
-    assert (found.error_end > found.error_start).all()
-    assert not torch.equal(found.end.part_poses, found.start.part_poses)
-
-
 def test_a_restart_goes_on_from_where_it_is_told(model: GenerativeModel, images: Tensor) -> None:
     """`once` is what the engine finds without restarts, and can be the start of another optimisation."""
     engine = GaussNewtonEngine.model_validate(ENGINES["gauss-newton"] | {"steps": 20, "restarts": 2})
@@ -188,18 +170,6 @@ def test_the_model_stays_as_it_is_and_can_be_trained_on(model: GenerativeModel, 
     loss, _ = model(images, torch.zeros(COUNT, model.noise_size).double(), torch.tensor(9.0))
     loss.backward()
     assert model.M.grad is not None
-
-
-def test_it_can_be_trained_on_after_a_failure_too(
-    model: GenerativeModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*arguments: object) -> Tensor:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(model, "draw_noise", fail)
-    with pytest.raises(ZeroDivisionError):
-        optimise(model, images, adam(5, 0.1), generator())
-    assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_the_same_seed_finds_the_same(model: GenerativeModel, images: Tensor) -> None:

@@ -4,8 +4,8 @@ Two probes on t0 measure the effect on classification: `fixed` is fit on the enc
 `refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded). With
 the chosen engine both are also measured
 
-- `once`: after its first climb, without restarts;
-- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without letting the objects settle.
+- `once`: without restarts;
+- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without refining the objects.
   The bound hardly depends on which objects are present, so that t0 keeps the noise: its accuracy measures this, not
   what a better bound does.
 """
@@ -119,8 +119,8 @@ def _optimised(
 ) -> tuple[Optimised, dict[str, Array], dict[str, Tensor]]:
     """Images optimised by an engine; t0 and the images' bounds by when they were read.
 
-    They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", after the
-    first climb, too; and at the smallest angle, which is enough, both when "kicked": after restarts from there with
+    They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", without
+    them, too; and at the smallest angle, which is enough, both when "kicked": after restarts from there with
     noise on the log odds that nothing removes.
     """
     engine = study.engines[name]
@@ -131,7 +131,7 @@ def _optimised(
         posteriors["once"] = found.once
         if angle == min(study.angles):
             generator = _generator(study, images.device)
-            kicked = optimise(model, images, engine, generator, found.once, kick_logit=study.kick_logit, settles=False)
+            kicked = optimise(model, images, engine, generator, found.once, logit_sd=study.kick_logit, refine=False)
             posteriors["kicked"], bounds["kicked"] = kicked.end, kicked.bound_end
     return found, {when: each.object_logits.cpu().numpy() for when, each in posteriors.items()}, bounds
 

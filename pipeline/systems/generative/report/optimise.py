@@ -235,7 +235,7 @@ def build(results: Results) -> list[Table]:
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
         "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (without those "
-        "of the objects alone after each climb, which cost about a tenth; the seconds include them), seconds for all "
+        "of the objects alone after each start, which cost about a tenth; the seconds include them), seconds for all "
         "images, bound in nats per image, squared pixel error summed over an image, and accuracy of a probe on t0, fit "
         "on encoded clean images (fixed) or on training images rotated and optimised in the same way (refit)."
     )

@@ -34,7 +34,7 @@ class OptimiseParams(Section):
         gt=0,
         le=10,
         description="sd of noise on the log odds of presence in extra restarts of the chosen engine, after which "
-        "objects do not settle; they only measure what such noise does to accuracy, other restarts perturb poses only",
+        "objects are not refined; they only show what such noise does to accuracy, other restarts perturb poses only",
     )
     seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 
