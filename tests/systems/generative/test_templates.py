@@ -12,13 +12,11 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
 from pipeline.systems.generative.evaluation.templates import (
     CANVAS,
-    CONTROLS,
     MOST_STRETCH,
     align,
     copies,
     correlation,
     drawn,
-    envelope,
     placed,
     strokes,
     template_copies,
@@ -120,25 +118,6 @@ def test_strokes_are_windows_around_ink() -> None:
     assert windows.shape == (4, 5, 5)
     np.testing.assert_allclose(windows[:, 2, 2], 1, atol=1e-5)
     np.testing.assert_allclose(windows.sum((1, 2)), 1, atol=1e-4)
-
-
-def test_copies_among_strokes_are_those_of_independent_draws(capsules: GenerativeModel, dataset: Dataset) -> None:
-    """Means of both shares over the draws, and the sd of the share of pairs, not of the pictures copied."""
-    with torch.no_grad():
-        capsules.template_weights += 0.1
-    settings = FAILURES.model_copy(update={"threshold": 0.98})
-    numbers, _ = template_copies(capsules, dataset.images, settings, CPU)
-    size, scale = capsules.params.template_size, capsules.params.template_scale
-    fading = envelope(drawn(capsules, dataset.images, CPU)[0])
-    windows = [
-        strokes(dataset.images, int(numbers["drawn"]), size, scale, settings.seed + draw) for draw in range(CONTROLS)
-    ]
-    draws = [copies(each * fading, settings)[0] for each in windows]
-    pairs, copied = ([draw[name] for draw in draws] for name in ("pairs", "copied"))
-    assert numbers["faded_strokes_pairs"] == pytest.approx(np.mean(pairs))
-    assert numbers["faded_strokes_copied"] == pytest.approx(np.mean(copied))
-    assert numbers["faded_strokes_pairs_sd"] == pytest.approx(np.std(pairs, ddof=1))
-    assert np.std(copied) > 1.2 * np.std(pairs) > 0, "they are not the same by chance"
 
 
 def test_templates_of_absent_parts_are_no_duplicates(capsules: GenerativeModel, dataset: Dataset) -> None:
