@@ -26,7 +26,7 @@ from pipeline.learning.runs import load_run
 from pipeline.params import load_params
 from pipeline.systems import build_model
 from pipeline.systems.generative.inference.analytic_bound import pack
-from pipeline.systems.generative.inference.engines import Climbed, climb
+from pipeline.systems.generative.inference.engines import Progress, minimise_bound
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.inference.methods import Task
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
@@ -111,8 +111,8 @@ def measure(device: torch.device, limit: float, budget: Budget, quick: bool = Fa
 
 def _most(engine: Engine) -> int:
     """Evaluations that an image takes at most."""
-    climbs = engine.restarts + 1 if not isinstance(engine, AdamEngine) else 1
-    return climbs * (engine.steps + 1)
+    starts = engine.restarts + 1 if not isinstance(engine, AdamEngine) else 1
+    return starts * (engine.steps + 1)
 
 
 def _costs(
@@ -124,14 +124,14 @@ def _costs(
         states = pack(model.encode(images))
     taken: dict[str, float] = {}
 
-    def few_steps(name: str, engine: Engine) -> Callable[[], Climbed]:
+    def few_steps(name: str, engine: Engine) -> Callable[[], Progress]:
         changes = {"steps": TIMED_STEPS, **({} if isinstance(engine, AdamEngine) else {"restarts": 0})}
         short = engine.model_copy(update=changes)
 
-        def work() -> Climbed:
-            climbed = climb(Task(model, images, torch.Generator(device).manual_seed(0)), states, short)
-            taken[name] = float(climbed.evaluations.float().mean())
-            return climbed
+        def work() -> Progress:
+            progress = minimise_bound(Task(model, images, torch.Generator(device).manual_seed(0)), states, short)
+            taken[name] = float(progress.evaluations.float().mean())
+            return progress
 
         return work
 

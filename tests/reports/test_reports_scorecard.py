@@ -13,8 +13,7 @@ from pipeline.params import Params, parse_params
 from pipeline.results.measured import Measured
 from pipeline.results.reading import ResultError
 from pipeline.results.settings import EvidenceParams
-from pipeline.systems.generative.report.claims import falls
-from pipeline.systems.generative.report.claims_of_failures import grows
+from pipeline.systems.generative.report.sweep import falls
 
 
 def test_without_evidence_no_claim_is_answered(full: Writer, params: Params) -> None:
@@ -141,20 +140,6 @@ def test_falling_is_by_more_than_the_noise_of_the_whole_fall() -> None:
     start = Measured(80, 1, 4)  # se 0.5, so that the difference has one of 0.5 * sqrt 2
     assert falls([start, Measured(80 - 1.42, 1, 4)])
     assert not falls([start, Measured(80 - 1.41, 1, 4)])
-
-
-def test_growing_allows_a_fall_within_the_noise_of_a_step() -> None:
-    assert grows([Measured(1, 0.1, 5), Measured(3, 0.1, 5), Measured(2.95, 0.1, 5)])
-    assert not grows([Measured(1, 0.1, 5), Measured(3, 0.1, 5), Measured(2.8, 0.1, 5)])
-    assert not grows([Measured(3, 0.1, 5), Measured(2.95, 0.1, 5)])
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.1, 1.0), (1.0, 0.1)])
-def test_the_noise_of_a_step_is_the_larger_of_its_ends(before: float, after: float) -> None:
-    """A step of 0.8 the wrong way, on a way of 9."""
-    means, sds = (90, 80, 80.8), (0.1, before, after)
-    assert falls([Measured(mean, sd, 5) for mean, sd in zip(means, sds, strict=True)])
-    assert grows([Measured(-mean, sd, 5) for mean, sd in zip(means, sds, strict=True)])
 
 
 def test_figure_4_has_scae_where_it_was_swept(full: Writer, values: dict[str, Any]) -> None:

@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small import SCAE_SIZE, SMALL_SCAE, STILL, squares, training
+from small import SCAE_SIZE, SMALL_SCAE
 from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
-from pipeline.learning.train import Task, train
 from pipeline.systems.scae.equivariance import read
 from pipeline.systems.scae.evaluation import bernoulli_information
 from pipeline.systems.scae.model.scae import (
@@ -263,29 +262,7 @@ def test_every_parameter_is_reached_by_the_loss(model: SCAE, images: Tensor) -> 
     assert still == set()
 
 
-def test_noise_moves_the_presences_by_its_half_width_at_most(model: SCAE, images: Tensor) -> None:
-    plain, moved = (model.encode_parts(images, noise).presence.logit() for noise in (None, torch.ones(IMAGES, PARTS)))
-    torch.testing.assert_close(moved - plain, torch.full_like(plain, 2.0))
-    noise = model.draw_noise((1000,), torch.Generator().manual_seed(0), "cpu")
-    assert noise.shape == (1000, PARTS + OBJECTS + OBJECTS * PARTS)
-    assert -1 <= noise.min() < -0.99
-    assert 0.99 < noise.max() <= 1
-
-
 # ---- learning
-
-
-@pytest.mark.parametrize("attention", ["published", "presence"])
-def test_it_learns_where_the_squares_are(attention: str) -> None:
-    torch.set_default_dtype(torch.float32)
-    params = SCAEModelParams.model_validate(SMALL_SCAE | {"attention": attention})
-    data, settings = squares(size=SCAE_SIZE), training(epochs=12, batch_size=12)
-    task = Task(lambda: SCAE(params, SCAE_SIZE), settings, STILL, data.part("train"), data.part("validation"))
-    found = train(task, [0], torch.device("cpu")).history
-    first, last = found.iloc[0], found.iloc[-1]
-    assert last["validation_loss"] < first["validation_loss"] - 10
-    assert last["validation_log_parts"] > first["validation_log_parts"]
-    assert last["validation_log_pixels"] > first["validation_log_pixels"]
 
 
 def test_information_of_binary_presences_in_closed_form() -> None:

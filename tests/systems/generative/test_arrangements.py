@@ -103,13 +103,6 @@ def test_em_finds_planted_arrangements_and_its_objective_never_falls(generator: 
     assert float(best.c[0, 0]) == pytest.approx(0.02, rel=0.25)
 
 
-def test_with_fewer_images_than_objects_some_share_one(generator: torch.Generator) -> None:
-    t, A, _ = planted(2, generator)
-    fit, log_odds, _ = fit_arrangements(t, A, O, 3, generator)
-    assert torch.isfinite(fit.M).all()
-    assert log_odds.shape == (2, O)
-
-
 SEEDED: dict[str, Any] = SMALL | {
     "seeding": {"images": 40, "iterations": 5, "teaching_epochs": 1},
     "seeding_epoch": 1,

@@ -16,7 +16,7 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
-from pipeline.systems.generative.inference.curvature import linearise, solve, where
+from pipeline.systems.generative.inference.curvature import linearise, solve
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
@@ -70,18 +70,6 @@ def test_value_and_gradient_are_those_of_the_bound(model: GenerativeModel, image
     torch.testing.assert_close(found.gradient, gradient, rtol=1e-9, atol=1e-8)
 
 
-def test_the_gradient_against_finite_differences(model: GenerativeModel, images: Tensor, states: Tensor) -> None:
-    found, step = linearise(model, images, states), 1e-6
-    for place in range(0, states.shape[1], 5):
-        moved = torch.zeros_like(states)
-        moved[:, place] = step
-        with torch.no_grad():
-            slope = (analytic_bound(model, images, states - moved) - analytic_bound(model, images, states + moved)) / (
-                2 * step
-            )
-        torch.testing.assert_close(found.gradient[:, place], slope, rtol=2e-4, atol=2e-3)
-
-
 def test_a_step_is_that_of_the_dense_system(model: GenerativeModel, images: Tensor, states: Tensor) -> None:
     found = linearise(model, images, states)
     damping = torch.linspace(0.01, 2.0, len(states), dtype=torch.float64)
@@ -107,12 +95,3 @@ def test_an_image_without_a_solution_stays(model: GenerativeModel, images: Tenso
     steps = solve(found, torch.full((len(states),), 0.1, dtype=torch.float64), floor=0.0)
     assert (steps[1] == 0).all()
     assert (steps[[0, 2, 3, 4]] != 0).any(1).all()
-
-
-def test_images_are_chosen_one_by_one(model: GenerativeModel, images: Tensor, states: Tensor) -> None:
-    first, second = linearise(model, images, states), linearise(model, images, states + 0.1)
-    mask = torch.tensor([True, False, True, False, True])
-    mixed = where(mask, first, second)
-    assert torch.equal(mixed.value[mask], first.value[mask])
-    assert torch.equal(mixed.parts[~mask], second.parts[~mask])
-    assert torch.equal(first.rows(mask).gradient, first.gradient[mask])

@@ -10,7 +10,6 @@ from pipeline.systems.generative.evaluation.examples import (
     arrange,
     evaluation_examples,
     object_examples,
-    part_colours,
     reconstruct,
     turned,
 )
@@ -64,16 +63,6 @@ def test_arrangements_are_the_reconstructions_in_colour(capsules: GenerativeMode
     assert (coloured.amax(-1) <= plain + 1e-6).all()
     assert coloured[plain < 1e-9].abs().max() < 1e-6
     assert (coloured.std(-1) > 0.01).any(), "there is colour"
-
-
-def test_every_part_has_a_colour_of_its_own() -> None:
-    colours = part_colours(24)
-    assert colours.shape == (24, 3)
-    assert colours.min() >= 0
-    assert colours.max() <= 1
-    assert np.allclose(colours.max(1), 1), "none is dark"
-    distance = np.abs(colours[:, None] - colours[None]).max(-1)
-    assert distance[~np.eye(24, dtype=bool)].min() > 0.02
 
 
 def test_turned_images_turn_counter_clockwise(dataset: Dataset) -> None:

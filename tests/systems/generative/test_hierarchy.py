@@ -15,12 +15,10 @@ from scipy import stats
 from scipy.special import expit, logsumexp
 from torch import Tensor
 
-from pipeline.layers import poses
 from pipeline.systems.generative.model.hierarchy import (
     ChildrenGivenParents,
     join,
     log_affinities,
-    scale_gradient,
     votes,
 )
 
@@ -152,24 +150,6 @@ def test_routing_sums_the_places_out(slots: Slots) -> None:
         np.testing.assert_allclose(ours[image, j].numpy(), of_parents / of_parents.sum(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("slots", SLOTS)
-def test_expected_children_of_all_objects_and_of_the_dummy_are_all_children(slots: Slots) -> None:
-    """Appendix D, by counting: the mean number of children of each parent over every assignment, weighted by Bayes."""
-    example = Example()
-    ours = example.layer(slots=slots).expected_children(example.value)
-    assert ours.shape == (2, N)
-    for image in range(2):
-        tables = [example.joint(image, j, slots).sum(0) for j in range(M)]
-        counts, total = np.zeros(1 + N), 0.0
-        for assignment in product(range(1 + N), repeat=M):
-            weight = math.prod(tables[j][i] for j, i in enumerate(assignment))
-            counts += weight * np.bincount(assignment, minlength=1 + N)
-            total += weight
-        counts /= total
-        np.testing.assert_allclose(ours[image].numpy(), counts[1:], rtol=1e-9)
-        assert ours[image].sum().item() + counts[0] == pytest.approx(M, rel=1e-9)
-
-
 def test_exchanging_children_changes_nothing_only_where_any_place_is_free() -> None:
     example = Example()
     for order in ([1, 0, 2], [2, 0, 1]):
@@ -181,42 +161,12 @@ def test_exchanging_children_changes_nothing_only_where_any_place_is_free() -> N
         assert (own.log_prob(exchanged) - own.log_prob(example.value)).abs().max() > 1
 
 
-def test_single_precision_loses_little_in_the_expanded_square() -> None:
-    """Children near a vote, where the squares of poses of size one cancel most, at the smallest sd."""
-    example = Example(batch=50, spread=1.0)
-    example.c[:] = 0.1
-    example.value[..., 1:] = example.layer().votes[:, :, 1] + 0.1 * example.value[..., 1:]
-    names = ("y0", "A0", "log_rho", "gamma", "M", "dummy", "c", "off_pose", "value")
-    for name in names:
-        setattr(example, name, getattr(example, name).float())
-    rounded = example.layer(slots="any").joint_log_prob(example.value)
-    for name in names:
-        setattr(example, name, getattr(example, name).double())
-    exact = example.layer(slots="any").joint_log_prob(example.value)
-    assert rounded.dtype == torch.float32
-    near = exact > -50
-    assert near.sum() > 50
-    assert (rounded - exact)[near].abs().max() < 1e-3
-
-
 def test_affinities_are_equation_3_and_sum_to_one() -> None:
     example = Example()
     log_pi = log_affinities(example.y0, example.log_rho)
     torch.testing.assert_close(log_pi.exp().sum(-1), torch.ones(2, M, dtype=torch.float64))
     for image in range(2):
         np.testing.assert_allclose(log_pi[image].exp().numpy(), example.pi(image), rtol=1e-12)
-
-
-def test_an_absent_parent_is_not_chosen_and_without_parents_the_dummy_is() -> None:
-    example = Example(batch=1)
-    example.y0[0, 0] = -60.0
-    pi = log_affinities(example.y0, example.log_rho).exp()
-    assert pi[..., 1].max() < 1e-20
-    assert pi[..., [0, 2]].min() > 1e-3
-    example.y0[:] = -1000.0
-    alone = log_affinities(example.y0, example.log_rho)
-    assert alone.isfinite().all()
-    torch.testing.assert_close(alone[..., 0], torch.zeros(1, M).double())
 
 
 def test_votes_are_products_of_poses_and_the_dummy_comes_first() -> None:
@@ -244,27 +194,6 @@ def test_log_normaliser_is_the_integral_over_the_pose() -> None:
             off = stats.norm.logpdf(grid, example.off_pose[j, k].item(), OFF_SD)
             total += math.log(np.trapezoid(np.exp(t * on + (1 - t) * off), grid))
         assert ours[0, j, i].item() == pytest.approx(total, abs=1e-6)
-
-
-def test_log_normaliser_in_any_place_is_that_of_each_place() -> None:
-    example = Example(batch=1)
-    y = torch.tensor([[-3.0, 0.2, 4.0]], dtype=torch.float64)
-    ours = example.layer(slots="any").log_normaliser(y)
-    assert ours.shape == (1, M, M, 1 + N)
-    for j in range(M):
-        torch.testing.assert_close(ours[:, j], example.layer().log_normaliser(y[:, [j] * M]))
-
-
-def test_log_normaliser_is_never_positive_and_vanishes_for_certain_presences() -> None:
-    """Hölder: a geometric mean of two densities integrates to at most one, to one where it is either of them."""
-    for seed in range(5):
-        example = Example(batch=3, seed=seed, spread=1.0)
-        layer = example.layer()
-        y = torch.linspace(-30, 30, 3, dtype=torch.float64)[:, None].expand(3, M)
-        z = layer.log_normaliser(y)
-        assert z.max() <= 1e-12
-        assert z[[0, 2]].abs().max() < 1e-8
-        assert z[1].max() < -1e-3
 
 
 # ---- sampling
@@ -309,21 +238,6 @@ def test_samples_weighted_by_the_density_count_what_they_cover(drawn: tuple[Chil
     close_in_mean(ratio.mean(0), 1.0, ratio.std(0) / DRAWS**0.5)
 
 
-def test_presences_of_samples_are_those_of_their_parents(drawn: tuple[ChildrenGivenParents, Tensor]) -> None:
-    """P(y_j > 0) = sum_i pi_ij sigmoid(gamma_ij), at any temperature."""
-    layer, value = drawn
-    expected = (layer.log_pi[0].exp() * layer.gamma.sigmoid()).sum(-1)
-    share = (value[..., 0] > 0).double().mean(0)
-    close_in_mean(share, expected, (expected * (1 - expected) / DRAWS).sqrt())
-
-
-def test_the_routing_of_samples_averages_to_the_affinities(drawn: tuple[ChildrenGivenParents, Tensor]) -> None:
-    """E[p(s_j = i | child j)] over children drawn from the normalised model is pi_ij: log_prob and sample agree."""
-    layer, value = drawn
-    posterior = (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).softmax(-1)
-    close_in_mean(posterior.mean(0), layer.log_pi[0].exp(), posterior.std(0) / DRAWS**0.5)
-
-
 def test_samples_in_any_place_are_alike_and_have_the_moments_of_the_mixture() -> None:
     """Every child's share of present ones and mean pose are those of the mixture over places and parents."""
     torch.manual_seed(3)
@@ -360,25 +274,7 @@ def test_present_and_absent_samples_stand_where_they_should() -> None:
         close_in_mean(pooled.std(1), 1.0, torch.tensor((2 * count) ** -0.5))
 
 
-@pytest.mark.parametrize("slots", SLOTS)
-def test_samples_come_in_the_shape_asked_for_and_can_be_scored(slots: Slots) -> None:
-    layer = Example(batch=2).layer(slots=slots)
-    assert layer.sample().shape == (2, M, 7)
-    several = layer.sample(torch.Size([4, 5]))
-    assert several.shape == (4, 5, 2, M, 7)
-    assert layer.log_prob(several).shape == (4, 5, 2)
-
-
 # ---- gradients
-
-
-def test_scaling_a_gradient_leaves_the_value() -> None:
-    x = torch.tensor([1.0, 1e8, -1e-8], requires_grad=True)
-    scaled = scale_gradient(x, 0.25)
-    assert torch.equal(scaled, x)
-    scaled.sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [0.25] * 3
 
 
 def test_coupling_scales_the_gradient_into_the_value_and_nothing_else() -> None:
@@ -402,14 +298,3 @@ def test_gradients_agree_with_finite_differences(name: str, slots: Slots) -> Non
         return example.layer(slots=slots).log_prob(example.value)
 
     assert torch.autograd.gradcheck(log_prob, (before,), eps=1e-6, atol=1e-5, rtol=1e-4)
-
-
-def test_turning_the_parents_turns_every_vote_but_the_dummys() -> None:
-    example = Example()
-    turn = poses.rotation(torch.tensor(37.0, dtype=torch.float64))
-    before = votes(example.A0, example.M, example.dummy)
-    turned = poses.to_offset(poses.compose(turn, poses.to_matrix(example.A0)))
-    after = votes(turned, example.M, example.dummy)
-    expected = poses.to_offset(poses.compose(turn, poses.to_matrix(before[..., 1:, :])))
-    torch.testing.assert_close(after[..., 1:, :], expected)
-    torch.testing.assert_close(after[..., 0, :], before[..., 0, :])

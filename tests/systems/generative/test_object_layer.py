@@ -1,4 +1,4 @@
-"""Objects settle at an optimum of the bound given the parts, and what optimisation does to t0 follows from it."""
+"""Objects are refined to an optimum of the bound given the parts, and what optimisation does to t0 follows from it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from small import ENGINES, SMALL
 from torch import Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import STATE, analytic_bound, pack, unpack
-from pipeline.systems.generative.inference.engines import climb
+from pipeline.systems.generative.inference.engines import minimise_bound
 from pipeline.systems.generative.inference.methods import Task
-from pipeline.systems.generative.inference.object_layer import settle
+from pipeline.systems.generative.inference.object_layer import refine_objects
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -51,8 +51,8 @@ def engine(name: str, **changed: object) -> Engine:
     return form.model_validate({**ENGINES[name], **changed})
 
 
-def test_settled_objects_are_an_optimum_for_their_parts(task: Task, start: Tensor) -> None:
-    settled, rise = settle(task, start)
+def test_refined_objects_are_an_optimum_for_their_parts(task: Task, start: Tensor) -> None:
+    settled, rise = refine_objects(task, start)
     assert (slope(task, start) > 5 * FLAT).all()
     assert (slope(task, settled) < FLAT).all()
     assert (rise > 0).all()
@@ -74,74 +74,56 @@ def test_settled_objects_are_an_optimum_for_their_parts(task: Task, start: Tenso
     assert (t0(best) - t0(settled)).abs().max() < CLOSE
 
 
-def test_objects_that_have_settled_stay(task: Task, start: Tensor) -> None:
-    settled, _ = settle(task, start)
-    again, rise = settle(task, settled)
-    assert (rise >= 0).all()
-    assert rise.max() < 1e-3
-    assert (t0(again) - t0(settled)).abs().max() < CLOSE
-
-
 def test_the_bound_never_falls(task: Task, start: Tensor) -> None:
     """From objects anywhere."""
     away = start.clone()
     away[:, STATE * PARTS :] += torch.randn_like(away[:, STATE * PARTS :]) * 2
-    settled, rise = settle(task, away)
+    settled, rise = refine_objects(task, away)
     assert (rise > 0).all()
     torch.testing.assert_close(bound(task, settled) - bound(task, away), rise, rtol=1e-9, atol=1e-9)
 
 
-def test_the_objects_of_an_image_settle_as_they_do_alone(task: Task, start: Tensor) -> None:
-    together, rise = settle(task, start)
+def test_the_objects_of_an_image_are_refined_as_they_are_alone(task: Task, start: Tensor) -> None:
+    together, rise = refine_objects(task, start)
     for image in range(len(start)):
         row = torch.tensor([image])
-        alone, rise_alone = settle(task.rows(row), start[row])
+        alone, rise_alone = refine_objects(task.rows(row), start[row])
         torch.testing.assert_close(alone, together[row], rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(rise_alone, rise[row], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_after_every_engine_objects_have_settled(task: Task, start: Tensor, name: str) -> None:
-    found = climb(task, start, engine(name))
+def test_after_every_engine_objects_are_refined(task: Task, start: Tensor, name: str) -> None:
+    found = minimise_bound(task, start, engine(name))
     assert (slope(task, found.once) < FLAT).all()
     assert (slope(task, found.states) < FLAT).all()
-    unsettled = climb(task, start, engine(name), settles=False)
+    unsettled = minimise_bound(task, start, engine(name), refine=False)
     assert (slope(task, unsettled.states) > FLAT).any()
 
 
-def test_t0_stays_at_an_optimum(task: Task, start: Tensor) -> None:
-    """A climb that starts where another ended moves t0 by much less than images differ in it."""
-    settings = engine("gauss-newton", restarts=0, steps=100, tolerance=1e-3)
-    found = climb(task, start, settings)
-    again = climb(task, found.states, settings)
-    assert (again.values <= found.values + 1e-9).all()
-    moved = (t0(again.states) - t0(found.states)).abs().mean()
-    assert moved < 0.05 * t0(found.states).std(0).mean()
-
-
 @pytest.mark.parametrize(("name", "more"), [("gauss-newton", {"steps": 40}), ("l-bfgs", {"steps": 100, "memory": 10})])
-def test_noise_on_log_odds_stays_in_t0_unless_objects_settle(
+def test_noise_on_log_odds_stays_in_t0_unless_objects_are_refined(
     task: Task, start: Tensor, name: str, more: dict[str, int]
 ) -> None:
     """Restarts with several seeds from one optimum: how much t0 then differs between the seeds."""
     settings = engine(name, restarts=1, **more)
-    optimum = climb(task, start, settings.model_copy(update={"restarts": 0})).states
+    optimum = minimise_bound(task, start, settings.model_copy(update={"restarts": 0})).states
 
-    def scatter(kick_logit: float, settles: bool) -> float:
+    def scatter(logit_sd: float, refine: bool) -> float:
         found = [
-            climb(
+            minimise_bound(
                 Task(task.model, task.images, torch.Generator().manual_seed(seed)),
                 optimum,
                 settings,
-                kick_logit=kick_logit,
-                settles=settles,
+                logit_sd=logit_sd,
+                refine=refine,
             )
             for seed in range(5)
         ]
         return torch.stack([t0(each.states) for each in found]).std(0).mean().item()
 
-    kicked, between_images = scatter(1.0, settles=False), t0(optimum).std(0).mean().item()
+    kicked, between_images = scatter(1.0, refine=False), t0(optimum).std(0).mean().item()
     assert kicked > 0.5 * between_images
-    assert scatter(0.0, settles=False) < kicked / 2, "poses only"
-    for kick_logit in (0.0, 1.0):
-        assert scatter(kick_logit, settles=True) < min(kicked, between_images) / 2
+    assert scatter(0.0, refine=False) < kicked / 2, "poses only"
+    for logit_sd in (0.0, 1.0):
+        assert scatter(logit_sd, refine=True) < min(kicked, between_images) / 2

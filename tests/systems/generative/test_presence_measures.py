@@ -64,22 +64,3 @@ def test_louder_presences_tell_more_and_silent_ones_nothing(capsules: Generative
         assert silent[name] == pytest.approx(0, abs=1e-4)
         assert louder[name] > max(own[name], 0.2), name
     assert silent["presence_kl"] > 0.1, "the mean posterior is not the prior: no information"
-
-
-def test_batches_change_nothing_and_seeds_little(
-    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_once, other = (presence_measures(capsules, dataset.images, seed, CPU) for seed in (0, 1))
-    monkeypatch.setattr(module, "BATCH", 10)
-    assert presence_measures(capsules, dataset.images, 0, CPU) == pytest.approx(at_once, rel=1e-4)
-    differing = {name for name, value in other.items() if value != pytest.approx(at_once[name], rel=1e-5)}
-    assert differing == {"presence_information"}
-
-
-def test_images_beyond_the_limit_are_left_out(
-    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = presence_measures(capsules, dataset.images[:30], 0, CPU)
-    monkeypatch.setattr(module, "MOST_IMAGES", 30)
-    assert presence_measures(capsules, dataset.images, 0, CPU) == pytest.approx(first, rel=1e-5)
-    assert np.isfinite(list(first.values())).all()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small import EVALUATE, small_params
+from small import small_params
 
-from pipeline.data.datasets import Dataset
 from pipeline.params import parse_params
-from pipeline.probes.generalisation import rotation_probes
-from pipeline.systems.generative.experiments.conditions import measures, outcome
-from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.experiments.conditions import outcome
 from pipeline.systems.generative.settings import SCHEDULE, GenerativeRun
-from pipeline.systems.generative.studies.sensitivity import PROBED, ordered_values, varied
+from pipeline.systems.generative.studies.sensitivity import ordered_values, varied
 
 CPU = torch.device("cpu")
 
@@ -35,17 +32,6 @@ def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> 
     assert changed.model_copy(update=same) == run
     times = {name: getattr(run.model, name) for name in SCHEDULE}
     assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd, **times}) == run.model
-
-
-def test_probes_on_clean_images_and_the_pixel_error_are_compared_and_no_bound(
-    capsules: GenerativeModel, dataset: Dataset
-) -> None:
-    found = measures(capsules, dataset, PROBED, EVALUATE, CPU)
-    probes = rotation_probes(capsules, dataset, 0.0, EVALUATE, CPU).set_index("features")["accuracy"]
-    assert list(found) == ["t0", "t0_A0", "pixel_error"]
-    assert found["t0"] == pytest.approx(probes["t0"])
-    assert found["t0_A0"] == pytest.approx(probes["t0_A0"])
-    assert found["pixel_error"] > 0
 
 
 def test_what_was_measured_is_told_by_value() -> None:

@@ -12,13 +12,11 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
 from pipeline.systems.generative.evaluation.templates import (
     CANVAS,
-    CONTROLS,
     MOST_STRETCH,
     align,
     copies,
     correlation,
     drawn,
-    envelope,
     placed,
     strokes,
     template_copies,
@@ -91,14 +89,6 @@ def test_a_map_stretches_no_more_than_it_may() -> None:
     assert values.min() >= 1 / MOST_STRETCH - 1e-4
 
 
-def test_refinement_only_gains() -> None:
-    pictures = torch.stack([hook(), blob(), two_dots()])
-    pairs = pictures[[0, 0, 1]], pictures[[1, 2, 2]]
-    rough, fine = (align(*pairs, starts=4, steps=steps)[0] for steps in (0, 30))
-    assert (fine >= rough - 1e-5).all()
-    assert (fine > rough + 0.01).any()
-
-
 def test_shares_count_pairs_and_pictures_that_have_a_copy() -> None:
     """Two hooks are copies of each other; the dots are nobody's."""
     share, pairs, alike, _ = copies(torch.stack([hook(), two_dots(), planted(MAPS["mirrored"])]), SETTINGS)
@@ -120,33 +110,6 @@ def test_the_correlation_is_numpys_correlation_over_both_frames() -> None:
     assert correlation(placed(first), placed(second, aside)).item() == pytest.approx(theirs, abs=1e-4)
 
 
-def test_frames_alone_make_no_likeness() -> None:
-    """A square of noise and a smooth shape share a frame and nothing else, however dark it is around them."""
-    noise = 0.3 + 0.1 * torch.rand(1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
-    assert align(hook()[None], noise, starts=6, steps=40)[0].item() < 0.6
-    assert correlation(placed(hook()[None]), placed(torch.full((1, SIZE, SIZE), 0.3))).item() == pytest.approx(
-        0, abs=1e-3
-    )
-
-
-def test_on_the_canvas_a_picture_keeps_its_pixels() -> None:
-    whole = placed(hook()[None])[0, 0]
-    rim = SIZE // 2
-    torch.testing.assert_close(whole[rim:-rim, rim:-rim], hook(), atol=1e-5, rtol=0)
-    assert whole[:rim].abs().max() < 1e-5
-
-
-@pytest.mark.parametrize("kept", [0, 1])
-def test_fewer_than_two_templates_in_use_make_no_pair(capsules: GenerativeModel, dataset: Dataset, kept: int) -> None:
-    with torch.no_grad():
-        capsules.template_weights += 0.1
-        capsules.template_weights[kept:, 1] = -1.0
-    numbers, arrays = template_copies(capsules, dataset.images, SETTINGS, CPU)
-    assert (numbers["drawn"], numbers["pairs"], numbers["copied"]) == (kept, 0, 0)
-    assert arrays["correlation"].shape == (kept, kept)
-    assert len(arrays["pair_first"]) == 0
-
-
 def test_strokes_are_windows_around_ink() -> None:
     images = np.zeros((5, 1, 20, 20), np.uint8)
     for index in range(5):
@@ -155,32 +118,6 @@ def test_strokes_are_windows_around_ink() -> None:
     assert windows.shape == (4, 5, 5)
     np.testing.assert_allclose(windows[:, 2, 2], 1, atol=1e-5)
     np.testing.assert_allclose(windows.sum((1, 2)), 1, atol=1e-4)
-
-
-def test_the_envelope_is_the_mean_picture_and_one_at_its_peak() -> None:
-    pictures = torch.stack([hook(), 3 * hook().flip(0)])
-    mean = (hook() + 3 * hook().flip(0)) / 2
-    torch.testing.assert_close(envelope(pictures), mean / mean.max())
-    assert not envelope(torch.zeros(2, 3, 3)).any()
-
-
-def test_copies_among_strokes_are_those_of_independent_draws(capsules: GenerativeModel, dataset: Dataset) -> None:
-    """Means of both shares over the draws, and the sd of the share of pairs, not of the pictures copied."""
-    with torch.no_grad():
-        capsules.template_weights += 0.1
-    settings = FAILURES.model_copy(update={"threshold": 0.98})
-    numbers, _ = template_copies(capsules, dataset.images, settings, CPU)
-    size, scale = capsules.params.template_size, capsules.params.template_scale
-    fading = envelope(drawn(capsules, dataset.images, CPU)[0])
-    windows = [
-        strokes(dataset.images, int(numbers["drawn"]), size, scale, settings.seed + draw) for draw in range(CONTROLS)
-    ]
-    draws = [copies(each * fading, settings)[0] for each in windows]
-    pairs, copied = ([draw[name] for draw in draws] for name in ("pairs", "copied"))
-    assert numbers["faded_strokes_pairs"] == pytest.approx(np.mean(pairs))
-    assert numbers["faded_strokes_copied"] == pytest.approx(np.mean(copied))
-    assert numbers["faded_strokes_pairs_sd"] == pytest.approx(np.std(pairs, ddof=1))
-    assert np.std(copied) > 1.2 * np.std(pairs) > 0, "they are not the same by chance"
 
 
 def test_templates_of_absent_parts_are_no_duplicates(capsules: GenerativeModel, dataset: Dataset) -> None:

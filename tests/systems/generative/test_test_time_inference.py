@@ -1,6 +1,5 @@
 """What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +10,9 @@ from small import ENGINES, EVALUATE, SIZE, small_params
 from pipeline.data.datasets import Dataset
 from pipeline.probes.features import features
 from pipeline.probes.generalisation import clean_probe
-from pipeline.systems.generative.experiments import test_time_inference as module
 from pipeline.systems.generative.experiments.test_time_inference import (
     EXAMPLE_ANGLES,
     _paired,
-    _turn,
     example_gains,
     optimisation_gains,
 )
@@ -65,68 +62,6 @@ def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: 
     columns = optimisation_gains(capsules, dataset, study, EVALUATE, CPU)[0].columns
     assert "refit_accuracy_after" in columns
     assert not [name for name in columns if name.endswith(("_once", "_kicked"))]
-
-
-def test_the_way_of_each_probe(capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the comparison kicks log odds and leaves objects unsettled; it starts from the first climb."""
-    seen: list[dict[str, object]] = []
-
-    def watching(*arguments: object, **named: object) -> object:
-        found = optimise(*arguments, **named)  # type: ignore[arg-type]
-        seen.append({"images": len(found.bound_end), "start": arguments[4:], "found": found, **named})
-        return found
-
-    monkeypatch.setattr(module, "optimise", watching)
-    study = STUDY.model_copy(
-        update={"engines": {"gauss-newton": STUDY.engines["gauss-newton"]}, "angles": [0.0], "kick_logit": 0.7}
-    )
-    optimisation_gains(capsules, dataset, study, EVALUATE, CPU)
-    assert [each["images"] for each in seen] == [10, 10, 20, 20]
-    for plain, kicked in (seen[:2], seen[2:]):
-        assert plain["start"] == ()
-        assert "kick_logit" not in plain
-        assert kicked["start"] == (plain["found"].once,)  # type: ignore[attr-defined]
-        assert (kicked["kick_logit"], kicked["settles"]) == (0.7, False)
-
-
-def test_each_refitted_probe_reads_posteriors_of_its_own_kind(
-    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before and after optimisation, after the first climb, and kicked: of the test images, as the probe was fitted."""
-
-    class Reader:
-        """Keeps what it is to classify."""
-
-        def accuracy(self, t0: np.ndarray, labels: np.ndarray) -> float:
-            self.t0 = t0
-            return 0.5
-
-    readers = {when: Reader() for when in ("before", "after", "once", "kicked")}
-    monkeypatch.setattr(module, "_refit_probes", lambda *_: readers)
-    engine = STUDY.engines["gauss-newton"]
-    study = STUDY.model_copy(update={"engines": {"gauss-newton": engine}, "angles": [0.0]})
-    optimisation_gains(capsules, dataset, study, EVALUATE, CPU)
-    pixels = _turn(dataset.part("test")[0][:10], 0.0, study.seed, CPU)
-    found = optimise(capsules, pixels, engine, torch.Generator().manual_seed(study.seed))
-    kicked = optimise(
-        capsules,
-        pixels,
-        engine,
-        torch.Generator().manual_seed(study.seed),
-        found.once,
-        kick_logit=study.kick_logit,
-        settles=False,
-    ).end
-    expected = {"before": found.start, "after": found.end, "once": found.once, "kicked": kicked}
-    for when, posterior in expected.items():
-        np.testing.assert_allclose(readers[when].t0, posterior.object_logits.detach(), rtol=1e-4, atol=1e-5)
-    for one, other in itertools.combinations(readers.values(), 2):
-        assert not np.allclose(one.t0, other.t0, rtol=1e-3, atol=1e-4)
-
-
-def test_more_images_than_there_are_means_all(capsules: GenerativeModel, dataset: Dataset) -> None:
-    study = ONE.model_copy(update={"images": 1000, "angles": [90.0]})
-    assert optimisation_gains(capsules, dataset, study, EVALUATE, CPU)[0]["images"].tolist() == [25]
 
 
 def test_the_seed_gives_the_same_gains(capsules: GenerativeModel, dataset: Dataset) -> None:

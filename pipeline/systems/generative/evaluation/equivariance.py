@@ -8,7 +8,6 @@ the deviation of poses that stay unchanged: if both are equal, poses do not rota
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,6 @@ from pipeline.layers import poses
 from pipeline.probes.features import BATCH
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.posteriors import Capsules
-
-MEASURES = ("deviation", "low", "high", "unfollowed", "missed", "centre", "centre_unfollowed", "switched")
-"""Columns of `equivariance` beside layer and angle."""
 
 
 @torch.no_grad()
@@ -47,64 +43,58 @@ def equivariance(
         the deviation as a share of that; centre and centre_unfollowed, deviation and unfollowed of the last column
         alone; switched, the share of the capsules present in either image that are absent in the other.
     """
-    compared: dict[tuple[str, float], list[_Compared]] = {}
+    compared: dict[tuple[str, float], list[tuple[Tensor, ...]]] = {}
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device)
-        plain = _capsules(model, batch.float() / 255)
+        plain = _layers(model, batch.float() / 255)
         for angle in angles:
             turn = warps.rotations(torch.full((len(batch),), float(angle), device=device))
-            turned = _capsules(model, warps.warp(batch, turn))
+            turned = _layers(model, warps.warp(batch, turn))
             for layer in plain:
                 compared.setdefault((layer, float(angle)), []).append(_compare(plain[layer], turned[layer], turn))
     rows = [
-        {"layer": layer, "angle": angle} | _summary(_Compared(*map(torch.cat, zip(*parts, strict=True))))
+        {"layer": layer, "angle": angle} | _summary(*map(torch.cat, zip(*parts, strict=True)))
         for (layer, angle), parts in compared.items()
     ]
-    return pd.DataFrame(rows, columns=["layer", "angle", *MEASURES])
+    return pd.DataFrame(rows)
 
 
-class _Compared(NamedTuple):
-    """Capsules in images and in their turned copies, by image and capsule."""
-
-    weight: Tensor  # (B, n)
-    deviation: Tensor  # (B, n, 2, 3), squared
-    way: Tensor  # (B, n, 2, 3), squared, from the pose to the turned pose
-    before: Tensor  # (B, n), whether present in the image
-    after: Tensor  # (B, n), in the turned one
+Layers = dict[str, tuple[Tensor, Tensor]]
+"""Presences `[B, n]` and poses `[B, n, 2, 3]` of each layer."""
 
 
-def _capsules(model: GenerativeModel, pixels: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Presences `[B, n]` and poses `[B, n, 2, 3]` of each layer."""
+def _layers(model: GenerativeModel, pixels: Tensor) -> Layers:
     posterior: Capsules = model.encode(pixels)
-    temperature = model.temperature
-    return {
-        "parts": ((posterior.part_logits / temperature).sigmoid(), poses.to_matrix(posterior.part_poses)),
-        "objects": ((posterior.object_logits / temperature).sigmoid(), poses.to_matrix(posterior.object_poses)),
-    }
+    t1, t0 = ((y / model.temperature).sigmoid() for y in (posterior.part_logits, posterior.object_logits))
+    A1, A0 = (poses.to_matrix(A) for A in (posterior.part_poses, posterior.object_poses))
+    return {"parts": (t1, A1), "objects": (t0, A0)}
 
 
-def _compare(plain: tuple[Tensor, Tensor], turned: tuple[Tensor, Tensor], turn: Tensor) -> _Compared:
+def _compare(plain: tuple[Tensor, Tensor], turned: tuple[Tensor, Tensor], turn: Tensor) -> tuple[Tensor, ...]:
+    """Of each capsule of each image: its weight `[B, n]`; squared distances `[B, n, 2, 3]` to the turned pose, of the
+    pose found and of the pose of the upright image; whether it is present in either image, `[B, n]` each.
+    """
     (t, matrix), (t_turned, found) = plain, turned
     expected = poses.compose(turn.unsqueeze(1), matrix)
-    return _Compared(t * t_turned, (found - expected) ** 2, (matrix - expected) ** 2, t > 0.5, t_turned > 0.5)
+    return t * t_turned, (found - expected) ** 2, (matrix - expected) ** 2, t > 0.5, t_turned > 0.5
 
 
-def _summary(pairs: _Compared) -> dict[str, float]:
+def _summary(weight: Tensor, deviation: Tensor, identity: Tensor, before: Tensor, after: Tensor) -> dict[str, float]:
     def root_mean(square: Tensor, dim: tuple[int, ...] = (0, 1)) -> Tensor:
         mean = square.mean((-1, -2))
-        return ((pairs.weight * mean).sum(dim) / pairs.weight.sum(dim).clamp_min(1e-12)).sqrt()
+        return ((weight * mean).sum(dim) / weight.sum(dim).clamp_min(1e-12)).sqrt()
 
-    quartiles = torch.tensor([0.25, 0.75], device=pairs.weight.device)
-    low, high = root_mean(pairs.deviation, (1,)).quantile(quartiles).tolist()
-    either = (pairs.before | pairs.after).sum().clamp_min(1)
-    deviation, unfollowed = float(root_mean(pairs.deviation)), float(root_mean(pairs.way))
+    quartiles = torch.tensor([0.25, 0.75], device=weight.device)
+    low, high = root_mean(deviation, (1,)).quantile(quartiles).tolist()
+    error, identity_error = float(root_mean(deviation)), float(root_mean(identity))
+    presence_flips = (before ^ after).sum() / (before | after).sum().clamp_min(1)
     return {
-        "deviation": deviation,
+        "deviation": error,
         "low": low,
         "high": high,
-        "unfollowed": unfollowed,
-        "missed": deviation / max(unfollowed, 1e-12),
-        "centre": float(root_mean(pairs.deviation[..., 2:])),
-        "centre_unfollowed": float(root_mean(pairs.way[..., 2:])),
-        "switched": float((pairs.before ^ pairs.after).sum() / either),
+        "unfollowed": identity_error,
+        "missed": error / max(identity_error, 1e-12),
+        "centre": float(root_mean(deviation[..., 2:])),
+        "centre_unfollowed": float(root_mean(identity[..., 2:])),
+        "switched": float(presence_flips),
     }

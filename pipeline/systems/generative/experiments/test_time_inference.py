@@ -4,8 +4,8 @@ Two probes on t0 measure the effect on classification: `fixed` is fit on the enc
 `refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded). With
 the chosen engine both are also measured
 
-- `once`: after its first climb, without restarts;
-- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without letting the objects settle.
+- `once`: without restarts;
+- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without refining the objects.
   The bound hardly depends on which objects are present, so that t0 keeps the noise: its accuracy measures this, not
   what a better bound does.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +37,7 @@ from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 if TYPE_CHECKING:
+    from pipeline.studies.context import Context
     from pipeline.systems.generative.studies.optimise import OptimiseParams
 
 EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
@@ -60,6 +60,9 @@ def optimisation_gains(
         the smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN. See `_paired` for
         bound_rise_error, pixel_fall_error and bound_fell.
         And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+
+    Raises:
+        DivergedError: a measurement is not finite.
     """
     clean = clean_probe(model, dataset, "t0", evaluate, device)
     images, labels = dataset.part("test")
@@ -83,7 +86,10 @@ def optimisation_gains(
             if name == study.chosen:
                 for when, probe in _refit_probes(model, dataset, angle, study, evaluate, device).items():
                     row[f"refit_accuracy_{when}"] = probe.accuracy(t0[when], labels)
-            rows.append(row | {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()})
+            row |= {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()}
+            if wrong := [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
+                raise DivergedError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")
+            rows.append(row)
             curves.append(found.curve.assign(engine=name, angle=angle))
     return pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
 
@@ -119,8 +125,8 @@ def _optimised(
 ) -> tuple[Optimised, dict[str, Array], dict[str, Tensor]]:
     """Images optimised by an engine; t0 and the images' bounds by when they were read.
 
-    They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", after the
-    first climb, too; and at the smallest angle, which is enough, both when "kicked": after restarts from there with
+    They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", without
+    them, too; and at the smallest angle, which is enough, both when "kicked": after restarts from there with
     noise on the log odds that nothing removes.
     """
     engine = study.engines[name]
@@ -131,7 +137,7 @@ def _optimised(
         posteriors["once"] = found.once
         if angle == min(study.angles):
             generator = _generator(study, images.device)
-            kicked = optimise(model, images, engine, generator, found.once, kick_logit=study.kick_logit, settles=False)
+            kicked = optimise(model, images, engine, generator, found.once, logit_sd=study.kick_logit, refine=False)
             posteriors["kicked"], bounds["kicked"] = kicked.end, kicked.bound_end
     return found, {when: each.object_logits.cpu().numpy() for when, each in posteriors.items()}, bounds
 
@@ -181,53 +187,36 @@ def _paired(found: Optimised) -> dict[str, float]:
     return errors | {"bound_fell": float((rise < 0).double().mean())}
 
 
-def outcome(
-    models: Sequence[GenerativeModel],
-    dataset: Dataset,
-    settings: OptimiseParams,
-    evaluate: EvaluateParams,
-    device: torch.device,
-    title: str,
-) -> Outcome:
+def measure(context: Context) -> Outcome:
     """Gains of all replicas by engine and angle, the way there, and pictures of the first replica's.
 
-    Args:
-        title: shown beside the progress bar.
+    The mean bound by engine and angle after each round is tracked.
 
     Raises:
         DivergedError: a measurement is not finite.
     """
+    settings, evaluate, device = context.settings, context.params.evaluate, context.device
+    dataset = context.evaluated(context.params.runs[settings.run].dataset)
+    models = context.models(settings.run, GenerativeModel, settings.replicas)
     start = time.monotonic()
-    bar = tqdm(models, desc=title, unit="seed")
+    bar = tqdm(models, desc=context.label, unit="seed")
     gains = [optimisation_gains(model, dataset, settings, evaluate, device) for model in bar]
     seconds = time.monotonic() - start
     measured = stack_replicas([table for table, _ in gains])
     measured["angle"] = measured["angle"].map("{:g}".format)
-    long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric")
-    # What is measured for the chosen engine only, and of this at the smallest angle only.
-    at_smallest = long["metric"].str.endswith("_kicked")
-    of_chosen = at_smallest | long["metric"].str.startswith("refit_") | long["metric"].str.endswith("_once")
-    applies = (long["engine"] == settings.chosen) | ~of_chosen
-    applies &= (long["angle"] == f"{min(settings.angles):g}") | ~at_smallest
-    long = long[applies]
-    if long["value"].isna().any():
-        raise DivergedError(f"{title}: not finite: {', '.join(long[long['value'].isna()]['metric'].unique())}")
+    long = measured.melt(id_vars=["replica", "engine", "angle", "images"], var_name="metric").dropna()
     numbers = {
         "engine": nest(long, ["engine", "angle", "metric"], "value"),
         "images": min(settings.images, len(dataset.split["test"])),
         "seconds": round(seconds, 2),
     }
-    chosen = f"engine.{settings.chosen}"
     names = ("bound_before", "bound_after", "refit_accuracy_before", "refit_accuracy_after")
-    angles = (min(settings.angles), max(settings.angles))
-    headline = [f"{chosen}.{angle:g}.{name}" for angle in dict.fromkeys(angles) for name in names]
+    angles = dict.fromkeys((min(settings.angles), max(settings.angles)))
+    headline = tuple(f"engine.{settings.chosen}.{angle:g}.{name}" for angle in angles for name in names)
     curves = stack_replicas([curve for _, curve in gains])
-    arrays: dict[str, NDArray[np.generic]] = {**example_gains(models[0], dataset, settings, device)}
-    return Outcome("optimisation", curves, numbers, tuple(headline), arrays)
-
-
-def bounds_by_round(curves: pd.DataFrame) -> Iterator[tuple[int, dict[str, float]]]:
-    """The mean bound by engine and angle after each round, for tracking: round, `bound/<engine>/<angle>`."""
     for (engine, step), rows in curves.groupby(["engine", "round"]):
         means = rows.groupby("angle")["bound"].mean()
-        yield int(str(step)), {f"bound/{engine}/{angle:g}": float(value) for angle, value in means.items()}
+        tracked = {f"bound/{engine}/{angle:g}": float(value) for angle, value in means.items()}
+        context.run.log_metrics(tracked, step=int(str(step)))
+    arrays: dict[str, NDArray[np.generic]] = {**example_gains(models[0], dataset, settings, device)}
+    return Outcome("optimisation", curves, numbers, headline, arrays)

@@ -66,17 +66,17 @@ def outcome(models: Sequence[GenerativeModel], dataset: Dataset, device: torch.d
     images, labels = dataset.part("test")
     image = images[int(np.argmax(labels == DIGIT))]
     found = [turning(model, image, device) for model in models]
-    columns = [
-        {
-            "angle": each["angles"],
-            "pixel_error": each["pixel_errors"],
-            "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
-        }
+    tables = [
+        pd.DataFrame(
+            {
+                "angle": each["angles"],
+                "pixel_error": each["pixel_errors"],
+                "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
+            }
+        )
         for each in found
     ]
-    errors = [pd.Series(each["pixel_error"]) for each in columns]
-    upright = found[0]["angles"].tolist().index(0)
-    summaries = [{"upright": each[upright], "mean": each.mean(), "worst": each.max()} for each in errors]
-    numbers = {"pixel_error": spread_each(summaries)}
+    errors = [table.set_index("angle")["pixel_error"] for table in tables]
+    numbers = {"pixel_error": spread_each([{"upright": e[0.0], "mean": e.mean(), "worst": e.max()} for e in errors])}
     headline = tuple(f"pixel_error.{name}" for name in numbers["pixel_error"])
-    return Outcome("turning", stack_replicas([pd.DataFrame(each) for each in columns]), numbers, headline, found[0])
+    return Outcome("turning", stack_replicas(tables), numbers, headline, found[0])

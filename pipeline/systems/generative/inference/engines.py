@@ -8,8 +8,8 @@ All share one loop, `minimise`. In every round the method proposes a trial state
 and gradient once, and accepts or rejects it for each image separately; no image waits for another's line search. An
 image whose best value has improved by less than a tolerance over a few rounds has converged and leaves the batch.
 
-After each climb the objects settle (`object_layer`). A restart climbs again from the best state with its poses
-perturbed, and counts if the bound then is higher.
+Then the objects are refined (`object_layer`). A restart minimises again from the best state with its poses perturbed,
+and counts if the bound then is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -27,7 +27,7 @@ from torch import Generator, Tensor
 from pipeline.systems.generative.inference.analytic_bound import STATE
 from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
 from pipeline.systems.generative.inference.methods import AdamMethod, GaussNewtonMethod, Method, Task, minimise
-from pipeline.systems.generative.inference.object_layer import settle
+from pipeline.systems.generative.inference.object_layer import refine_objects
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, LBFGSEngine
 
 
@@ -39,16 +39,16 @@ def method_of(engine: Engine) -> Method:
 
 
 @dataclass
-class Climbed:
-    """The progress of a climb.
+class Progress:
+    """How far the minimisation of a batch has come.
 
     Attributes:
         states: the best states `[N, V]`, or the last ones if values are noisy.
         values: their negative bounds `[N]`; infinite before the first.
         evaluations: gradient evaluations of each image, `[N]`.
-        rounds: rounds of all climbs so far; each has one evaluation of every active image.
+        rounds: rounds so far, with those of restarts; each has one evaluation of every active image.
         seconds: wall-clock time of the whole batch, without that of `watch`.
-        once: the states `[N, V]` after the first climb, without restarts.
+        once: the states `[N, V]` without restarts.
     """
 
     states: Tensor
@@ -59,10 +59,10 @@ class Climbed:
     once: Tensor
 
     @staticmethod
-    def start(states: Tensor) -> Climbed:
+    def start(states: Tensor) -> Progress:
         """The progress before the first round."""
         counts = torch.zeros(len(states), dtype=torch.long, device=states.device)
-        return Climbed(states.clone(), torch.full_like(states[:, 0], math.inf), counts, 0, 0.0, states)
+        return Progress(states.clone(), torch.full_like(states[:, 0], math.inf), counts, 0, 0.0, states)
 
     def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
         """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
@@ -71,67 +71,58 @@ class Climbed:
         self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
 
 
-def climb(
+def minimise_bound(
     task: Task,
     states: Tensor,
     engine: Engine,
-    watch: Callable[[Climbed], None] = lambda climbed: None,
+    watch: Callable[[Progress], None] = lambda progress: None,
     *,
-    kick_logit: float = 0.0,
-    settles: bool = True,
-) -> Climbed:
-    """Minimise the negative bound of each image from `states [N, V]`.
+    logit_sd: float = 0.0,
+    refine: bool = True,
+) -> Progress:
+    """Minimise the negative bound of each image from `states [N, V]`, until it has converged or used all its steps.
 
     Args:
         watch: called with the progress after each round.
-        kick_logit: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise
-            of sd 1 is more than images differ by in t0, and if objects do not settle, most of it stays.
-        settles: whether objects settle after each climb.
+        logit_sd: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise of
+            sd 1 is more than images differ by in t0, and if objects are not refined, most of it stays.
+        refine: whether objects are refined after each minimisation.
     """
-    climbed = Climbed.start(states)
-    _climb_once(task, states, engine, climbed, watch, settles)
-    climbed.once = climbed.states.clone()
-    for _ in range(0 if isinstance(engine, AdamEngine) else engine.restarts):
-        kicked = _kicked(climbed.states, task.generator, kick_logit)
-        _climb_once(task, kicked, engine, climbed, watch, settles)
-    return climbed
+    progress = Progress.start(states)
+    everyone = torch.arange(len(states), device=states.device)
+    for restart in range(1 if isinstance(engine, AdamEngine) else 1 + engine.restarts):
+        begin = _perturbed(progress.states, task.generator, logit_sd) if restart else states
+        begun = time.perf_counter()
+        method = method_of(engine)
+        if not isinstance(method, AdamMethod):  # the initial values take one evaluation
+            progress.evaluations += 1
+
+        def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
+            nonlocal begun
+            progress.evaluations[active] += 1
+            progress.rounds += 1
+            progress.improve(active, state, value, noisy)
+            progress.seconds += time.perf_counter() - begun
+            watch(progress)
+            begun = time.perf_counter()
+
+        found, values = minimise(task, begin, method, engine.steps, engine.tolerance, record)
+        if refine:
+            refined, rise = refine_objects(task, found)
+            progress.improve(everyone, refined, values - rise, method.noisy)
+        progress.seconds += time.perf_counter() - begun
+        if not restart:
+            progress.once = progress.states.clone()
+    return progress
 
 
-KICK_POSE = 0.03
+POSE_SD = 0.03
 """Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
 
 
-def _kicked(states: Tensor, generator: Generator, kick_logit: float) -> Tensor:
-    """The states with small random perturbations of the poses, and of the log odds with sd `kick_logit`."""
-    sd = torch.full_like(states, KICK_POSE).unflatten(1, (-1, STATE))
-    sd[..., 0] = kick_logit
+def _perturbed(states: Tensor, generator: Generator, logit_sd: float) -> Tensor:
+    """The states with small random perturbations of the poses, and of the log odds with sd `logit_sd`."""
+    sd = torch.full_like(states, POSE_SD).unflatten(1, (-1, STATE))
+    sd[..., 0] = logit_sd
     noise = torch.randn(states.shape, generator=generator, device=states.device).to(states.dtype)
     return states + sd.flatten(1) * noise
-
-
-def _climb_once(
-    task: Task, states: Tensor, engine: Engine, climbed: Climbed, watch: Callable[[Climbed], None], settles: bool
-) -> None:
-    """One climb from `states`, recorded in `climbed`, until every image has converged or used all its steps.
-
-    Then the objects settle, and the result counts if it is the best so far.
-    """
-    begun = time.perf_counter()
-    method = method_of(engine)
-    if not isinstance(method, AdamMethod):  # the initial values take one evaluation
-        climbed.evaluations += 1
-
-    def record(active: Tensor, state: Tensor, value: Tensor) -> None:
-        nonlocal begun
-        climbed.evaluations[active] += 1
-        climbed.rounds += 1
-        climbed.improve(active, state, value, method.noisy)
-        climbed.seconds += time.perf_counter() - begun
-        watch(climbed)
-        begun = time.perf_counter()
-
-    found, values = minimise(task, states, method, engine.steps, engine.tolerance, record)
-    if settles:
-        settled, rise = settle(task, found)
-        climbed.improve(torch.arange(len(states), device=states.device), settled, values - rise, method.noisy)
-    climbed.seconds += time.perf_counter() - begun

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import pack, unpack
-from pipeline.systems.generative.inference.engines import Climbed, climb
+from pipeline.systems.generative.inference.engines import Progress, minimise_bound
 from pipeline.systems.generative.inference.methods import Task, analytic_value
 from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.inference.settings import Engine
@@ -36,12 +36,12 @@ class Optimised:
     """The result of free-form inference of N images.
 
     Attributes:
-        start, once, end: the posteriors before, after the first climb (without restarts), and after the last one.
+        start, once, end: the posteriors before, without restarts, and after the last one.
         bound_start, bound_end: bounds `[N]`, in nats, averaged over the same presence samples. No step and no choice
             used these samples, so that a bound can end below its start.
         error_start, error_end: squared pixel errors `[N]`, summed over the pixels, averaged in the same way.
         evaluations: gradient evaluations of each image, `[N]`.
-        seconds: wall-clock time of the climb.
+        seconds: wall-clock time of the minimisation.
         curve: columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images,
             estimated from the same few samples.
     """
@@ -65,8 +65,8 @@ def optimise(
     generator: Generator,
     start: Capsules | None = None,
     *,
-    kick_logit: float = 0.0,
-    settles: bool = True,
+    logit_sd: float = 0.0,
+    refine: bool = True,
 ) -> Optimised:
     """Maximise the bound of each image over its own variational parameters.
 
@@ -77,7 +77,7 @@ def optimise(
         engine: the method and its settings.
         generator: for the presence samples and restarts.
         start: the posteriors to start from; by default, the encoder's output.
-        kick_logit, settles: see `engines.climb`.
+        logit_sd, refine: see `engines.minimise_bound`.
 
     Raises:
         ValueError: the model has `slots: any` or Gaussian poses, for which there is no analytic bound.
@@ -90,25 +90,25 @@ def optimise(
     noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
     points: list[dict[str, float]] = []
 
-    def measure(climbed: Climbed) -> None:
-        bound, error = mean_bound(model, images, unpack(climbed.states, model.params.parts), noise[:CURVE_SAMPLES])
-        work = {"round": climbed.rounds, "evaluations": float(climbed.evaluations.float().mean())}
-        took = {"seconds": climbed.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
+    def measure(progress: Progress) -> None:
+        bound, error = mean_bound(model, images, unpack(progress.states, model.params.parts), noise[:CURVE_SAMPLES])
+        work = {"round": progress.rounds, "evaluations": float(progress.evaluations.float().mean())}
+        took = {"seconds": progress.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
         points.append(work | took)
 
-    def watch(climbed: Climbed) -> None:
-        if climbed.rounds in CURVE_POINTS:
-            measure(climbed)
+    def watch(progress: Progress) -> None:
+        if progress.rounds in CURVE_POINTS:
+            measure(progress)
 
-    measure(Climbed.start(states))
+    measure(Progress.start(states))
     task = Task(model, images, generator)
-    climbed = climb(task, states, engine, watch, kick_logit=kick_logit, settles=settles)
-    if points[-1]["round"] == climbed.rounds:  # measured before the objects settled
+    progress = minimise_bound(task, states, engine, watch, logit_sd=logit_sd, refine=refine)
+    if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
         points.pop()
-    measure(climbed)
-    better = (analytic_value(task, climbed.states)[0] < analytic_value(task, states)[0]).unsqueeze(-1)
+    measure(progress)
+    better = (analytic_value(task, progress.states)[0] < analytic_value(task, states)[0]).unsqueeze(-1)
     once, end = (
-        unpack(torch.where(better, found, states), model.params.parts) for found in (climbed.once, climbed.states)
+        unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
     )
     bound_start, error_start = mean_bound(model, images, start, noise)
     bound_end, error_end = mean_bound(model, images, end, noise)
@@ -120,7 +120,7 @@ def optimise(
         bound_end=bound_end,
         error_start=error_start,
         error_end=error_end,
-        evaluations=climbed.evaluations,
-        seconds=climbed.seconds,
+        evaluations=progress.evaluations,
+        seconds=progress.seconds,
         curve=pd.DataFrame(points),
     )

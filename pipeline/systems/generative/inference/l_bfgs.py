@@ -18,7 +18,7 @@ class LBFGSMethod(Method):
     """
 
     patience = 8
-    enough = 1e-4
+    sufficient_decrease = 1e-4
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
@@ -48,7 +48,7 @@ class LBFGSMethod(Method):
         value, gradient = self.evaluate(task, trial)
         gradient = gradient * self.scale
         slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
-        taken = value <= self.value + self.enough * self.length * slope  # False for NaN
+        taken = value <= self.value + self.sufficient_decrease * self.length * slope  # False for NaN
 
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
@@ -57,8 +57,8 @@ class LBFGSMethod(Method):
         self.changes = torch.where(curved[:, None, None], _push(self.changes, change), self.changes)
 
         # Minimum of the parabola through value and slope at 0 and the trial's value, limited to 0.1 to 0.5 of the step.
-        bend = 2 * (value - self.value - self.length * slope) / self.length
-        shorter = torch.where(bend > 0, -slope * self.length / bend, self.length / 2).nan_to_num(0.0)
+        second = 2 * (value - self.value - self.length * slope) / self.length
+        shorter = torch.where(second > 0, -slope * self.length / second, self.length / 2).nan_to_num(0.0)
         shorter = torch.maximum(torch.minimum(shorter, self.length / 2), self.length / 10)
         self.length = torch.where(taken, torch.ones_like(shorter), shorter)
         self.state = torch.where(taken.unsqueeze(-1), trial, self.state)

@@ -175,14 +175,14 @@ class GaussNewtonMethod(Method):
     """
 
     patience = 4
-    heaviest, lightest, start = 1e8, 1e-2, 1.0
+    max_damping, min_damping, first_damping = 1e8, 1e-2, 1.0
     floor = 5.0
     """Added to the curvature's diagonal, in nats per unit squared: it is almost zero for absent or hidden parts."""
 
     def begin(self, task: Task, states: Tensor) -> Tensor:
         self.state = states
         self.at = curvature.linearise(task.model, task.images, states)
-        self.damping = torch.full_like(self.at.value, self.start)
+        self.damping = torch.full_like(self.at.value, self.first_damping)
         return self.at.value
 
     def step(self, task: Task) -> tuple[Tensor, Tensor]:
@@ -191,12 +191,12 @@ class GaussNewtonMethod(Method):
         found = curvature.linearise(task.model, task.images, trial)
         # (H + D) move = -gradient, so the quadratic model predicts half of -gradient move + move D move.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
-        foretold = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
+        predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value
         taken = fall > 0  # False for NaN
-        ratio = fall / foretold.clamp_min(1e-9)
+        ratio = fall / predicted_reduction.clamp_min(1e-9)
         factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
-        self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.lightest, self.heaviest)
+        self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.min_damping, self.max_damping)
         self.state = torch.where(taken.unsqueeze(-1), trial, self.state)
         self.at = curvature.where(taken, found, self.at)
         return self.state, self.at.value

@@ -1,9 +1,9 @@
-"""Objects settle: the bound is maximised over the objects' states alone, with those of the parts held fixed.
+"""Objects are refined: the bound is maximised over their states alone, with those of the parts held fixed.
 
 Without the parts the pixels are constant, so that nothing is rendered: an evaluation takes a tenth of one of the
 whole bound. The bound depends little on the objects' log odds, compared with pixels and poses. A method that stops when
 the whole bound hardly rises therefore stops while they are still near where they started, and t0 has noise that says
-nothing about the image. Settled objects are a function of the parts.
+nothing about the image. Refined objects are a function of the parts.
 
 Shapes: N images, P parts, O objects; states as in `analytic_bound`.
 """
@@ -67,14 +67,14 @@ def _value(model: GenerativeModel, parts: Tensor, states: Tensor) -> tuple[Tenso
     return -bound.detach(), gradient, routing
 
 
-def settle(task: Task, states: Tensor) -> tuple[Tensor, Tensor]:
+def refine_objects(task: Task, states: Tensor) -> tuple[Tensor, Tensor]:
     """Maximise the analytic bound over the objects, with the parts as they are.
 
     Args:
         states: `[N, 7 P + 7 O]`.
 
     Returns:
-        the states with settled objects, and the nats `[N]` by which the bound rose, never negative.
+        the states with refined objects, and the nats `[N]` by which the bound rose, never negative.
     """
     parts, objects = states.tensor_split([STATE * task.model.params.parts], dim=1)
     before, *_ = _value(task.model, parts, objects)

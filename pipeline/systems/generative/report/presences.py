@@ -1,7 +1,6 @@
-"""Whether the presences of a run carry information: notes for the scorecard, and a table.
+"""Whether the presences of a run carry information: notes for the scorecard, and tables.
 
 A probe on log odds does not show it: standardised, presences that hardly depend on the image are read as well as any.
-Results of older code lack these measurements; nothing is said of them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.measured import Measured
 from pipeline.results.reading import Numbers, Results
-from pipeline.systems.generative.report.runs import classes_of
+from pipeline.systems.generative.report.shared import classes_of
 
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
@@ -35,8 +34,8 @@ def silence(
         sampled, log_odds: accuracy of the probes, in percent.
     """
     if information is not None and information < SILENT_NATS:
-        nats = f"{_nats(information)} nats (to tell {classes} classes apart takes {math.log(classes):.1f})"
-        return f"presences carry next to no information: {nats}"
+        needed = f"to tell {classes} classes apart takes {math.log(classes):.1f}"
+        return f"presences carry next to no information: {_nats(information)} nats ({needed})"
     if sampled is None or log_odds is None:
         return None
     chance = 100 / classes
@@ -81,8 +80,12 @@ _HEADS = {
 }
 
 
-def table(results: Results) -> list[Table]:
-    """What presences tell of the image, for each run that was measured."""
+def build(results: Results) -> list[Table]:
+    """What presences tell of the image, for each run that was measured and for each condition of the ablations."""
+    return [*_of_runs(results), *_of_conditions(results)]
+
+
+def _of_runs(results: Results) -> list[Table]:
     rows: list[Row] = []
     for run, numbers in results.executed("evaluate"):
         found = {name: numbers.measured("test", name) for name in _HEADS}
@@ -120,8 +123,7 @@ _ABLATION_HEADS = {
 }
 
 
-def ablation(results: Results) -> list[Table]:
-    """What presences tell of the image, for each condition of the ablations."""
+def _of_conditions(results: Results) -> list[Table]:
     rows: list[Row] = []
     for study, numbers in results.executed("presence_ablation"):
         settings = numbers.settings.presence_ablation[study]

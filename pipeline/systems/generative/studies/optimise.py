@@ -34,7 +34,7 @@ class OptimiseParams(Section):
         gt=0,
         le=10,
         description="sd of noise on the log odds of presence in extra restarts of the chosen engine, after which "
-        "objects do not settle; they only measure what such noise does to accuracy, other restarts perturb poses only",
+        "objects are not refined; they only show what such noise does to accuracy, other restarts perturb poses only",
     )
     seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 
@@ -60,13 +60,6 @@ def check(params: Params, where: str, study: OptimiseParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Optimise test images of an entry of `optimise` under its trained run; the bound is tracked after each round."""
-    from pipeline.systems.generative.experiments.test_time_inference import bounds_by_round, outcome
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
+    from pipeline.systems.generative.experiments import test_time_inference
 
-    settings: OptimiseParams = context.settings
-    dataset = context.evaluated(context.params.runs[settings.run].dataset)
-    models = context.models(settings.run, GenerativeModel, settings.replicas)
-    result = outcome(models, dataset, settings, context.params.evaluate, context.device, context.label)
-    for step, values in bounds_by_round(result.table):
-        context.run.log_metrics(values, step=step)
-    return result
+    return test_time_inference.measure(context)

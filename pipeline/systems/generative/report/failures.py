@@ -1,0 +1,398 @@
+"""The failure analysis of document 000 (section 5.4, Figures 5 to 7).
+
+Figures 5 and 6 use the run that answers Table 1, Figure 7 uses the sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from pipeline.drawing import pictures
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLUE, INK, WIDTH, in_house_style, panels
+from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label
+from pipeline.results.reading import Numbers, Results, with_training
+from pipeline.systems.generative.report.shared import (
+    Sweep,
+    complete_sweep,
+    evaluated,
+    evaluated_capsules,
+    name_of_test,
+    shortcomings,
+    sweeps,
+    swept_shortcomings,
+    tested_on,
+)
+
+MANY = 0.5
+"""Share of the templates that must have a copy for "many are near affine copies" to hold."""
+_COPIES = ("parts", "correlation", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned")
+
+
+def deviations(numbers: Numbers, layer: str, measure: str) -> dict[float, Measured]:
+    """One measure of a layer's equivariance by angle (degrees), in order."""
+    found = {
+        float(angle): numbers.measured("equivariance", layer, angle, measure)
+        for angle in numbers.names("equivariance", layer)
+    }
+    return {angle: value for angle, value in sorted(found.items()) if value is not None}
+
+
+def grows(values: Sequence[Measured]) -> bool:
+    """Whether values grow along the sequence: the last is above the first, and no step falls by more than its noise.
+
+    A step's noise is the larger of the sds of its two ends.
+    """
+    steps = pairwise(values)
+    no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in steps)
+    return no_fall and values[-1].mean > values[0].mean
+
+
+def unswept(results: Results, sweep: Sweep, angle: float) -> tuple[Numbers, Measured] | None:
+    """The evaluation of the run that was swept, trained on its own images, and its consistency of part use on test
+    images within +-angle degrees; None where this was not measured, or the run's own images turn as far.
+    """
+    numbers = results.numbers("evaluate", sweep.run)
+    if numbers is None or numbers.run(sweep.run).augmentation.rotation >= angle:
+        return None
+    value = numbers.measured("part_use", f"{angle:g}", "consistency")
+    return None if value is None else (numbers, value)
+
+
+def parts_do_not_turn(results: Results) -> Finding | None:
+    """Figure 5: part poses deviate from the rotated poses, and deviate more at larger angles.
+
+    They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
+    around its parent's vote: beyond that the parts no longer form the same arrangement.
+    """
+    found = evaluated_capsules(results)
+    if found is None:
+        return None
+    run, numbers = found
+    deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
+    if len(deviation) < 2:
+        return None
+    return Finding(
+        missed[-1].scaled(100),
+        dataset_label(numbers.records),
+        with_training(results, numbers, run),
+        holds=deviation[-1].mean > numbers.run(run).model.pose_sd_floor and grows(deviation),
+        # The paper shows one digit, and gives no number of seeds or test images to compare with.
+        remarks=shortcomings(numbers, run),
+        notes=[tested_on(numbers, run, numbers.settings.failures.images)],
+    )
+
+
+def templates_are_copies(results: Results) -> Finding | None:
+    """Figure 6: at least half the templates have an affine copy, and copies are more common than among strokes.
+
+    Strokes of the digits are themselves similar up to affine maps. A share of pairs says something about the templates
+    only if it exceeds that of strokes, faded at their edges as the templates are, by more than that share varies
+    between samples of strokes (one sd).
+    """
+    found = evaluated_capsules(results)
+    if found is None:
+        return None
+    run, numbers = found
+    names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
+    pairs, copied, strokes, noise = (numbers.measured("templates", name) for name in names)
+    if pairs is None or copied is None or strokes is None or noise is None:
+        return None
+    return Finding(
+        pairs.scaled(100),
+        dataset_label(numbers.records),
+        with_training(results, numbers, run),
+        holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
+        remarks=shortcomings(numbers, run),
+        notes=[
+            f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
+            tested_on(numbers, run, numbers.settings.failures.images),
+        ],
+    )
+
+
+def wide_training_breaks_part_use(results: Results) -> Finding | None:
+    """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
+
+    The sweep must have part use at all angles that any run was swept at, and its run must have been evaluated on the
+    widest range. The difference must exceed the noise, which is the larger of the two sds over seeds. So must the
+    difference from that run, which was trained on narrower images, on test images of the widest range: consistency
+    falls with the range of the test images for any training if parts stay in their places while images turn.
+    """
+    swept = complete_sweep(results, results.evidence.generative.sweep.get("capsules"), "consistency")
+    if swept is None or len(swept[1]) < 2:
+        return None
+    sweep, consistency = swept
+    narrow, wide = min(consistency), max(consistency)
+    unrotated = unswept(results, sweep, wide)
+    if unrotated is None:
+        return None
+    evaluation, control = unrotated
+    after, used = consistency[wide], [sweep.items[narrow], sweep.items[wide]]
+    return Finding(
+        consistency[narrow].minus(after),
+        dataset_label(sweep.items[wide].records),
+        [*(record for each in used for record in each.records), *with_training(results, evaluation, sweep.run)],
+        holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
+        remarks=swept_shortcomings(used, images=used[1].settings.failures.images),
+        notes=[
+            f"test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
+            f"{control.mean:.2f} after that of {sweep.run}"
+        ],
+    )
+
+
+MEASURES: dict[str, Measure] = {
+    "000.fig5": parts_do_not_turn,
+    "000.fig6": templates_are_copies,
+    "000.fig7": wide_training_breaks_part_use,
+}
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Figures 5 to 7. Runs whose results have no failure analysis are skipped."""
+    for run, numbers in evaluated(results).items():
+        yield from _evaluated(run, numbers, results, written)
+    yield from _part_use(results, written)
+
+
+def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
+    if numbers.names("equivariance"):
+        yield Drawing(
+            f"equivariance-{run}",
+            "svg",
+            f"Do poses rotate with the image? {run}",
+            "Poses that rotate exactly with the image have a deviation of zero; poses that do not rotate at all lie on "
+            "the dashed line (the paper's Figure 5 in numbers). The band contains the middle half of the images.",
+            "Two line plots over the rotation angle of the input, for parts and for objects: the deviation of poses "
+            "from the rotated poses, and the deviation of poses that do not rotate.",
+            numbers.records,
+            partial(poses_over_rotation, numbers),
+        )
+    if numbers.names("templates"):
+        arrays = results.examples("evaluate", run, _COPIES)
+        if arrays is None:
+            written.miss(f"evaluate/{run} (its examples)")
+        elif len(arrays["parts"]) > 1:
+            yield Drawing(
+                f"copies-{run}",
+                "png",
+                f"Templates that are affine copies of each other, {run}",
+                "Left: correlation of each pair of templates under the best affine map; pairs above the white mark on "
+                "the scale count as copies. Right: similar pairs, the best first, each part in one pair at most; if "
+                "the mapped second template looks like the first, two parts can draw the same stroke (as in the "
+                "paper's Figure 6). Only parts that are used are shown.",
+                f"A heat map of best correlations between {len(arrays['parts'])} templates, and similar "
+                "pairs of templates with the second mapped onto the first.",
+                numbers.records,
+                partial(template_copies, arrays, numbers.settings.failures.threshold),
+            )
+
+
+def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
+    for sweep in sweeps(results).values():
+        found = []
+        for angle, consistency in sweep.measured("consistency").items():
+            item = sweep.items[angle].path.stem
+            arrays = results.examples("sweep", item, ("images", "arrangements"))
+            if arrays is None:
+                written.miss(f"sweep/{item} (its examples)")
+            else:
+                found.append((angle, consistency, arrays))
+        if len(found) < 2:
+            continue
+        rows = [("digits", found[0][2]["images"])]
+        for angle, consistency, arrays in (found[0], found[-1]):
+            rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency.mean:.2f}", arrays["arrangements"]))
+        yield Drawing(
+            f"part-use-{sweep.run}",
+            "png",
+            f"Part use on narrow and wide rotations, {sweep.run}",
+            "Trained and tested on narrow rotations, the same part draws the same stroke of every digit; on wide "
+            "rotations, different parts draw it (the paper's Figure 7). The number below each range is the "
+            "consistency: 1 if it is always the same part, 0 for chance. Whether the training or the test makes the "
+            "difference is seen from a model that was not trained on wide rotations (table of part use).",
+            "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
+            "per part, rotated back upright.",
+            [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
+            partial(pictures.image_rows, rows),
+        )
+
+
+@in_house_style
+def poses_over_rotation(numbers: Numbers) -> Figure:
+    """Deviation of poses from the rotated poses over the rotation angle of the input, in the mean over replicas."""
+    figure, axes = panels(2, 2.3)
+    for each, layer in zip(axes, ("parts", "objects"), strict=True):
+        columns = [deviations(numbers, layer, name) for name in ("low", "high", "deviation", "unfollowed")]
+        # At angle 0 all deviations are 0.
+        angle = np.array([0.0, *columns[0]])
+        low, high, deviation, identity = ([0.0, *(of.mean for of in column.values())] for column in columns)
+        each.fill_between(angle, low, high, color=BLUE, alpha=0.2, linewidth=0)
+        each.plot(angle, deviation, color=BLUE, marker="o")
+        each.plot(angle, identity, color=INK, linestyle="--", linewidth=1.0)
+        each.set_title(layer)
+        each.set_ylim(0, None)
+        each.set_xticks(angle, [f"{value:g}°" for value in angle])
+        each.set_xlabel("rotation of the input")
+    axes[0].set_ylabel("deviation (image half widths)")
+    handles: list[Any] = [
+        Line2D([], [], color=BLUE, marker="o", label="measured"),
+        Patch(color=BLUE, alpha=0.2, linewidth=0, label="middle half of the images"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label="poses that do not rotate"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
+
+
+@in_house_style
+def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
+    """The best correlation of every pair, and the similar pairs with the second mapped onto the first.
+
+    Args:
+        arrays: of `evaluation.templates.template_copies`; pairs have each part once, so the last need not be similar.
+        threshold: two templates with at least this correlation count as copies; marked on the scale.
+    """
+    numbers = [int(part) + 1 for part in arrays["parts"]]
+    pairs = max(1, int((arrays["pair_correlation"] >= threshold).sum()))
+    figure = Figure(figsize=(WIDTH, 2.75))
+    # Each half has its own layout: in a common one the heat map's labels are cut off when the pairs need less height.
+    matrix, gallery = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.2])[0]
+    left, right = matrix.subplots(), gallery.subplots()
+    correlation = np.where(np.eye(len(numbers), dtype=bool), np.nan, arrays["correlation"])
+    # The twentieth below all, so that the mark lies on the scale.
+    lowest = (np.ceil(20 * min(threshold, np.nanmin(correlation)) - 1e-9) - 1) / 20
+    shown = left.imshow(correlation, cmap="cividis", vmin=lowest, vmax=1)
+    step = 1 + (len(numbers) - 1) // 12
+    places = list(range(0, len(numbers), step))
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_ticks(places, [str(numbers[place]) for place in places], fontsize=7)
+    left.tick_params(length=0)
+    left.set(xlabel="part", ylabel="part")
+    left.set_title("best correlation")
+    left.grid(False)
+    bar = matrix.colorbar(shown, ax=left, shrink=0.85)
+    bar.ax.axhline(threshold, color="white", linewidth=1.5)
+    bar.outline.set_visible(False)
+
+    rows = [arrays[f"pair_{name}"][:pairs] for name in ("first", "second", "aligned")]
+    right.imshow(pictures.mosaic(rows, gap=1), interpolation="nearest")
+    side = rows[0].shape[-1] + 1
+    centre = (side - 1) / 2 - 0.5
+    names = [
+        f"{a + 1:g}, {b + 1:g}\n{value:.2f}"
+        for (a, b), value in zip(arrays["pair_parts"][:pairs], arrays["pair_correlation"][:pairs], strict=True)
+    ]
+    right.set_xticks([centre + side * place for place in range(pairs)], names, fontsize=7)
+    right.set_yticks([centre + side * place for place in range(3)], ["first", "second", "mapped"])
+    right.tick_params(length=0)
+    right.spines[:].set_visible(False)
+    right.set_title("similar pairs, each part once")
+    right.grid(False)
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """Figures 5 to 7 in numbers."""
+    return [*equivariance(results), *templates(results), *part_use(results)]
+
+
+def equivariance(results: Results) -> list[Table]:
+    """Figure 5 in numbers."""
+    heads = {
+        "deviation": ("deviation", 3),
+        "unfollowed": ("if poses did not rotate", 3),
+        "missed": ("share missed", 2),
+        "centre": ("deviation of the centre", 3),
+        "centre_unfollowed": ("if centres did not rotate", 3),
+        "switched": ("presences switched", 3),
+    }
+    rows: list[Row] = []
+    for run, numbers in evaluated(results).items():
+        for layer in numbers.names("equivariance"):
+            columns = {column: deviations(numbers, layer, column) for column in heads}
+            rows += [
+                ([run, layer, angle], {each: columns[each].get(angle) for each in heads}, numbers)
+                for angle in columns["deviation"]
+            ]
+    caption = (
+        "Difference between the poses found in an image rotated by the angle (degrees) and the rotated poses of the "
+        "upright image: presence-weighted root mean square over the six numbers of a pose, or the two of its centre, "
+        "in half widths of the image. For comparison, the same for poses that do not rotate. Switched: share of the "
+        "capsules present in either image that are absent in the other."
+    )
+    return measured_table("equivariance", "Poses in rotated images", caption, ["run", "layer", "angle"], heads, rows)
+
+
+def templates(results: Results) -> list[Table]:
+    """Figure 6 in numbers."""
+    heads = {
+        "drawn": ("templates in use", 1),
+        "pairs": ("pairs alike (%)", 1),
+        "copied": ("with a copy (%)", 1),
+        "faded_strokes_pairs": ("strokes: pairs alike (%)", 1),
+        "faded_strokes_pairs_sd": ("sd over draws", 1),
+        "faded_strokes_copied": ("strokes: with a copy (%)", 1),
+    }
+    rows: list[Row] = []
+    for run, numbers in evaluated(results).items():
+        if not numbers.names("templates"):
+            continue
+        found = {column: numbers.measured("templates", column) for column in heads}
+        percent = {name: value.scaled(100) if value and name != "drawn" else value for name, value in found.items()}
+        rows.append(([run, float(numbers.settings.failures.threshold)], percent, numbers))
+    caption = (
+        "Pairs of templates that are alike: their correlation under the best affine map is at least the given one. "
+        "Templates that draw less than a hundredth of the ink are left out. For comparison, the same for equally many "
+        "windows on strokes of the digits, of the size of a drawn template and faded at the edges as the templates are "
+        "(mean over several random samples): strokes are alike too, and more so in coarser digits."
+    )
+    title = "Templates that are affine copies of each other"
+    return measured_table("templates", title, caption, ["run", "correlation"], heads, rows)
+
+
+def part_use(results: Results) -> list[Table]:
+    """Figure 7 in numbers."""
+    heads = {
+        "consistency": ("consistency of part use", 2),
+        "overlap": ("overlap with the digit", 2),
+        "pairs": ("template pairs alike (%)", 1),
+        "copied": ("templates with a copy (%)", 1),
+    }
+    rows: list[Row] = []
+    for sweep in sweeps(results).values():
+        consistency = sweep.measured("consistency")
+        for angle, measured in consistency.items():
+            numbers = sweep.items[angle]
+            found = {"consistency": measured, "overlap": numbers.measured("overlap")}
+            for name in ("pairs", "copied"):
+                share = numbers.measured("duplicates", name)
+                found[name] = share.scaled(100) if share else None
+            rows.append(([sweep.run, angle, angle], found, numbers))
+        for angle in consistency:
+            if other := unswept(results, sweep, angle):
+                numbers, measured = other
+                found = {"consistency": measured, "overlap": numbers.measured("part_use", f"{angle:g}", "overlap")}
+                own = float(numbers.run(sweep.run).augmentation.rotation)
+                rows.append(([sweep.run, own, angle], found | {"pairs": None, "copied": None}, numbers))
+    caption = (
+        "Images rotated within an angle (degrees), in training and in the test: how often the same part draws a pixel "
+        "in two digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); how well the "
+        "drawn ink overlaps the digit's (intersection over union; a model that draws the same for every digit is "
+        "consistent but overlaps little); and how many templates are affine copies of each other. Part use is less "
+        "consistent on wider rotations for any training if parts stay at their places in the image: compare trainings "
+        "on the same test images."
+    )
+    head = ["run", "trained within", "tested within"]
+    return measured_table("part-use", "Consistency of part use over ranges of rotation", caption, head, heads, rows)
