@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults.campaign import DIFFERING, SURVIVED, Case, report
+from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case, report
 from pipeline.page import faults
 from pipeline.results.reading import ResultError
 
