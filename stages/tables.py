@@ -15,10 +15,9 @@ def main() -> None:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
-        from pipeline.page.cards import other_scorecards
+        from pipeline.page.cards import other_scorecards, repository_url
         from pipeline.page.figures import incomplete, on_disk
         from pipeline.page.images import load_figures
-        from pipeline.page.origin import repository_url
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import faults, write_tables

@@ -15,9 +15,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
+from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, commits, origin_of, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
-from pipeline.page.origin import commits, origin_of
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
