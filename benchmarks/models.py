@@ -24,7 +24,7 @@ from pipeline.learning.train import clip
 from pipeline.params import Params, load_params
 from pipeline.profiles import Profiles
 from pipeline.systems import Run, build_model
-from pipeline.systems.capsnet.inference.predictive_coding import Objective, forward_pass, step
+from pipeline.systems.capsnet.inference.predictive_coding import Objective, energies_and_gradients, forward_pass
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.generative.inference.analytic_bound import pack
@@ -330,7 +330,7 @@ def capsnet(iterations: int, one_thread: bool, where: Where) -> Timed:
 
 
 def iterative_inference(where: Where) -> Timed:
-    """A step of predictive coding in CapsNet, label clamped, L1; and what of that nothing can spare."""
+    """A step of predictive coding in CapsNet (its gradients), label clamped, L1; and what of that nothing can spare."""
     images = Step(paper_run(CapsNetRun), 28, where.device, where.few(128)).images
     net = build_model(paper_run(CapsNetRun, iterations=0), 28).to(where.device).requires_grad_(False)
     assert isinstance(net, CapsNet)
@@ -346,7 +346,7 @@ def iterative_inference(where: Where) -> Timed:
 
     bound = Other(second_convolution, "the second convolution and its derivative by its input, same rounds")
     return Timed(
-        lambda: step(layers, activities[0], activities, objective, 0.01),
+        lambda: energies_and_gradients(layers, activities[0], activities, objective),
         "ms/image",
         len(images),
         bound,
