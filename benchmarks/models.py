@@ -417,8 +417,8 @@ def regression(decision: Decision, size: int, where: Where) -> Timed:
     every = torch.arange(len(W))
     thresholds = torch.full((len(W),), 0.4, device=where.device)
     blocks = [
-        (block.inputs, (W if block.problems is None else W[block.problems]).flatten(0, 2))
-        for block in problems.examples.blocks(problems.architecture.capsules, W[0, ..., 0].numel())
+        (problems.examples.inputs[rows], (W if which is None else W[which]).flatten(0, 2))
+        for rows, which, _ in problems.examples.blocks(problems.architecture.capsules, W[0, ..., 0].numel())
     ]
     return Timed(
         lambda: problems.update(problems.passed(W, every, thresholds, problems.examples).moments, every),
