@@ -1,24 +1,31 @@
-"""`python -m benchmarks`: how fast, against what the machine can do and against references."""
+"""`python -m benchmarks`: how fast, against the least possible and against references."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.errors import UserError, show_error
 
+if TYPE_CHECKING:
+    from benchmarks.timing import Row
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 ROOT = Path(__file__).parents[1]
-GROUPS = ("generative", "scae", "capsnet", "matrix-capsules", "free-form", "regression", "pipeline")
 
 
 @app.command()
 def main(
-    groups: Annotated[list[str] | None, typer.Argument(help=f"{' or '.join(GROUPS)}; all by default")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="beginnings of the rows' names; all by default")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     seconds: Annotated[float, typer.Option(min=1, help="how long to measure, about")] = 400.0,
     quick: Annotated[bool, typer.Option(help="seconds, tiny sizes: to see that it runs, not for the numbers")] = False,
@@ -26,55 +33,74 @@ def main(
 ) -> None:
     """Measure, print a table, and merge the rows into a file by name and device.
 
-    Every row says what the machine allows (its limit) and what it is compared with (its reference). Leave the machine
-    alone meanwhile: everything else that runs on it is measured too.
+    Every row says what its least possible duration is (its limit) and what it is compared with (its reference). Leave
+    the machine alone meanwhile: everything else that runs on it is measured too.
     """
-    chosen = groups or list(GROUPS)
-    if unknown := [group for group in chosen if group not in GROUPS]:
-        raise typer.BadParameter(f"{', '.join(unknown)}: not among {', '.join(GROUPS)}")
+    import torch
+    from tqdm import tqdm
 
-    from benchmarks import capsnet, free_form, generative, machine, matrix_capsules, overhead, regression, scae
-    from benchmarks.rows import Row, merge, table
+    from benchmarks import commands, models
+    from benchmarks.timing import measure
     from pipeline.commits import git_state
     from pipeline.compute import choose_device, describe, prepare
 
+    rows = {**models.ROWS, **commands.ROWS}
+    chosen = [name for name in rows if name.startswith(tuple(names or [""]))]
+    if not chosen:
+        raise UserError(f"no row begins so; there are {', '.join(rows)}")
     where = choose_device(device)
     prepare(where)
-    described = machine.describe_machine(where)
-    total = min(seconds, 10.0) if quick else seconds
-    share = total * 0.95 / len(chosen)
-    rows: list[Row] = []
-    notes: list[str] = []
-    with machine.Budget(total) as budget:
-        if {"generative", "scae", "matrix-capsules"} & set(chosen):
-            copied, multiplied, found = machine.ceilings(where, 0.05 * total, budget, quick)
-            rows += found
-        if "generative" in chosen:
-            rows += generative.measure(where, copied, multiplied, share, budget, quick)
-        if "scae" in chosen:
-            rows += scae.measure(where, multiplied, share, budget, quick)
-        if "capsnet" in chosen:
-            rows += capsnet.measure(where, share, budget, quick)
-        if "matrix-capsules" in chosen:
-            rows += matrix_capsules.measure(where, copied, share, budget, quick)
-        if "free-form" in chosen:
-            rows += free_form.measure(where, share, budget, quick)
-        if "regression" in chosen:
-            rows += regression.measure(where, share, budget, quick)
-        if "pipeline" in chosen:
-            rows += overhead.tracking(where, share, budget, quick)
-            found, notes = overhead.commands(budget, quick)
-            rows += found
-    print(described, end="\n\n")
-    print(table(rows))
-    for note in notes:
-        print(note)
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores before"
+    machine = f"{describe(where)}, torch {torch.__version__}, {load}"
+    measured: list[Row] = []
+    left_out: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in tqdm(chosen, unit="row", leave=False, disable=None):
+            try:
+                timed = rows[name](models.Where(where, Path(folder), quick))
+                measured.append(measure(name, timed, where, 0.0 if quick else seconds / len(chosen)))
+            except UserError as error:
+                left_out.append(f"not measured: {name}: {error}")
+    print("\n".join([machine, "", table(measured), *left_out]))
     if quick and output is None:
         return  # numbers that mean nothing do not replace others
     path = output or ROOT / "reports" / "bench.json"
     commit, dirty = git_state(ROOT)
-    merge(path, rows, describe(where), described, f"{commit}{' with changes' if dirty else ''}")
+    merge(path, measured, describe(where), machine, f"{commit}{' with changes' if dirty else ''}")
     print(f"\nmerged into {path}")
+
+
+def merge(path: Path, rows: Sequence[Row], device: str, machine: str, commit: str) -> None:
+    """Add `rows` to those in `path`, in place of earlier ones of the same name and device.
+
+    Raises:
+        FileWriteError: it cannot be written.
+    """
+    from pipeline.files import write_json
+
+    kept: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    measured = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"device": device, "machine": machine, "commit": commit, "measured": measured}
+    fresh = {(row.name, device): {**row.rounded(), **about} for row in rows}
+    merged = [fresh.pop((row["name"], row["device"]), row) for row in kept]
+    write_json(path, [*merged, *fresh.values()])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows for reading: value, limit and share, reference and ratio; then what limits and references are."""
+    import pandas as pd
+
+    forms = {"limit": "{:.4g}", "share_of_limit": "{:.1%}", "reference": "{:.4g}", "ratio": "{:.2f} x"}
+    cells = {"": [row.name for row in rows], "value": [f"{row.value:.4g} {row.unit}" for row in rows]}
+    for name, form in forms.items():
+        values = [getattr(row, name) for row in rows]
+        cells[name.removesuffix("_of_limit")] = ["" if value is None else form.format(value) for value in values]
+    said: dict[tuple[str, str], str] = {}  # each once
+    for row in rows:
+        for kind, what in (("limit", row.limit_is), ("reference", row.reference_is), ("measured", row.note)):
+            if what:
+                said.setdefault((kind, what), f"{row.name}, {kind}: {what}")
+    return "\n".join([pd.DataFrame(cells).to_string(index=False), "", *said.values()])
 
 
 if __name__ == "__main__":

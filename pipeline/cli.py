@@ -119,9 +119,8 @@ def compare(
 ) -> None:
     """Show the parameters and the claims that differ between A and B, and which moved by more than chance."""
     from pipeline.comparison import noise as spread
-    from pipeline.comparison.changes import changes
+    from pipeline.comparison.changes import changes, describe
     from pipeline.comparison.sides import WORKING_TREE, load_sides
-    from pipeline.comparison.text import describe
     from pipeline.layout import find_root
     from pipeline.results.claims import load_claims
 

@@ -15,10 +15,8 @@ def main(source: str) -> None:
         from pipeline.data.sources import MIRROR_VARIABLE, fetch
         from pipeline.layout import raw_folder
 
-        # DVC empties data/raw/<source> before every run, so unfinished downloads are kept elsewhere.
-        partial = workspace.home / ".cache" / "downloads" / source
         mirror = os.environ.get(MIRROR_VARIABLE)
-        files = fetch(source, raw_folder(workspace.root, source), partial, mirror)
+        files = fetch(source, raw_folder(workspace.root, source), mirror)
         print(f"{source}: {', '.join(file.name for file in files)}")
 
 

@@ -10,8 +10,8 @@ from stages.workspace import stage
 def main(dataset: str) -> None:
     """Read the downloaded files of DATASET, split it, and write it as one file that is safe to open."""
     with stage("preprocess", dataset) as workspace:
-        from pipeline.data.building import build_dataset
         from pipeline.data.datasets import PARTS, save_dataset
+        from pipeline.data.published import build_dataset
         from pipeline.drawing.previews import preview
         from pipeline.drawing.style import to_bytes
         from pipeline.files import sha256, write_bytes

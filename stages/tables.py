@@ -15,14 +15,12 @@ def main() -> None:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
-        from pipeline.page import faults
-        from pipeline.page.cards import other_scorecards
+        from pipeline.page.cards import other_scorecards, repository_url
         from pipeline.page.figures import incomplete, on_disk
         from pipeline.page.images import load_figures
-        from pipeline.page.origin import repository_url
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
-        from pipeline.page.tables import write_tables
+        from pipeline.page.tables import faults, write_tables
         from pipeline.results.claims import load_claims
         from pipeline.results.freshness import compare, current_settings, summary
         from pipeline.results.reading import Results
@@ -31,7 +29,7 @@ def main() -> None:
         expected = current_settings(workspace.graph, workspace.params)
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written, claims = Written(), load_claims()
-        tables = [*report.build(results), *faults.build(faults_path(workspace.root))]
+        tables = [*report.build(results), *faults(faults_path(workspace.root))]
         publish, profile = workspace.params.publish, workspace.profile
         rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
         figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))

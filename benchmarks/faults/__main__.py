@@ -1,29 +1,64 @@
-"""`python -m benchmarks.faults`: spoil small reproductions at random and see whether anything is lost."""
+"""`python -m benchmarks.faults`: spoil small reproductions at random and see whether anything is lost.
+
+What is asked of every case: after the fault, `dvc repro` (and what its messages say to do, at most) ends with exactly
+the files that a reproduction without any fault leaves.
+"""
 
 from __future__ import annotations
 
+import random
+import re
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from benchmarks.faults.kinds import FAULTS, leave_disk
+from benchmarks.faults.repository import ROOT, TARGETS, Repository, contents
+from pipeline.commits import git_state
 from pipeline.errors import UserError
+from pipeline.files import write_json
+from pipeline.layout import faults_path
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-ROOT = Path(__file__).parents[2]
+SURVIVED, ADVISED, DIFFERING, LOST = "survived", "survived with advice", "differing", "lost"
+OUTCOMES = (SURVIVED, ADVISED, DIFFERING, LOST)
+"""The next `dvc repro` finished it, bit for bit; so it did after what its message said to do; it finished it with other
+files; it could not finish it.
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault and how it ended.
+
+    Attributes:
+        number: of the case in its campaign; with the seed it gives the same fault again.
+        advice: what was done because a message said so.
+        differing: files that are not as they should be.
+        message: end of the output, if it could not be finished.
+    """
+
+    number: int
+    kind: str
+    detail: str
+    outcome: str
+    advice: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
+    message: str = ""
 
 
 @app.command()
 def main(
-    cases: Annotated[int, typer.Option(min=1, help="how many faults; the kinds take turns")] = 154,
+    cases: Annotated[int, typer.Option(min=1, help="how many faults; the kinds take turns")] = 90,
     seed: Annotated[int, typer.Option(help="of the places and moments of all faults")] = 0,
     case: Annotated[list[int] | None, typer.Option(help="only these cases, by number")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="only these kinds of faults; --kind list names them")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="how many at once, each in a repository of its own")] = 1,
-    mirror: Annotated[Path | None, typer.Option(help="folder with mnist/<files>, for faults of downloads")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="only these kinds of faults")] = None,
     output: Annotated[Path | None, typer.Option(help="file of the report; reports/faults.json")] = None,
 ) -> None:
     """Damage, kill or cut off small reproductions, finish each, and compare with one that nothing happened to.
@@ -31,52 +66,89 @@ def main(
     About a minute a case. Exits with 1 if anything was lost or differs. Leave the machine as it is meanwhile: the
     moments are random shares of the time that a reproduction takes.
     """
-    from tqdm import tqdm
-
-    from benchmarks.faults import campaign
-    from benchmarks.faults.repository import Repository
-    from pipeline.commits import git_state
-    from pipeline.files import write_json
-    from pipeline.layout import faults_path
-
-    if kind == ["list"]:
-        print("\n".join(campaign.FAULTS))
-        return
-    kinds = kind or list(campaign.FAULTS)
-    if unknown := [each for each in kinds if each not in campaign.FAULTS]:
-        raise UserError(f"{', '.join(unknown)}: not among {', '.join(campaign.FAULTS)}")
+    if unknown := set(kind or ()) - set(FAULTS):
+        raise UserError(f"{', '.join(unknown)}: not among {', '.join(FAULTS)}")
+    left_out = {name: why for name in kind or FAULTS if (why := FAULTS[name].missing)}
+    chosen = [name for name in kind or FAULTS if name not in left_out]
+    for name, why in left_out.items():
+        print(f"not tried: {name}: {why}")
     commit, dirty = git_state(ROOT)
     work = Path(tempfile.mkdtemp(prefix="faults-")).resolve()
-    repositories = [Repository(work / str(job), mirror.resolve() if mirror else None) for job in range(jobs)]
-    chosen, left_out = campaign.possible(kinds, repositories[0])
-    for each, why in left_out.items():
-        print(f"not tried: {each}: {why}")
-    done: list[campaign.Case] = []
-    path = output or faults_path(ROOT)
-    numbers = case or list(range(cases))
+    done: list[Case] = []
     try:
-        with tqdm(campaign.run_cases(repositories, chosen, seed, numbers), total=len(numbers), unit="fault") as bar:
-            for ended in bar:
-                done.append(ended)
-                bar.set_postfix(failed=sum(one.outcome in (campaign.DIFFERING, campaign.LOST) for one in done))
-                tqdm.write(f"{ended.number}: {ended.kind}: {ended.detail}: {ended.outcome}")
-                for name in ended.differing:
-                    tqdm.write(f"    differs: {name}")
-                if ended.message:
-                    tqdm.write(ended.message)
+        repository = Repository(work)
+        for number in case or range(cases):
+            ended = run_case(repository, number, chosen[number % len(chosen)], seed)
+            done.append(ended)
+            said = [f"{number}: {ended.kind}: {ended.detail}: {ended.outcome}", *ended.differing, ended.message]
+            print(*filter(None, said), sep="\n    ", flush=True)
     except KeyboardInterrupt:
         print("stopped: the report has the cases that ended")
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        found = campaign.report(done, left_out, seed, f"{commit}{' with changes' if dirty else ''}")
-        if done and (output or not (case or kind)):
-            write_json(path, found)
-            print(f"written: {path}")
-    print(
-        f"{found['tried']} faults: {found['survived']} survived, {found['differing']} differing, {found['lost']} lost"
-    )
+    found = report(done, left_out, seed, f"{commit}{' with changes' if dirty else ''}")
+    if done and (output or not (case or kind)):
+        write_json(output or faults_path(ROOT), found)
+        print(f"written: {output or faults_path(ROOT)}")
+    print(*(f"{name}: {found[name]}" for name in ("tried", "survived", "differing", "lost")), sep=", ")
     if found["survived"] < found["tried"]:
         raise typer.Exit(1)
+
+
+def run_case(repository: Repository, number: int, kind: str, seed: int) -> Case:
+    """One fault, then finishing and comparing. It depends on seed, number and kind only."""
+    try:
+        repository.begin(FAULTS[kind].state)
+        detail = FAULTS[kind].apply(repository, random.Random(f"{seed}/{number}/{kind}"))
+        code, output, advice = finish(repository)
+        if code:
+            return Case(number, kind, detail, LOST, advice, message=output[-1500:])
+        ours, reference = contents(repository.folder), repository.reference
+        differing = sorted(name for name in {*ours, *reference} if ours.get(name) != reference.get(name))
+        outcome = DIFFERING if differing else ADVISED if advice else SURVIVED
+        return Case(number, kind, detail, outcome, advice, tuple(differing))
+    finally:
+        leave_disk(repository)
+
+
+def finish(repository: Repository) -> tuple[int, str, tuple[str, ...]]:
+    """Reproduce, if need be after what `python -m pipeline doctor` says: exit code, output and the advice followed."""
+    advice: tuple[str, ...] = ()
+    code, output = repository.reproduce()
+    if code:
+        _, told = repository.call("pipeline", "doctor")
+        if listed := re.search(r"^ +delete (.+)$", told, re.MULTILINE):
+            for name in listed[1].split(", "):
+                (repository.folder / name).unlink()
+            advice = ("damaged records of the run cache deleted, as `python -m pipeline doctor` says",)
+            code, output = repository.reproduce()
+    if not code:  # what DVC holds to be up to date now must be so at a second look
+        _, again = repository.call("dvc", "status", *TARGETS)
+        code, output = (0, output) if "up to date" in again else (1, f"{output}\n{again}")
+    return code, output, advice
+
+
+def report(cases: Sequence[Case], left_out: dict[str, str], seed: int, commit: str) -> dict[str, Any]:
+    """What `reports/faults.json` says."""
+    survived = [case for case in cases if case.outcome in (SURVIVED, ADVISED)]
+    by_kind: dict[str, dict[str, int]] = {}
+    for case in sorted(cases, key=lambda each: each.number):
+        counts = by_kind.setdefault(case.kind, dict.fromkeys(("tried", *OUTCOMES), 0))
+        counts["tried"] += 1
+        counts[case.outcome] += 1
+    return {
+        "tried": len(cases),
+        "survived": len(survived),
+        "with_advice": sum(case.outcome == ADVISED for case in cases),
+        "differing": sum(case.outcome == DIFFERING for case in cases),
+        "lost": sum(case.outcome == LOST for case in cases),
+        "by_kind": by_kind,
+        "not_tried": left_out,
+        "advice": sorted({each for case in cases for each in case.advice}),
+        "failures": [asdict(case) for case in cases if case not in survived],
+        "seed": seed,
+        "commit": commit,
+    }
 
 
 if __name__ == "__main__":

@@ -131,15 +131,6 @@ class Tree:
         return values if isinstance(values, dict) else {}
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What a word on the command line stands for."""
-
-    word: str
-    tree: Tree
-    profile: str | None = None
-
-
 def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> list[Side]:
     """The sides that the words name: `.` for the working tree, profiles, or Git revisions, DVC experiments included.
 
@@ -152,9 +143,9 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
         FileReadError: parameters are not YAML.
     """
     choices = [_choose(root, word) for word in words]
-    open_ones = [choice.tree for choice in choices if choice.profile is None]
+    open_ones = [tree for tree, named in choices if named is None]
     chosen = profile or (open_ones[-1].current() if open_ones else "")
-    return [_load(choice.word, choice.tree, choice.profile or chosen) for choice in choices]
+    return [_load(word, tree, named or chosen) for word, (tree, named) in zip(words, choices, strict=True)]
 
 
 def _load(word: str, tree: Tree, profile: str) -> Side:
@@ -188,9 +179,10 @@ def _answer(row: Mapping[str, Any]) -> Answer:
     )
 
 
-def _choose(root: Path, word: str) -> _Choice:
+def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
+    """Where to read what a word names, and the profile if it names one."""
     if word == WORKING_TREE:
-        return _Choice(word, Tree(root, "the working tree"))
+        return Tree(root, "the working tree"), None
     known = [profile.name for profile in Profiles(root).all()]
     has_git = _git(root, "rev-parse", "--git-dir").returncode == 0
     commits = _revisions(root, word) if has_git else {}
@@ -203,9 +195,9 @@ def _choose(root: Path, word: str) -> _Choice:
             "a commit's hash), and a profile in the working tree as `. --profile NAME`."
         )
     if word in known:
-        return _Choice(word, Tree(root, f"profile {word}"), word)
+        return Tree(root, f"profile {word}"), word
     for commit in commits.values():
-        return _Choice(word, Tree(root, word, commit))
+        return Tree(root, word, commit), None
     if not has_git:
         raise ComparisonError(
             f"{root} is not a Git repository, so that '{word}' cannot be a revision; there are the profiles "

@@ -1,6 +1,11 @@
-"""What the files of each source hold, read by the library made for their format.
+"""Builds data sets from downloaded files: reads what was published, centres images on the canvas, and splits.
 
-The hash of each file was checked when it was downloaded (`data.sources`), so its content is taken as it is.
+Files are read by the library made for their format. The hash of each was checked when it was downloaded
+(`data.sources`), so its content is taken as it is.
+
+smallNORB has stereo pairs of fifty toys from many viewpoints (LeCun, Huang & Bottou 2004): five categories of ten
+instances each, five instances for training and five for the test, at 18 azimuths, 9 elevations and 6 lightings: 24,300
+pairs of 96x96 pixels in either part. There is a smaller copy, too.
 """
 
 from __future__ import annotations
@@ -18,12 +23,33 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from pipeline.data import norb, toys
-from pipeline.data.datasets import OWN_IMAGES, load_dataset
+from pipeline.data import toys
+from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset, reading
+from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
 
+CATEGORIES = ("animal", "human", "airplane", "truck", "car")
+"""What the labels 0 to 4 stand for."""
+
+TRAIN_INSTANCES = (4, 6, 7, 8, 9)
+TEST_INSTANCES = (0, 1, 2, 3, 5)
+"""The published split."""
+
+UNKNOWN = -1
+"""A factor that is not known of an image."""
 POSED_TEST_INSTANCES = (3, 5)
 """Test instances when smallNORB's test part is the whole data set; its instances 0, 1 and 2 are for training."""
+
+_ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
+"""Kinds of elements of the binary matrix format, by magic number."""
+_BLOCK = 1000
+
+Part = tuple[NDArray[np.uint8], NDArray[np.int64], dict[str, NDArray[np.int64]]]
+"""The training or the test part: images `[N, 2, 48, 48]`, left before right; categories `[N]`, indices into
+`CATEGORIES`; and factors `[N]` by name: instance (0 to 9), azimuth and elevation (degrees), lighting (0 to 5), each
+`UNKNOWN` where it is not known.
+"""
+
 _DIGITS = tuple("0123456789")
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -117,24 +143,87 @@ def _cifar10(raw: Path) -> Content:
     return Content("CIFAR-10", images, labels, len(batches["test_batch"][b"labels"]), _CIFAR10)
 
 
-def _norb(label: str, train: norb.Part, test: norb.Part) -> Content:
+def read_matrix(path: Path) -> NDArray[Any]:
+    """The array in a gzip'd file of NORB's binary matrix format: bytes or 32-bit integers, in the shape it states.
+
+    A magic number for the kind of elements, the number of dimensions, these (three at least, of which any in excess
+    mean nothing), then the elements; all little endian.
+    """
+    with gzip.open(path) as file:
+        content = file.read()
+    magic, dimensions = np.frombuffer(content, "<u4", 2).tolist()
+    shape = np.frombuffer(content, "<u4", dimensions, offset=8)
+    return np.frombuffer(content, _ELEMENTS[magic], offset=8 + 4 * max(dimensions, 3)).reshape(shape)
+
+
+def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Images `[..., 2 H, 2 W]` at half their size `[..., H, W]`: means of 2x2 pixels, halves rounded up."""
+    *rest, height, width = images.shape
+    small = np.empty((*rest, height // 2, width // 2), np.uint8)
+    for start in range(0, len(images), _BLOCK):  # a sum takes twice the memory
+        block = images[start : start + _BLOCK].astype(np.uint16)
+        total = block[..., ::2, ::2] + block[..., 1::2, ::2] + block[..., ::2, 1::2] + block[..., 1::2, 1::2]
+        small[start : start + _BLOCK] = (total + 2) // 4
+    return small
+
+
+def read_smallnorb(raw: Path, prefix: str) -> Part:
+    """One part from its three official files, halved to 48x48 pixels as in document 004, section 5.
+
+    Args:
+        raw: folder of the files.
+        prefix: what their names begin with, before `-dat.mat.gz` and the like.
+    """
+    images, category, info = (read_matrix(raw / f"{prefix}-{kind}.mat.gz") for kind in ("dat", "cat", "info"))
+    instance, elevation, azimuth, lighting = info.T
+    numbers = {"instance": instance, "elevation": elevation, "azimuth": azimuth, "lighting": lighting}
+    return _part(halved(images), category, numbers)
+
+
+def read_smallnorb48(path: Path) -> Part:
+    """One part of the smaller copy: decoded from JPEG copies of the official images in their order, and halved.
+
+    Args:
+        path: its npz file; that of the training part lacks the viewpoint and the lighting, which are thus `UNKNOWN`.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    return _part(arrays.pop("images"), arrays.pop("category"), arrays)
+
+
+def _part(images: NDArray[np.uint8], category: NDArray[Any], numbers: dict[str, NDArray[Any]]) -> Part:
+    """A part with its factors from smallNORB's numbers: elevation 0 to 8 is 30 to 70 degrees, azimuth 0 to 34 is 0 to
+    340 degrees.
+    """
+    known = {name: values.astype(np.int64) for name, values in numbers.items()}
+    unknown = np.full(len(category), UNKNOWN)
+    factors = {
+        "instance": known["instance"],
+        "azimuth": 10 * known["azimuth"] if "azimuth" in known else unknown,
+        "elevation": 30 + 5 * known["elevation"] if "elevation" in known else unknown,
+        "lighting": known.get("lighting", unknown),
+    }
+    return images, category.astype(np.int64), factors
+
+
+def _norb(label: str, train: Part, test: Part) -> Content:
     images, labels = (np.concatenate([train[place], test[place]]) for place in (0, 1))
     factors = {name: np.concatenate([train[2][name], test[2][name]]) for name in train[2]}
-    return Content(label, images, labels, len(test[1]), norb.CATEGORIES, factors)
+    return Content(label, images, labels, len(test[1]), CATEGORIES, factors)
 
 
 def _smallnorb(raw: Path) -> Content:
-    return _norb("smallNORB", *(norb.read_smallnorb(raw, prefix) for prefix in (NORB_TRAINING, NORB_TESTING)))
+    return _norb("smallNORB", *(read_smallnorb(raw, prefix) for prefix in (NORB_TRAINING, NORB_TESTING)))
 
 
 def _smallnorb48(raw: Path) -> Content:
-    train, test = (norb.read_smallnorb48(raw / f"{part}.npz") for part in ("train", "test"))
+    train, test = (read_smallnorb48(raw / f"{part}.npz") for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
     """The official test part alone, for studies of viewpoints: the training part's viewpoints are unknown."""
-    images, labels, factors = norb.read_smallnorb48(raw / "test.npz")
+    images, labels, factors = read_smallnorb48(raw / "test.npz")
     is_test = np.isin(factors["instance"], POSED_TEST_INSTANCES)
     train, test = (
         (images[mask], labels[mask], {name: values[mask] for name, values in factors.items()})
@@ -145,8 +234,8 @@ def _smallnorb48_posed(raw: Path) -> Content:
 
 def _toys(_: Path) -> Content:
     """All combinations of instance, category, elevation, azimuth and lighting, smallNORB's training instances first."""
-    instances = norb.TRAIN_INSTANCES + norb.TEST_INSTANCES
-    counts = (len(norb.CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), toys.LIGHTINGS)
+    instances = TRAIN_INSTANCES + TEST_INSTANCES
+    counts = (len(CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), toys.LIGHTINGS)
     grid = np.indices((len(instances), *counts)).reshape(1 + len(counts), -1)
     instance = np.array(instances)[grid[0]]
     category, elevation, azimuth, lighting = grid[1:]
@@ -160,11 +249,11 @@ def _toys(_: Path) -> Content:
         "elevation": np.array(toys.ELEVATIONS)[elevation],
         "lighting": lighting,
     }
-    test = int(np.isin(instance, norb.TEST_INSTANCES).sum())
-    return Content("toys (stand-in)", images, category, test, norb.CATEGORIES, factors)
+    test = int(np.isin(instance, TEST_INSTANCES).sum())
+    return Content("toys (stand-in)", images, category, test, CATEGORIES, factors)
 
 
-def own_images(raw: Path) -> Content:
+def _own_images(raw: Path) -> Content:
     """What the stage `own_images` wrote."""
     own = load_dataset(raw / OWN_IMAGES, stage="own_images")
     return Content(own.label, own.images, own.labels, len(own.split["test"]), own.classes)
@@ -181,3 +270,76 @@ READERS: dict[str, Callable[[Path], Content]] = {
     "toys": _toys,
 }
 """The function that reads the folder of each published source."""
+
+
+def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
+    """Read a data set's downloaded files and split it.
+
+    The official test part is kept separate; if there is none (digits), test images are taken from the whole set. Every
+    part is shuffled with `split_seed`, so that its first images are a random sample of it. Keeping fewer training
+    images does not change the validation and test images.
+
+    Factors: smallNORB and toys have `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to 5),
+    -1 where unknown; the category is the label.
+
+    Args:
+        name: key of the data set in params.yaml.
+        raw: folder of the source's downloaded files.
+
+    Raises:
+        DatasetError: a file is missing or damaged, more images are requested than there are, the canvas is smaller than
+            the images, or no training image is left of a class.
+    """
+    with reading(raw, stage="download"):
+        content = READERS.get(params.source, _own_images)(raw)
+    split = _split(name, params, content)
+    missing = set(range(len(content.classes))) - set(content.labels[split["train"]].tolist())
+    if missing and params.source not in READERS:  # small sets can lose a class to the other parts
+        names = ", ".join(repr(content.classes[label]) for label in sorted(missing)[:5])
+        raise DatasetError(f"datasets.{name}: no training image is of the class {names}: set another split_seed")
+    images, labels, factors = content.images, content.labels, content.factors
+    if callable(images):
+        kept, places = np.unique(np.concatenate([split[part] for part in PARTS]), return_inverse=True)
+        images, labels = images(kept), labels[kept]
+        factors = {factor: values[kept] for factor, values in factors.items()}
+        split = dict(zip(PARTS, np.split(places, np.cumsum([len(split[part]) for part in PARTS[:-1]])), strict=True))
+    side, canvas = images.shape[-1], params.canvas
+    if canvas < side:
+        raise DatasetError(f"datasets.{name}: canvas {canvas} is too small for images of {side}x{side} pixels")
+    free = canvas - side
+    margin = (free // 2, free - free // 2)  # an odd pixel is added at the bottom and on the right
+    return Dataset(
+        name=name,
+        label=content.label if canvas == side else f"{content.label}, {canvas}x{canvas}",
+        images=np.pad(images, ((0, 0), (0, 0), margin, margin)) if free else images,
+        labels=labels,
+        factors=factors,
+        split=split,
+        classes=content.classes,
+    )
+
+
+def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
+    """The indices of each part. Without a seed they are in published order: the first training images, the last ones
+    for validation, the first test images; where no official test part is, those just before validation are for testing.
+    """
+    pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
+    try:
+        params.check_counts(f"datasets.{name}", content.label, pool_size, content.test)
+    except ValueError as error:
+        raise DatasetError(str(error)) from None
+    if params.split_seed is None:
+        begin = pool_size if content.test else pool_size - validation - params.test
+        return {
+            "train": np.arange(train),
+            "validation": np.arange(pool_size - validation, pool_size),
+            "test": np.arange(begin, begin + params.test),
+        }
+    random = np.random.default_rng(params.split_seed)
+    pool = random.permutation(pool_size)
+    test = pool_size + random.permutation(content.test) if content.test else pool[::-1]
+    return {
+        "train": pool[validation : validation + train],
+        "validation": pool[:validation],
+        "test": test[: params.test],
+    }

@@ -46,7 +46,7 @@ PUBLISHED = {
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
-"""The sources that data sets may have, by name, as `data.building` gives their images."""
+"""The sources that data sets may have, by name, as `data.published` gives their images."""
 
 
 class DatasetParams(Section):

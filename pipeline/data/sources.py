@@ -1,12 +1,10 @@
 """Sources of raw data: every file with its SHA-256 and its mirrors.
 
-A file comes from the first mirror that serves content with the right hash. An interrupted download is kept and can be
-continued from any mirror, because the hash of the complete file is checked.
+A file comes from the first mirror that serves content with the right hash.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import logging
 import shutil
@@ -129,13 +127,12 @@ SOURCES = {
 """All sources by name: the values of `datasets.<name>.source` in params.yaml, and affNIST for the evaluation."""
 
 
-def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> list[Path]:
+def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
 
     Args:
         name: a key of `SOURCES`.
-        folder: for complete files; a file appears there only after its hash is checked.
-        partial: for unfinished files, which a later call continues.
+        folder: where files appear once their hashes are checked.
         mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
 
     Raises:
@@ -151,72 +148,44 @@ def fetch(name: str, folder: Path, partial: Path, mirror: str | None = None) -> 
         write_text(folder / "README.txt", "There is nothing to download: preprocess renders the toys itself.\n")
         return [folder / "README.txt"]
     places = [*([f"{mirror.rstrip('/')}/{source.folder or name}"] if mirror else []), *source.mirrors]
-    return [_fetch_file(name, file, places, folder / file, partial) for file in source.files]
+    return [_fetch_file(name, file, places, folder / file) for file in source.files]
 
 
-def _fetch_file(name: str, file: str, places: list[str], target: Path, partial: Path) -> Path:
+def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
     """Download one file from the first of several folders or URLs that has it."""
     source = SOURCES[name]
     sha256 = source.files[file]
-    # The hash in the name prevents continuing a file of another source or of an older registry.
-    unfinished = partial / f"{file}.{sha256[:12]}.partial"
     reasons = [] if source.mirrors else ["no public mirror serves it"]
     try:
         if target.is_file() and pooch.file_hash(target) == sha256:
             return target
-        partial.mkdir(parents=True, exist_ok=True)
         for place in places:
+            url = f"{place.rstrip('/')}/{file}"
             try:
-                _retrieve(f"{place.rstrip('/')}/{file}", sha256, target, unfinished)
+                pooch.retrieve(url, sha256, fname=target.name, path=target.parent, downloader=_download)
                 return target
             except DownloadError as error:
                 reasons.append(str(error))
-                _log.warning("%s", error)
+            except ValueError as error:  # from pooch: wrong hash; it has deleted the download
+                reasons.append(f"{url}: wrong content: {error}")
+            _log.warning("%s", reasons[-1])
     except OSError as error:
         where = error.filename or target
         raise FileWriteError(
             f"cannot write {where}: {error.strerror or error}. Earlier files are untouched."
         ) from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
-    kept = "The part received so far is kept, and continued next time. " if unfinished.exists() else ""
     raise DownloadError(
-        f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n{kept}"
+        f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n"
         f"To use your own copy, set {MIRROR_VARIABLE} to a folder or URL that holds {source.folder or name}/{file}."
     )
 
 
-def _retrieve(url: str, sha256: str, target: Path, unfinished: Path) -> None:
-    """Download one file from one mirror: continue after broken connections; start again if the continued file is wrong.
+def _download(url: str, output: str, _: object) -> None:
+    """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
 
     Raises:
-        DownloadError: the mirror does not serve the file, or serves other content.
-    """
-    reason = ""
-    for _ in range(ATTEMPTS):
-        is_continued = unfinished.exists()
-        try:
-            download = functools.partial(_download, unfinished)
-            pooch.retrieve(url, sha256, fname=target.name, path=target.parent, downloader=download)
-            return
-        except requests.RequestException as error:
-            raise DownloadError(f"{url}: {_plain(error)}") from None
-        except HTTPError:
-            reason = "the connection broke"
-            time.sleep(PAUSE)
-        except ValueError as error:  # from pooch: wrong hash; it has deleted the download
-            reason = f"wrong content: {error}"
-            if not is_continued:  # otherwise the error may be in what was there before: try again from the start
-                break
-    raise DownloadError(f"{url}: {reason}")
-
-
-def _download(unfinished: Path, url: str, output: str, _: object) -> None:
-    """A downloader for pooch: copy a local file, or download a file or the rest of an unfinished one.
-
-    Raises:
-        DownloadError: there is no such local file.
-        requests.RequestException: the server cannot be reached, or refuses.
-        HTTPError: the connection broke.
+        DownloadError: there is no such local file; the server cannot be reached, refuses, or breaks every connection.
         OSError: the disk is full, for example.
     """
     parsed = urlparse(url)
@@ -226,26 +195,32 @@ def _download(unfinished: Path, url: str, output: str, _: object) -> None:
             raise DownloadError(f"{path}: no such file")
         shutil.copyfile(path, output)
         return
-    start = unfinished.stat().st_size if unfinished.exists() else 0
-    # Some servers label .gz files as compressed in transit; unpacked, they would have another hash.
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-        if response.status_code == requests.codes.requested_range_not_satisfiable:
-            unfinished.unlink(missing_ok=True)
-            raise HTTPError("the unfinished file is not shorter than the whole one")
+    for _attempt in range(ATTEMPTS):
+        try:
+            _stream(url, Path(output))
+            return
+        except requests.RequestException as error:
+            raise DownloadError(f"{url}: {_plain(error)}") from None
+        except HTTPError:
+            time.sleep(PAUSE)
+    raise DownloadError(f"{url}: the connection broke")
+
+
+def _stream(url: str, output: Path) -> None:
+    """Write what a server sends, as it is: some label .gz files as compressed in transit, and unpacked these would have
+    another hash. Raises RequestException, HTTPError (the connection broke) and OSError.
+    """
+    with requests.get(url, headers={"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as response:
         response.raise_for_status()
-        continues = response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-        start = start if continues else 0  # without ranges a server sends the whole file again
         length = response.headers.get("Content-Length", "")
-        total = start + int(length) if length.isdecimal() else None
+        total = int(length) if length.isdecimal() else None
         with (
-            unfinished.open("ab" if continues else "wb") as file,
-            tqdm(total=total, initial=start, desc=Path(url).name, unit="B", unit_scale=True, disable=None) as bar,
+            output.open("wb") as file,
+            tqdm(total=total, desc=Path(url).name, unit="B", unit_scale=True, disable=None) as bar,
         ):
             for chunk in response.raw.stream(decode_content=False):
                 file.write(chunk)
                 bar.update(len(chunk))
-    shutil.move(unfinished, output)
 
 
 def _plain(error: requests.RequestException) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 _COLOURS = 128
 _DIGITS = 3
@@ -44,26 +45,29 @@ class Film:
             "values": [float(value) for value in self.values],
             "side": int(self.strips[0][1].shape[1]),
             "strips": [name for name, _ in self.strips],
-            "picture": base64.b64encode(self._picture()).decode(),
-            "frames": _rounded(self.frames.reshape(*self.frames.shape[:2], 8)),
-            "presences": _rounded(self.presences),
+            "picture": png(self._picture()),
+            "frames": rounded(self.frames.reshape(*self.frames.shape[:2], 8)),
+            "presences": rounded(self.presences),
             "colours": ["#" + "".join(f"{round(255 * each):02x}" for each in colour) for colour in self.colours],
         }
         return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
-    def _picture(self) -> bytes:
-        from PIL import Image
-
+    def _picture(self) -> Image.Image:
         rows = []
         for _, pictures in self.strips:
             colour = pictures if pictures.ndim == 4 else np.repeat(pictures[..., None], 3, axis=-1)
             rows.append(np.concatenate(list(colour), axis=1))
         image = Image.fromarray(np.concatenate(rows, axis=0))
-        written = io.BytesIO()
-        reduced = image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-        reduced.save(written, "png", optimize=True)
-        return written.getvalue()
+        return image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
 
 
-def _rounded(values: NDArray[np.float32]) -> Any:
+def png(image: Image.Image) -> str:
+    """A picture as PNG in base64, for JSON."""
+    written = io.BytesIO()
+    image.save(written, "png", optimize=True)
+    return base64.b64encode(written.getvalue()).decode()
+
+
+def rounded(values: NDArray[np.float32]) -> Any:
+    """Numbers for JSON, with three decimals."""
     return np.round(values.astype(float), _DIGITS).tolist()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +13,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
+from PIL import Image
 
+from pipeline.drawing.films import png, rounded
 from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
 
 _MOST_SQUARES = 64
 """Parts drawn one by one: of more, a position is drawn as one square."""
-_DIGITS = 3
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
 """Of a part that gives a class nothing, and of one that gives it the largest share of all: they differ in lightness."""
 BETWEEN = "#7a7a7a"
@@ -103,28 +102,16 @@ class RoutingFilm:
                 {
                     "name": self.name_of(k),
                     "label": int(self.labels[k]),
-                    "picture": base64.b64encode(_png(self.images[k])).decode(),
-                    "parts": _rounded(parts[k]),
+                    "picture": png(Image.fromarray(self.images[k])),
+                    "parts": rounded(parts[k]),
                     "shares": np.round(100 * shares[k].reshape(*shares.shape[1:3], -1)).astype(int).tolist(),
-                    "activations": _rounded(self.activations[k]),
-                    "spreads": _rounded(self.spreads[k]),
+                    "activations": rounded(self.activations[k]),
+                    "spreads": rounded(self.spreads[k]),
                 }
                 for k in range(len(self.images))
             ],
         }
         return json.dumps(content, separators=(",", ":"), allow_nan=False)
-
-
-def _png(image: NDArray[np.uint8]) -> bytes:
-    from PIL import Image
-
-    written = io.BytesIO()
-    Image.fromarray(image).save(written, "png", optimize=True)
-    return written.getvalue()
-
-
-def _rounded(values: NDArray[np.float32]) -> Any:
-    return np.round(values.astype(float), _DIGITS).tolist()
 
 
 @in_house_style

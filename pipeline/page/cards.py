@@ -1,15 +1,17 @@
-"""Claims as text: one card per row of the scorecard, with what every profile found."""
+"""Claims as text: one card per row of the scorecard, with what every profile found and where numbers come from."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipeline.layout import Layout
-from pipeline.page.origin import Origin, origin
 from pipeline.page.scorecard import (
     TIERS,
     TOLERATED_SDS,
@@ -22,6 +24,7 @@ from pipeline.page.scorecard import (
     tolerance,
 )
 from pipeline.results.claims import Claim
+from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
 from pipeline.results.reading import ResultError
 
 MARKS: dict[Verdict, tuple[str, str]] = {
@@ -43,6 +46,35 @@ QUICK = "quick"
 
 _LEAST = 0.05  # smaller numbers would be rounded to 0 with one decimal
 _SHORT = 10  # maximum length of a unit that fits next to its number
+_FEW = 3
+"""Items, or commits, that a line names; it counts the others."""
+_SHORT_HASH = 7
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit by its short hash, and its page if the repository's address is known."""
+
+    short: str
+    url: str | None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One line on where numbers come from.
+
+    Attributes:
+        items: such as "train/capsules-digits, evaluate/capsules-digits and 2 more".
+        effort: duration and device.
+        record: the rest, as names and texts: all items if the line leaves some out, tracked runs, parameters, epochs.
+    """
+
+    items: str
+    dataset: str
+    commits: list[Commit]
+    more_commits: int
+    effort: str
+    record: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -123,12 +155,11 @@ def cards(
         others: the scorecards of other profiles.
     """
     by_profile = {name: {row["id"]: row for row in found} for name, found in others.items()}
-    return [
-        _card(
-            row, claim, profile, changed, {name: found.get(row["id"]) for name, found in by_profile.items()}, repository
-        )
-        for row, claim in zip(rows, claims, strict=True)
-    ]
+    shown = []
+    for row, claim in zip(rows, claims, strict=True):
+        beside = {name: found.get(row["id"]) for name, found in by_profile.items()}
+        shown.append(_card(row, claim, profile, changed, beside, repository))
+    return shown
 
 
 def _card(
@@ -258,3 +289,67 @@ def bar(verdicts: Iterable[Verdict]) -> list[Summary]:
         for verdict, (mark, _) in MARKS.items()
         if (count := counted.count(verdict))
     ]
+
+
+def repository_url(root: Path) -> str | None:
+    """The address in CITATION.cff (`repository-code`), if there is one."""
+    try:
+        content = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return None
+    url = content.get("repository-code") if isinstance(content, dict) else None
+    return url.rstrip("/") if isinstance(url, str) and url.startswith(("https://", "http://")) else None
+
+
+def origin(merged: Mapping[str, Any], dataset: str = "", repository: str | None = None) -> Origin | None:
+    """The origin in a provenance merged by `merged_provenance`; None if it has no items."""
+    if not merged["items"]:
+        return None
+    found = commits(merged["commit"], repository)
+    seconds, epochs = merged["seconds"], merged["epochs"]
+    effort = [None if seconds is None else _duration(seconds), merged["device"]]
+    texts = {
+        "results": ", ".join(merged["items"]) if len(merged["items"]) > _FEW else "",
+        "commits": (merged["commit"] or "") if len(found) > _FEW else "",
+        "tracked as": ", ".join(merged["tracking_runs"]),
+        "parameters": merged["params_hash"],
+        "epochs": "" if epochs is None else f"{epochs:,.0f}",
+    }
+    return Origin(
+        _few(merged["items"]),
+        dataset,
+        found[:_FEW],
+        max(0, len(found) - _FEW),
+        ", ".join(each for each in effort if each),
+        [(name, text) for name, text in texts.items() if text],
+    )
+
+
+def origin_of(records: Sequence[Record], repository: str | None = None) -> Origin | None:
+    """The origin of what several provenance records give."""
+    return origin(merged_provenance(records), dataset_label(records), repository)
+
+
+def commits(merged: str | None, repository: str | None) -> list[Commit]:
+    """The commits that `merged_provenance` joins by commas, each once."""
+    names = unique((merged or "").split(", ")) if merged else []
+    return [_commit(name, repository) for name in names]
+
+
+def _commit(name: str, repository: str | None) -> Commit:
+    full, dash, dirty = name.partition("-")
+    if not re.fullmatch("[0-9a-f]{7,64}", full):
+        return Commit(name, None)
+    return Commit(full[:_SHORT_HASH] + dash + dirty, f"{repository}/commit/{full}" if repository else None)
+
+
+def _few(items: Sequence[str]) -> str:
+    shown = ", ".join(items[:_FEW])
+    return shown if len(items) <= _FEW else f"{shown} and {len(items) - _FEW} more"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

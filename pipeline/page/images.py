@@ -1,4 +1,4 @@
-"""Figures as images inside the page: data URIs, and small cuttings for the first screen."""
+"""Figures as images inside the page: data URIs, and small ones for the first screen."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import base64
 import io
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import numpy as np
-from numpy.typing import NDArray
+from PIL import Image
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import DPI
@@ -20,38 +19,16 @@ from pipeline.results.reading import ResultError
 
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
-Box = tuple[float, float, float, float]
-FRONT: dict[str, tuple[tuple[str, ...], tuple[Box, ...]]] = {
-    "000": (("objects-",), ((0, 0, 1, 1),)),
-    "001": (("scenes-",), ((0.06, 0.028, 0.95, 0.33),)),
-    "002": (("prototypes-",), ((0, 0, 1, 0.322),)),
-    "003": (("equivariance-summary",), ((0, 0, 1, 1),)),
-    "004": (
-        ("matrix-votes-matrix-toys", "matrix-votes-matrix-small-crops", "matrix-votes-"),
-        ((0.02, 0.042, 0.243, 0.27), (0.02, 0.365, 0.243, 0.6), (0.02, 0.7, 0.243, 0.94)),
-    ),
-}
-"""For each document, the figure of its picture on the first screen (how its name begins, preferred ones first), and the
-parts of it that are shown side by side: left, top, right and bottom as shares of width and height. Of images on black,
-only these are shown, without the words around them.
-"""
-FRONT_HEIGHT = 240
-"""Pixels: twice the height on the page, for dense screens."""
-_GREYS, _COLOURS = 64, 256
-"""In a picture without colour, and in one with colours, which few could not keep apart."""
+FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
+"""How the names of the figures begin that stand on the first screen, one for each document."""
+FRONT_SIZE = (640, 320)
+"""Most pixels of such a picture: twice what the page shows, for dense screens."""
+_COLOURS = 256
 _COORDINATES = re.compile(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)')
 """What may be rounded in an SVG drawing; scales may not."""
 _LONG = re.compile(r"(\d\.\d\d)\d+")
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$"
 """Characters that need no encoding in a data URI, beside letters and digits."""
-_COLOURED = 32
-"""Levels, of 255, that red, green and blue of a pixel differ by at least, where it is not grey."""
-_WHITE = 8
-"""Pixels this close to white, of 255, are margin."""
-_BLACK, _MUCH, _SOLID = 40, 0.2, 0.35
-"""Pixels below are black; shares of them, from which on a picture has images on black, and a row or a column is part of
-them and not of letters.
-"""
 
 
 @dataclass(frozen=True)
@@ -105,50 +82,14 @@ def vector_uri(svg: str) -> str:
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
-def front_picture(document: str, figures: Sequence[Shown]) -> tuple[str, Shown] | None:
-    """The picture of a document on the first screen, and the figure that it was cut from; None if it has none."""
-    prefixes, boxes = FRONT.get(document, ((), ()))
-    pictures = [each for each in figures if each.drawing.kind == "png"]
-    shown = next((each for prefix in prefixes for each in pictures if each.drawing.name.startswith(prefix)), None)
+def front_picture(figures: Iterable[Shown]) -> dict[str, str] | None:
+    """A document's picture on the first screen: `uri` and `alt` of a figure, made smaller. None if it has none."""
+    shown = next((each for each in figures if each.drawing.kind == "png" and each.drawing.name.startswith(FRONT)), None)
     if shown is None:
         return None
-    content = base64.b64decode(shown.uri.partition(",")[2])
-    return data_uri("png", _cut(content, boxes)), shown
-
-
-def _cut(content: bytes, boxes: Sequence[Box]) -> bytes:
-    """Parts of a PNG image side by side, without their margins, reduced to `FRONT_HEIGHT`."""
-    from PIL import Image
-
-    parts = []
-    with Image.open(io.BytesIO(content)) as opened:
-        image = opened.convert("RGB")
-    for left, top, right, bottom in boxes:
-        width, height = image.size
-        part = image.crop((round(left * width), round(top * height), round(right * width), round(bottom * height)))
-        part = part.crop(_content(np.asarray(part.convert("L"))))
-        scale = FRONT_HEIGHT / part.height
-        parts.append(part.resize((max(1, round(part.width * scale)), FRONT_HEIGHT), Image.Resampling.LANCZOS))
-    gap = FRONT_HEIGHT // 20
-    whole = Image.new("RGB", (sum(part.width for part in parts) + gap * (len(parts) - 1), FRONT_HEIGHT), "white")
-    place = 0
-    for part in parts:
-        whole.paste(part, (place, 0))
-        place += part.width + gap
+    with Image.open(io.BytesIO(base64.b64decode(shown.uri.partition(",")[2]))) as opened:
+        picture = opened.convert("RGB")
+    picture.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
     written = io.BytesIO()
-    levels = np.asarray(whole).astype(int)
-    count = _COLOURS if np.ptp(levels, axis=-1).max() > _COLOURED else _GREYS
-    reduced = whole.quantize(count, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    reduced.save(written, "png", optimize=True)
-    return written.getvalue()
-
-
-def _content(grey: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """The box of a picture without its margins; if many of its pixels are black, of the rows and columns of these."""
-    black = grey < _BLACK
-    marked = black if black.mean() > _MUCH else grey < 255 - _WHITE
-    least = _SOLID if black.mean() > _MUCH else 0.0
-    rows, columns = (np.flatnonzero(marked.mean(axis) > least) for axis in (1, 0))
-    if not len(rows) or not len(columns):
-        return 0, 0, grey.shape[1], grey.shape[0]
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+    picture.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(written, "png", optimize=True)
+    return {"uri": data_uri("png", written.getvalue()), "alt": shown.drawing.title}

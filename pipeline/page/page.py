@@ -1,9 +1,8 @@
 """The page: one self-contained HTML file with the claims, the figures and the tables of a profile.
 
 It contains everything it shows and needs no network and no server: figures are data URIs, styles and scripts are
-inline, and a content security policy with their hashes makes the browser block everything else. Without scripts
-everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the state in the address,
-`tables.js` sorts tables, and `films.js` shows pictures by a slider.
+inline. Without scripts everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the
+state in the address, `tables.js` sorts tables, and `films.js` shows pictures by a slider.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, tier_key, tier_place
+from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, commits, origin_of, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
-from pipeline.page.origin import commits, origin_of
-from pipeline.page.policy import policy
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
@@ -71,12 +68,9 @@ def build_page(
     all_cards = cards(rows, claims, profile, others, scorecards, repository)
     counts = count_verdicts(rows)
     numbers = unique(row["document"] for row in rows)
-    style = _style(figures, len(rows), numbers)
-    scripts = [(_FOLDER / "page.js").read_text(encoding="utf-8")]
-    if any(each.drawing.film for each in figures):
-        scripts.append((_FOLDER / "films.js").read_text(encoding="utf-8"))
-    if any(table.sort is not None for table in tables):
-        scripts.append((_FOLDER / "tables.js").read_text(encoding="utf-8"))
+    scripts = ["page.js"]
+    scripts += ["films.js"] if any(each.drawing.film for each in figures) else []
+    scripts += ["tables.js"] if any(table.sort is not None for table in tables) else []
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -90,9 +84,8 @@ def build_page(
     return environment.get_template(TEMPLATE).render(
         profile=profile,
         profiles=list(scorecards),
-        policy=policy(scripts, [style]),
-        style=style,
-        scripts=scripts,
+        style=_content("page.css"),
+        scripts=[_content(name) for name in scripts],
         dates=_dates(records),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
@@ -111,18 +104,9 @@ def build_page(
     )
 
 
-def _style(figures: Sequence[Shown], claims: int, documents: Sequence[str]) -> str:
-    """The style sheet, with what depends on the results: the widths of figures and of segments of bars (the policy
-    allows no `style="..."`), and the filter by document.
-    """
-    style = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    widths = [f"#figure-{each.drawing.name} img {{ width: {round(_SCALE * each.width)}px }}" for each in figures]
-    segments = [f".n{count} {{ --n: {count} }}" for count in range(1, claims + 1)]
-    only = [
-        f"body:has(#show-document-{number}:checked) .document:not(#of-{number}) {{ display: none }}"
-        for number in documents
-    ]
-    return "\n".join([style, *widths, *segments, *only])
+def _content(name: str) -> str:
+    """A style sheet or script of this folder."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _document(
@@ -134,14 +118,13 @@ def _document(
 ) -> dict[str, Any]:
     """A document with its claims, its figures and its tables."""
     chosen = [card for card in all_cards if card.claim.document == number]
-    front = front_picture(number, [each for each in figures if each.drawing.document == number])
     return {
         "number": number,
         "title": DOCUMENTS.get(number, ""),
         "cards": chosen,
         "run": sum(card.own.verdict != "not run" for card in chosen),
         "bar": bar(card.own.verdict for card in chosen),
-        "picture": front and {"uri": front[0], "alt": front[1].drawing.title},
+        "picture": front_picture(each for each in figures if each.drawing.document == number),
         "figures": [each for each in shown_figures if each["document"] == number],
         "tables": [each for each in shown_tables if each["document"] == number],
     }
@@ -153,6 +136,7 @@ def _figure(shown: Shown, others: Mapping[str, str], repository: str | None) -> 
         "id": f"figure-{drawing.name}",
         "document": drawing.document,
         "uri": shown.uri,
+        "width": round(_SCALE * shown.width),
         "title": drawing.title,
         "caption": drawing.caption,
         "alt": drawing.alt,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
+from pipeline.results.reading import ResultError
+
+OUTCOMES = {
+    "tried": "tried",
+    "survived": "finished by the next `dvc repro`",
+    "survived with advice": "after what a message said to do",
+    "differing": "finished with other files",
+    "lost": "not finished",
+}
+"""What became of faults that were caused, as `benchmarks.faults` counts it, and the headings."""
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:
@@ -24,3 +37,28 @@ def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> Non
     for path in [*folder.glob("*.csv"), *folder.glob("*.md")]:
         if path not in written.files:
             path.unlink()
+
+
+def faults(path: Path) -> list[Table]:
+    """A list with the table of a campaign's report, or an empty list if there is none.
+
+    Raises:
+        ResultError: the report is corrupt.
+    """
+    if not path.exists():
+        return []
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        kinds = {str(kind): [int(counts[each]) for each in OUTCOMES] for kind, counts in report["by_kind"].items()}
+        tried, survived, commit = int(report["tried"]), int(report["survived"]), str(report["commit"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultError(f"{path} is corrupt ({error}): run `python -m benchmarks.faults` again") from error
+    caption = (
+        f"After a fault, `dvc repro` finished {survived} of {tried} small reproductions with the same files, bit for "
+        f"bit, as one without a fault. Measured by `python -m benchmarks.faults`, commit {commit}."
+    )
+    data = pd.DataFrame([[kind, *counts] for kind, counts in kinds.items()], columns=["kind", *OUTCOMES])
+    total = [sum(counts[place] for counts in kinds.values()) for place in range(len(OUTCOMES))]
+    rows = [[kind, *map(str, counts)] for kind, counts in [*kinds.items(), ("all", total)]]
+    shown = pd.DataFrame(rows, columns=["fault", *OUTCOMES.values()])
+    return [Table("faults", "Faults during reproductions", caption, data, shown, [])]

@@ -1,4 +1,6 @@
-"""Equivariance and invariance of all systems side by side, layer by layer (document 003): a figure and a table."""
+"""Equivariance and invariance of all systems side by side (document 003): layer by layer, as a figure and a table, and
+the best layer of each in one picture.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,24 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style
+from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
 from pipeline.drawing.table import Table, tracked
-from pipeline.report.equivariance import FITTED, INVARIANCE, OWN, TRAINED, Error, error_at, variant_of
+from pipeline.report.equivariance import (
+    FITTED,
+    INVARIANCE,
+    OWN,
+    TRAINED,
+    Error,
+    Followed,
+    best_layer,
+    error_at,
+    variant_of,
+)
 from pipeline.results.provenance import Record, dataset_label
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS
 
-NAME = "equivariance-systems"
+NAME, SUMMARY = "equivariance-systems", "equivariance-summary"
 DOCUMENT = "003"
 """The document that says what they should be."""
 RESAMPLING, UNTRAINED = "resampling", "untrained"
@@ -36,6 +48,8 @@ DASHES = ("-", "--", "-.", ":")
 """Runs of the same variant, in order."""
 LOWEST = 3e-3
 """The lower end of the figure's logarithmic axis; smaller errors lie on it."""
+_ROW, _REST = 0.2, 0.45
+"""Inches: height of a row of the summary, and of all else."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +67,13 @@ PANELS = {OWN: "equivariance, by theory", FITTED: "equivariance, fitted map", IN
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """One figure of all systems, if any was measured. Raises `ResultError` if a result is corrupt."""
+    """Two figures of all systems, if any was measured. Raises `ResultError` if a result is corrupt."""
     items = list(results.executed("equivariance"))
+    yield from _layer_by_layer(items)
+    yield from _best_layers(items)
+
+
+def _layer_by_layer(items: list[tuple[str, Numbers]]) -> Iterator[Drawing]:
     panels = lines(items)
     if not any(panels.values()):
         return
@@ -70,6 +89,26 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "line for each layer of each system.",
         [record for _, numbers in items for record in numbers.records],
         partial(errors_over_rotation, panels),
+    )
+
+
+def _best_layers(items: list[tuple[str, Numbers]]) -> Iterator[Drawing]:
+    found = rows(items)
+    if not found:
+        return
+    layers = "; ".join(f"{row.label}: {row.followed}, on {row.dataset}" for row in found)
+    yield Drawing(
+        SUMMARY,
+        "png",
+        "How well each system follows a moved image",
+        "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
+        "vary over images (1: nothing is known of the image): filled if its change is predicted, open if no "
+        "change is (bars: two standard errors). If the filled mark is left of the open one, the numbers move as "
+        "predicted rather than stay; a map fitted to training images is an easier test than the action given by "
+        f"theory, and rows on different data cannot be compared. Layers: {layers}.",
+        f"A row for each of {', '.join(row.label for row in found)}, with two marks each.",
+        [record for _, numbers in items for record in numbers.records],
+        partial(summary, found),
     )
 
 
@@ -152,6 +191,63 @@ def _panel(axes: Axes, drawn: list[Line], handles: dict[str, Any], lowest: float
     axes.set_xlim(0, 185)
     axes.set_xticks([0, 90, 180], ["0°", "90°", "180°"])
     axes.set_xticks([45, 135], minor=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system, and its layer that follows best, on a data set."""
+
+    label: str
+    variant: str
+    followed: Followed
+    dataset: str
+
+    @property
+    def judged(self) -> str:
+        """How the layer is predicted to move, and on which data, without what these were made from."""
+        return f"{self.followed.prediction}, {self.dataset.partition(' (')[0]}"
+
+
+def rows(items: list[tuple[str, Numbers]]) -> list[Row]:
+    """One row for each run that was measured, systems in their usual order; runs of one system have their own names."""
+    found = []
+    for item, numbers in items:
+        run, variant = variant_of(item, numbers)
+        followed = best_layer(numbers, variant)
+        if followed is not None:
+            found.append((variant, run, followed, dataset_label(numbers.records)))
+    variants = [variant for variant, *_ in found]
+    order = list(SYSTEMS)
+    return [
+        Row(SYSTEMS[variant].label if variants.count(variant) == 1 else run, variant, followed, dataset)
+        for variant, run, followed, dataset in sorted(found, key=lambda each: order.index(each[0]))
+    ]
+
+
+@in_house_style
+def summary(found: list[Row]) -> Figure:
+    """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
+    figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
+    axes = figure.subplots()
+    for place, row in enumerate(found):
+        colour, marker = SYSTEMS[row.variant].colour, SYSTEMS[row.variant].marker
+        moved, stays = row.followed.error, row.followed.invariance
+        if stays is not None:
+            axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
+            axes.plot(stays.mean, place, marker=marker, color=colour, markerfacecolor="white", markersize=6)
+        axes.errorbar(moved.mean, place, xerr=2 * moved.se, color=colour, marker=marker, markersize=6, capsize=0)
+    axes.axvline(1, color=INK, linewidth=0.7)
+    axes.set_yticks(range(len(found)), [plain(row.label) for row in found])
+    axes.tick_params(axis="y", length=0, labelsize=10)
+    for place, row in enumerate(found):
+        text = plain(row.judged)
+        axes.text(1.03, place, text, fontsize=8.5, va="center_baseline", transform=axes.get_yaxis_transform())
+    axes.tick_params(axis="x", labelsize=9)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_xlim(0, None)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("relative error (filled: predicted, open: unmoved)", fontsize=9, loc="right")
+    return figure
 
 
 _FINITE = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}

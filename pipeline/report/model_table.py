@@ -1,16 +1,24 @@
 """One table of all trained models: errors on clean, rotated and warped images, from few images, from novel viewpoints
-and under attack; sizes and times; equivariance. Every number comes from a result of some stage; none is measured here.
+and under attack; sizes and times; equivariance. And a figure of their errors over their sizes. Every number comes from
+a result of some stage; none is measured here.
 """
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.data.settings import PUBLISHED
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.report import data_efficiency, equivariance
 from pipeline.report.models import ITSELF, Entry, entries
@@ -27,6 +35,9 @@ EPSILON = "0.1"
 """Largest change of a pixel by an attack, images in [0, 1]."""
 SHARES = ("0.01", "0.1", "1")
 """Of the training images."""
+_TITLE = 18  # characters of a panel's title in a line: there may be four panels
+_FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
+"""Ticks of errors in each decade, where there is more than one and where there is less."""
 
 
 @dataclass(frozen=True)
@@ -278,3 +289,77 @@ def _tidy(entry: Entry, answers: Iterable[Found | None]) -> Iterator[dict[str, o
     yield row("error_percent", "measured", entry.error, None)
     for column, found in zip(COLUMNS, answers, strict=True):
         yield row(column.name, _state(column, entry, found), found.value if found else None, found)
+
+
+# ---- the figure
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
+    found = entries(results)
+    if not found:
+        return
+    names = ", ".join(dict.fromkeys(SYSTEMS[each.system].label for each in found))
+    yield Drawing(
+        "systems-parameters",
+        "svg",
+        "Test error against the number of parameters",
+        "Further left is smaller, further down is better; a point is a trained model, bars are one sd over seeds. "
+        "Models that learned without labels are classified by the best of their linear probes.",
+        f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
+        [record for each in found for record in each.records],
+        partial(error_over_parameters, found),
+    )
+
+
+def _bar(error: Measured) -> float:
+    """Half the length of an error bar; nan, none, of a single seed."""
+    return error.sd if error.n > 1 else math.nan
+
+
+def _limits(drawn: list[Entry]) -> tuple[float, float] | None:
+    """Ticks of a logarithmic axis clearly below and above all errors and bars; None if not all are above 0."""
+    ends = [[each.error.mean, each.error.mean - _bar(each.error), each.error.mean + _bar(each.error)] for each in drawn]
+    low, high = np.nanmin(ends), np.nanmax(ends)
+    if low <= 0:
+        return None
+    ticks = [step * 10.0**decade for decade in range(-6, 4) for step in _MANY]
+    return max(tick for tick in ticks if 1.05 * tick < low), min(tick for tick in ticks if tick > 1.05 * high)
+
+
+@in_house_style
+def error_over_parameters(found: list[Entry]) -> Figure:
+    """Test error (percent) over parameters, a panel for each data set."""
+    datasets = list(dict.fromkeys(dataset_label(each.records) for each in found))
+    figure, axes = panels(len(datasets), 2.6)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        drawn = [each for each in found if dataset_label(each.records) == dataset]
+        for name in dict.fromkeys(each.system for each in drawn):
+            rows, system = [each for each in drawn if each.system == name], SYSTEMS[name]
+            axis.errorbar(
+                [each.parameters for each in rows],
+                [each.error.mean for each in rows],
+                [_bar(each.error) for each in rows],
+                color=system.colour, marker=system.marker, linestyle="", label=system.label,
+                alpha=0.7,  # points on top of each other show through
+            )  # fmt: skip
+        axis.set_xscale("log")
+        axis.margins(x=0.15)
+        low, high = axis.get_xlim()
+        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high > 30 * low and len(datasets) > 3 else (1, 3)))
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
+        limits = _limits(drawn)
+        if limits is None:
+            axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
+            continue
+        axis.set_yscale("log")
+        axis.set_ylim(limits)
+        axis.yaxis.set_major_locator(LogLocator(subs=_FEW if limits[1] > 10 * limits[0] else _MANY))
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axes[0].set_ylabel("test error (%)")
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    return figure

@@ -16,9 +16,8 @@ import yaml
 from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
 
 from pipeline.comparison import noise
-from pipeline.comparison.changes import Change, changes
+from pipeline.comparison.changes import Change, changes, describe
 from pipeline.comparison.sides import Answer, ComparisonError, Side, load_sides
-from pipeline.comparison.text import describe
 from pipeline.layout import Layout
 from pipeline.profiles import Profiles
 

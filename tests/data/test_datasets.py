@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from pipeline.data import toys
-from pipeline.data.building import build_dataset
 from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset, pixel_bytes, save_dataset
+from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams
 from pipeline.files import FileWriteError
 

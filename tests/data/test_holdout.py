@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.building import build_dataset
 from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import KNOWN, HoldoutError, hold_out, watch_tests
-from pipeline.data.norb import TRAIN_INSTANCES
+from pipeline.data.published import TRAIN_INSTANCES, build_dataset
 from pipeline.data.settings import DatasetParams, HoldoutParams
 
 

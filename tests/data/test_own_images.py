@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from pipeline import memory
-from pipeline.data.building import build_dataset
 from pipeline.data.datasets import OWN_IMAGES, save_dataset
 from pipeline.data.own_images import OwnImagesError, check_places, find, plan, read, repeated
+from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.memory import OutOfMemoryError, available_bytes, check_fits, readable
 

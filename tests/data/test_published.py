@@ -18,11 +18,10 @@ from scipy import ndimage
 from scipy.io import savemat
 from sklearn.datasets import load_digits
 
-from pipeline.data import norb, published
+from pipeline.data import published
 from pipeline.data.affnist import build_affnist
-from pipeline.data.building import build_dataset
 from pipeline.data.datasets import PARTS, Dataset, DatasetError, load_dataset, save_dataset
-from pipeline.data.norb import UNKNOWN, halved, read_matrix
+from pipeline.data.published import UNKNOWN, build_dataset, halved, read_matrix
 from pipeline.data.settings import PUBLISHED, DatasetParams, SourceName
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING, SOURCES, fetch
 from pipeline.data.viewpoints import ViewpointError, is_familiar
@@ -52,7 +51,7 @@ def test_every_source_is_known() -> None:
 @pytest.mark.parametrize("source", ["digits", "toys"])
 def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     """All images, and not one more; few are rendered."""
-    fetch(source, tmp_path / "raw", tmp_path / "partial")
+    fetch(source, tmp_path / "raw")
     known = PUBLISHED[source]
     content = published.READERS[source](tmp_path / "raw")
     assert known.images is not None
@@ -66,11 +65,11 @@ def test_smallnorb_is_as_published() -> None:
     """Five categories of five instances a part, at 18 azimuths, 9 elevations and 6 lightings."""
     instance = 5 * 18 * 9 * 6
     for name in ("smallnorb", "smallnorb48"):
-        assert PUBLISHED[name].classes == len(norb.CATEGORIES)
-        assert PUBLISHED[name].images == instance * len(norb.TRAIN_INSTANCES)
-        assert PUBLISHED[name].test == instance * len(norb.TEST_INSTANCES)
+        assert PUBLISHED[name].classes == len(published.CATEGORIES)
+        assert PUBLISHED[name].images == instance * len(published.TRAIN_INSTANCES)
+        assert PUBLISHED[name].test == instance * len(published.TEST_INSTANCES)
     posed = PUBLISHED["smallnorb48-posed"]
-    is_test = np.isin(norb.TEST_INSTANCES, published.POSED_TEST_INSTANCES)
+    is_test = np.isin(published.TEST_INSTANCES, published.POSED_TEST_INSTANCES)
     assert (posed.images, posed.test) == (instance * (~is_test).sum(), instance * is_test.sum())
 
 
@@ -93,7 +92,7 @@ def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str)
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("digits")
-    fetch("digits", folder / "raw", folder / "partial")
+    fetch("digits", folder / "raw")
     return built("digits", folder / "raw", canvas=28, train=1200, validation=237, test=360)
 
 

@@ -30,14 +30,12 @@ FILE = "numbers.bin"
 
 @dataclass
 class Behaviour:
-    """What a server does with requests below one folder, and the `Range` header of each request it saw."""
+    """What a server does with requests below one folder, and how many it saw."""
 
     content: bytes = CONTENT
-    ranges: bool = True
     cuts: list[int] = field(default_factory=list)  # bytes sent before the connection breaks, one per request
-    skip: int = 0  # bytes by which ranges start too late
     encoding: str = ""
-    seen: list[str | None] = field(default_factory=list)
+    seen: int = 0
 
 
 class Server:
@@ -63,18 +61,9 @@ def handler_for(folders: dict[str, Behaviour]) -> type[http.server.BaseHTTPReque
             if behaviour is None or name != FILE:
                 self.send_error(404)
                 return
-            behaviour.seen.append(self.headers.get("Range"))
-            content, start = behaviour.content, 0
-            if behaviour.ranges and behaviour.seen[-1]:
-                start = int(behaviour.seen[-1].removeprefix("bytes=").rstrip("-")) + behaviour.skip
-                if start >= len(content):
-                    self.send_error(416)
-                    return
-                self.send_response(206)
-                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-            else:
-                self.send_response(200)
-            body = content[start:]
+            behaviour.seen += 1
+            body = behaviour.content
+            self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             if behaviour.encoding:
                 self.send_header("Content-Encoding", behaviour.encoding)
@@ -112,12 +101,11 @@ class Place:
     """A toy source, registered as "toy", and the folders it is fetched into."""
 
     folder: Path
-    partial: Path
     monkeypatch: pytest.MonkeyPatch
 
     def fetch(self, *mirrors: str, mirror: str | None = None, expected: str = SHA256) -> Path:
         self.monkeypatch.setitem(SOURCES, "toy", Source(mirrors, {FILE: expected}))
-        (path,) = fetch("toy", self.folder, self.partial, mirror)
+        (path,) = fetch("toy", self.folder, mirror)
         return path
 
     @property
@@ -127,7 +115,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    return Place(tmp_path / "raw" / "toy", tmp_path / "partial", monkeypatch)
+    return Place(tmp_path / "raw" / "toy", monkeypatch)
 
 
 def dead_port() -> str:
@@ -147,15 +135,14 @@ def test_a_good_mirror_gives_the_file_and_nothing_else(server: Server, place: Pl
     good = server.add("good")
     assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
     assert place.left == [place.folder / FILE]
-    assert list(place.partial.iterdir()) == []
-    assert good.seen == [None]
+    assert good.seen == 1
 
 
 def test_a_file_that_is_there_is_fetched_again_only_if_it_is_damaged(server: Server, place: Place) -> None:
     good = server.add("good")
     path = place.fetch(server.mirror("good"))
     place.fetch(server.mirror("good"))
-    assert len(good.seen) == 1
+    assert good.seen == 1
     path.write_bytes(CONTENT[:-1])
     assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
 
@@ -180,62 +167,21 @@ def test_all_corrupt_names_the_file_and_both_hashes(server: Server, place: Place
     assert hashlib.sha256(b"not found, but politely").hexdigest() in message
     assert "network" not in message
     assert place.left == []
-    assert list(place.partial.iterdir()) == []
 
 
-def test_a_broken_connection_is_continued(server: Server, place: Place) -> None:
+def test_a_broken_connection_is_tried_again(server: Server, place: Place) -> None:
     cut = server.add("cut", cuts=[100_000, 50_000])
     assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
-    assert cut.seen == [None, "bytes=100000-", "bytes=150000-"]
+    assert cut.seen == 3
 
 
-def test_a_mirror_that_keeps_breaking_is_given_up_and_another_continues(server: Server, place: Place) -> None:
-    cut, good = server.add("cut", cuts=[1000] * 100), server.add("good")
-    assert place.fetch(server.mirror("cut"), server.mirror("good")).read_bytes() == CONTENT
-    assert len(cut.seen) == sources.ATTEMPTS
-    assert good.seen == [f"bytes={1000 * sources.ATTEMPTS}-"]
-
-
-def test_a_later_call_continues(server: Server, place: Place) -> None:
-    cut = server.add("cut", cuts=[1000] * sources.ATTEMPTS)
-    with pytest.raises(DownloadError, match=r"connection broke(.|\n)*kept, and continued next time"):
+def test_a_mirror_that_keeps_breaking_is_given_up_for_another(server: Server, place: Place) -> None:
+    cut, _ = server.add("cut", cuts=[1000] * 100), server.add("good")
+    with pytest.raises(DownloadError, match="connection broke"):
         place.fetch(server.mirror("cut"))
     assert place.left == []
-    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
-    assert cut.seen[-1] == f"bytes={1000 * sources.ATTEMPTS}-"
-
-
-@pytest.mark.parametrize(("behaviour", "requests"), [({"ranges": False}, 2), ({"skip": 10}, 3)])
-def test_a_server_that_cannot_continue_starts_over(
-    server: Server, place: Place, behaviour: dict[str, int], requests: int
-) -> None:
-    cut = server.add("cut", cuts=[100_000], **behaviour)
-    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
-    assert cut.seen[:2] == [None, "bytes=100000-"]
-    assert len(cut.seen) == requests
-
-
-def test_a_good_mirror_is_not_blamed_for_what_a_bad_one_began(server: Server, place: Place) -> None:
-    server.add("bad", content=b"!" * len(CONTENT), cuts=[1000] * 100)
-    good = server.add("good")
-    assert place.fetch(server.mirror("bad"), server.mirror("good")).read_bytes() == CONTENT
-    assert good.seen == [f"bytes={1000 * sources.ATTEMPTS}-", None]
-
-
-def test_an_unfinished_file_too_long_to_continue_is_dropped(server: Server, place: Place) -> None:
-    good = server.add("good")
-    place.partial.mkdir()
-    (place.partial / f"{FILE}.{SHA256[:12]}.partial").write_bytes(b"!" * len(CONTENT))
-    assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
-    assert good.seen == [f"bytes={len(CONTENT)}-", None]
-
-
-def test_an_unfinished_file_of_another_content_is_left_alone(server: Server, place: Place) -> None:
-    cut = server.add("cut", cuts=[1000] * sources.ATTEMPTS)
-    with pytest.raises(DownloadError):
-        place.fetch(server.mirror("cut"), expected="0" * 64)
-    assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
-    assert cut.seen[-1] is None
+    assert place.fetch(server.mirror("cut"), server.mirror("good")).read_bytes() == CONTENT
+    assert cut.seen == 2 * sources.ATTEMPTS
 
 
 def test_compression_claimed_by_the_server_is_not_undone(server: Server, place: Place) -> None:
@@ -270,7 +216,7 @@ def test_a_mirror_of_another_scheme_is_refused_by_name(server: Server, place: Pl
     good = server.add("good")
     with pytest.raises(DownloadError, match=f"{mirror}: .*use a folder, or a URL with https, http or file"):
         place.fetch(server.mirror("good"), mirror=mirror)
-    assert good.seen == []
+    assert good.seen == 0
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file://{}"])
@@ -278,7 +224,7 @@ def test_a_local_mirror_comes_first(server: Server, place: Place, tmp_path: Path
     good = server.add("good")
     own = own_mirror(tmp_path / "my data")
     assert place.fetch(server.mirror("good"), mirror=form.format(own)).read_bytes() == CONTENT
-    assert good.seen == []
+    assert good.seen == 0
     assert (own / "toy" / FILE).read_bytes() == CONTENT
 
 
@@ -286,7 +232,7 @@ def test_a_url_mirror_comes_first(server: Server, place: Place) -> None:
     own, good = server.add("own/toy"), server.add("good")
     mirror = f"{server.url}/own".replace("http", "HTTP")
     assert place.fetch(server.mirror("good"), mirror=mirror).read_bytes() == CONTENT
-    assert (len(own.seen), len(good.seen)) == (1, 0)
+    assert (own.seen, good.seen) == (1, 0)
 
 
 def test_a_local_mirror_without_the_file_or_with_a_bad_one_is_passed_over(
@@ -319,13 +265,12 @@ def file_size_limit(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_named_and_the_download_continued_later(server: Server, place: Place) -> None:
-    good = server.add("good")
+def test_a_full_disk_is_named(server: Server, place: Place) -> None:
+    server.add("good")
     with file_size_limit(100_000), pytest.raises(FileWriteError, match="File too large"):
         place.fetch(server.mirror("good"))
     assert place.left == []
     assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
-    assert good.seen[-1] == "bytes=100000-"
 
 
 def test_a_full_disk_is_named_when_copying_from_a_local_mirror(place: Place, tmp_path: Path) -> None:
@@ -352,7 +297,7 @@ def test_the_registry_has_a_hash_for_every_file() -> None:
 def test_a_source_that_nobody_serves_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: SHA256}, folder="shared"))
     with pytest.raises(DownloadError) as caught:
-        fetch("toy", tmp_path / "raw", tmp_path / "partial")
+        fetch("toy", tmp_path / "raw")
     message = str(caught.value)
     assert "no public mirror serves it" in message
     assert f"set CAPSULES_MIRROR to a folder or URL that holds shared/{FILE}" in message
@@ -363,17 +308,17 @@ def test_a_source_may_share_the_folder_of_another_in_a_mirror(tmp_path: Path, mo
     """What was fetched once stays where the mirror is gone, too."""
     monkeypatch.setitem(SOURCES, "toy", Source((), {FILE: SHA256}, folder="shared"))
     own_mirror(tmp_path / "own").joinpath("toy").rename(tmp_path / "own" / "shared")
-    assert fetch("toy", tmp_path / "raw", tmp_path / "partial", str(tmp_path / "own")) == [tmp_path / "raw" / FILE]
+    assert fetch("toy", tmp_path / "raw", str(tmp_path / "own")) == [tmp_path / "raw" / FILE]
     assert (tmp_path / "raw" / FILE).read_bytes() == CONTENT
-    assert fetch("toy", tmp_path / "raw", tmp_path / "partial") == [tmp_path / "raw" / FILE]
+    assert fetch("toy", tmp_path / "raw") == [tmp_path / "raw" / FILE]
 
 
 def test_a_source_without_files_leaves_a_note(tmp_path: Path) -> None:
-    (path,) = fetch("toys", tmp_path / "raw" / "toys", tmp_path / "partial")
+    (path,) = fetch("toys", tmp_path / "raw" / "toys")
     assert list((tmp_path / "raw" / "toys").iterdir()) == [path]
     assert "preprocess renders the toys" in path.read_text()
 
 
 def test_digits_need_no_network(tmp_path: Path) -> None:
-    (path,) = fetch("digits", tmp_path / "raw", tmp_path / "partial")
+    (path,) = fetch("digits", tmp_path / "raw")
     assert sha256(path) == SOURCES["digits"].files["digits.csv.gz"]

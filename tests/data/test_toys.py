@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.data import toys
-from pipeline.data.norb import CATEGORIES
+from pipeline.data.published import CATEGORIES
 from pipeline.data.toys.pieces import ball, block, box, rod, round_piece, wing
 from pipeline.data.toys.ray_casting import Cameras, Lights, Piece, Solid, cast, moved, ray_positions
 from pipeline.data.toys.shapes import toy

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.faults.campaign import DIFFERING, SURVIVED, Case, report
-from pipeline.page import faults
+from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case, report
+from pipeline.page.tables import faults
 from pipeline.results.reading import ResultError
 
 
@@ -16,7 +16,7 @@ def test_the_table_has_every_kind_and_their_sum(tmp_path: Path) -> None:
     cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
     path = tmp_path / "faults.json"
     path.write_text(json.dumps(report(cases, {}, 0, "abc")))
-    (table,) = faults.build(path)
+    (table,) = faults(path)
     assert [list(row) for row in table.data.itertuples(index=False)] == [
         ["kill", 2, 1, 0, 1, 0],
         ["cut", 1, 1, 0, 0, 0],
@@ -31,4 +31,4 @@ def test_a_corrupt_report_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "faults.json"
     path.write_text(content)
     with pytest.raises(ResultError, match=r"faults\.json"):
-        faults.build(path)
+        faults(path)

@@ -23,9 +23,8 @@ from pipeline.page.scorecard import (
     untested,
 )
 from pipeline.results.claims import Claim, load_claims
-from pipeline.results.findings import Finding
+from pipeline.results.findings import Finding, Learned
 from pipeline.results.freshness import CHANGED, GONE
-from pipeline.results.learned import Learned
 from pipeline.results.measured import Measured
 from pipeline.results.reading import Results, with_training
 

@@ -10,7 +10,7 @@ from small import EQUIVARIANCE, run_on
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
-from pipeline.report import equivariance, equivariance_layers, equivariance_summary
+from pipeline.report import equivariance, equivariance_layers
 from pipeline.results.reading import Results
 
 FAMILIES = {"rotation": ["15", "45", "90", "180"], "shift": ["2"], "scale": ["1.2"], "shear": ["0.2"]}
@@ -162,7 +162,7 @@ def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dic
 
 def test_the_summary_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
-    rows = {row.label: row.followed for row in equivariance_summary.rows(found)}
+    rows = {row.label: row.followed for row in equivariance_layers.rows(list(found.executed("equivariance")))}
     assert list(rows) == ["probabilistic capsules", "SCAE", "VAE", "CapsNet", "matrix capsules", "CNN"]
     capsules = rows["probabilistic capsules"]
     assert (capsules.layer, capsules.measure) == ("parts", "own")
@@ -172,7 +172,7 @@ def test_the_summary_has_the_layer_of_each_system_that_follows_best(writer: Writ
     assert capsules.invariance.mean == pytest.approx(0.9)
     assert rows["CNN"].layer == "maps", "its other layer is constant"
     assert str(rows["CapsNet"]) == "capsules, fitted map"
-    judged = {row.label: row.judged for row in equivariance_summary.rows(found)}
+    judged = {row.label: row.judged for row in equivariance_layers.rows(list(found.executed("equivariance")))}
     assert (judged["CapsNet"], judged["matrix capsules"]) == ("fitted map, digits", "by theory, toys")
 
 
@@ -209,7 +209,7 @@ def test_the_figures_show_every_system_with_the_controls(writer: Writer, values:
     assert {"vae-digits: code", "capsnet-digits: capsules"} <= labels["fitted"]
     assert {"capsules-digits: presences", "pixels", "untrained"} <= labels["invariance"]
     assert "capsules-digits: parts" not in labels["invariance"], "poses should move"
-    (layers,), (summary,) = (each.draw(found, Written()) for each in (equivariance_layers, equivariance_summary))
+    layers, summary = equivariance_layers.draw(found, Written())
     check_drawn([layers, summary])
     (axes,) = summary.figure().axes
     stays = [line for line in axes.get_lines() if line.get_markerfacecolor() == "white"]

@@ -12,7 +12,7 @@ import pytest
 from made_up import Writer, check_drawn, made_up_values, recorded, spread
 from made_up_matrix import CONDITIONS, with_matrix
 
-from pipeline.data.norb import CATEGORIES
+from pipeline.data.published import CATEGORIES
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.params import parse_params
 from pipeline.results.reading import Recorded, Results

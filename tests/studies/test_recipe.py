@@ -14,7 +14,7 @@ from small import ROOT, small_run, training
 
 from pipeline.classification.settings import CroppedRun
 from pipeline.data.holdout import KNOWN
-from pipeline.data.norb import TRAIN_INSTANCES
+from pipeline.data.published import TRAIN_INSTANCES
 from pipeline.learning.train import Trained
 from pipeline.studies.recipe import ERRORS, RecipeParams, errors, outcome
 

@@ -25,7 +25,7 @@ LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
 """Of the paper's main data set: itself, copies of it, and what stands in for it."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
-"""Of smallNORB, by label. As `data.norb.CATEGORIES`, but a figure does not depend on how data are read."""
+"""Of smallNORB, by label. As `data.published.CATEGORIES`, but a figure does not depend on how data are read."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Settings of warps, which results from before there were any do not have."""
 

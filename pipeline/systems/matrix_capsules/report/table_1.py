@@ -15,8 +15,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, INK, in_house_style, panels
 from pipeline.drawing.table import Row, Table, in_words, measured_table
 from pipeline.results.documents import documents, remarks
-from pipeline.results.findings import Finding, Measure
-from pipeline.results.learned import Learned, learned
+from pipeline.results.findings import Finding, Learned, Measure, learned
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results, training_behind, with_training

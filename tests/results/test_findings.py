@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from result_files import ResultFiles
 
-from pipeline.results.learned import Learned, learned
+from pipeline.results.findings import Learned, learned
 
 EPOCHS = 16
 
