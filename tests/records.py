@@ -1,4 +1,4 @@
-"""Files of results, for tests: the record inside, and a file around a record."""
+"""Files of results, as short as their readers accept: the record inside, a file around a record, a whole profile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from pipeline.results.outcome import RECORD
+from pipeline.results.reading import Results
 
 
 def load_record(path: Path) -> dict[str, Any]:
@@ -17,4 +21,30 @@ def load_record(path: Path) -> dict[str, Any]:
 
 def dump_record(path: Path, record: dict[str, Any]) -> None:
     """Write a record as stages do, without headline numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({RECORD: [record]}), encoding="utf-8")
+
+
+class ResultFiles:
+    """Writes the files of one profile below two folders: records with tables, and arrays."""
+
+    def __init__(self, records: Path, arrays: Path) -> None:
+        self.results = Results(records, arrays)
+
+    def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
+        """A record; `provenance` comes on top of stage and item."""
+        path = self.results.records / stage / f"{item}.json"
+        dump_record(path, values | {"provenance": [{"stage": stage, "item": item} | provenance]})
+        return path
+
+    def table(self, stage: str, item: str, table: pd.DataFrame) -> Path:
+        path = self.results.records / stage / f"{item}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(path, index=False)
+        return path
+
+    def examples(self, stage: str, item: str, **arrays: np.ndarray) -> Path:
+        path = self.results.arrays / stage / item / "examples.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **arrays)
+        return path

@@ -76,17 +76,7 @@ SMALL_CNN = {"views": 1, "channels": [3, 4], "kernel": 3, "hidden": 6, "dropout"
 STILL = AugmentationParams(rotation=0.0, shift=0.0, whole_pixels=False)
 
 
-CROPPED = CropParams(
-    crop=10,
-    gamma=0.0,
-    gain=0.0,
-    offset=0.0,
-    rotation=0.0,
-    scale=0.0,
-    aspect=0.0,
-    shear=0.0,
-    shift=0.0,
-)
+CROPPED = CropParams.model_validate({**dict.fromkeys(CropParams.model_fields, 0.0), "crop": 10})
 """For classifiers."""
 
 

@@ -29,13 +29,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
-def fake_compiler(folder: Path, script: str) -> Path:
-    program = folder / "compiler"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return program
-
-
 @pytest.mark.skipif(kernels.compiler() is None, reason="no C++ compiler")
 @runs_here
 def test_the_kernel_found_is_that_of_the_source_as_it_is_now(project: Path) -> None:
@@ -71,21 +64,3 @@ def test_without_a_compiler_the_message_says_what_to_install(project: Path, monk
     monkeypatch.setenv("PATH", "")
     with pytest.raises(kernels.CompilerError, match=r"no C\+\+ compiler was found .*g\+\+"):
         kernels.build()
-
-
-def test_a_failing_compiler_is_quoted_and_leaves_nothing(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = fake_compiler(tmp_path, "echo 'answer.cpp:1: no such thing' >&2; exit 1")
-    monkeypatch.setenv("CXX", str(program))
-    with pytest.raises(kernels.CompilerError, match=r"failed on answer.cpp: answer.cpp:1: no such thing"):
-        kernels.build()
-    assert list((tmp_path / "compiled").iterdir()) == []
-
-
-def test_what_a_kernel_returns_is_checked_and_the_message_names_what_failed() -> None:
-    kernels.check(0, "attention")
-    with pytest.raises(MemoryError, match=r"^attention: not enough memory; a smaller batch needs less$"):
-        kernels.check(1, "attention")
-    with pytest.raises(ValueError, match=r"^EM routing: the kernel was not compiled for these sizes$"):
-        kernels.check(2, "EM routing")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,14 +11,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import torch
 
 from pipeline.files import parse_yaml, read_yaml
 from pipeline.params import Params, ParamsError, load_params, parse_params
 from pipeline.profiles import Profiles
 from pipeline.settings import Section, flatten
-from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import GenerativeModelParams
 
 ROOT = Path(__file__).parents[1]
 PROFILES = {profile.name: Profiles(ROOT).params_path(profile.name) for profile in Profiles(ROOT).all()}
@@ -72,43 +68,27 @@ KNOWN = {"factor": "instance", "value": 4, "known_share": 0.05}
 BAD: list[tuple[str, Any, str]] = [
     # out of range
     (f"{RUN}.training.epochs", 10_001, ""),
-    (f"{RUN}.training.gradient_clip", float("inf"), ""),
     (f"{SCAE}.model.deformation", float("nan"), ""),
-    (f"{RUN}.model.object_presence", 1.0, ""),
     (f"{CAPSNET}.model.strides", [1, 17], f"{CAPSNET}.model.strides.1"),
-    ("runs.cnn-toys.augmentation.shift", 65.0, ""),
-    (f"{OPTIMISE}.engines.adam.steps", 100_001, ""),
     ("sweep.angles", [0.0, 181.0], "sweep.angles.1"),
     ("sensitivity.hyperparameters.pixel_sd", [0.1, 1.5], "sensitivity.hyperparameters.pixel_sd.1"),
-    (f"{VAE}.seed", 4_000_000_001, ""),
-    (f"{GRID}.features", 0, ""),
     (f"{GRID}.schedule.momentum", 1.0, ""),
-    ("runs.cnn-toys.holdout", KNOWN | {"known_share": 1.0}, "runs.cnn-toys.holdout.known_share"),
     # of another kind: a number in quotes is text, and 40.0 is not 40
     (f"{RUN}.training.epochs", "40", ""),
     (f"{RUN}.training.epochs", 40.0, ""),
-    (f"{RUN}.training.epochs", True, ""),
     (f"{RUN}.training.epochs", None, ""),
-    (f"{RUN}.training.learning_rate", "1e-3", ""),
-    (f"{RUN}.augmentation", [0, 0], ""),
     (f"{RUN}.training.optimiser", "sgd", ""),
     ("evaluate.angles", 45, ""),
-    ("evaluate.angles", [], ""),
     ("device", "tpu", ""),
     ("sources", ["digits", "norb"], "sources.1"),
     ("profile", "Quick", ""),
     (f"{VAE}.variant", "gan", VAE),
-    ("runs.cnn-toys.holdout", KNOWN | {"factor": "colour"}, "runs.cnn-toys.holdout.factor"),
     (f"{SETS}.studies", {}, ""),
     # unknown
     ("lr", 1, ""),
     ("datasets.digits.valdiation", 1, ""),
-    (f"{RUN}.sede", 1, ""),
     (f"{VAE}.model.objects", 1, ""),
-    (f"{OPTIMISE}.engines.adam.step", 1, ""),
-    (f"{GRID}.size", 4, ""),
     ("attention_sets.small.studies.toy.step", 4, ""),
-    ("runs.cnn-toys.holdout", KNOWN | {"share": 0.5}, "runs.cnn-toys.holdout.share"),
     ("ablation.toys.conditions.vector", {"posse": 1}, "ablation.toys.conditions.vector.posse"),
     # a reference to nothing, or to what is of another kind
     (f"{VAE}.dataset", "mnist", ""),
@@ -116,40 +96,31 @@ BAD: list[tuple[str, Any, str]] = [
     (f"{OPTIMISE}.run", "vae-digits", ""),
     (f"{OPTIMISE}.chosen", "newton", OPTIMISE),
     ("infer.capsnet-middle-digits.run", "vae-digits", ""),
-    ("routing.matrix-toys.run", "vae-digits", ""),
     ("routing.matrix-toys.run", "capsnet-unrouted-digits", ""),
-    ("posterior.capsules-digits.run", "vae-digits", ""),
     ("sweep.runs", ["nothing"], ""),
     ("ablation.toys.run", "cnn-toys", ""),
     ("sensitivity.run", "vae-digits", ""),
     ("evaluate.official_affnist", True, ""),
     ("evidence.generative.table_1.vae", "capsules-digits", ""),
     ("evidence.generative.optimise", "nobody", ""),
-    ("evidence.generative.table_1.gan", "vae-digits", ""),
-    ("evidence.generative.sweep.capsules", "scae-digits", ""),
-    ("evidence.regression.ridge.mnist", "grid-digits", ""),
     ("evidence.matrix_capsules.viewpoint.azimuth", "elevation", ""),
     ("evidence.comparison.equivariance.0.cnn", "matrix-toys", "evidence.comparison.equivariance.cnn"),
     ("evidence.matrix_capsules.table_1.mixing", "toys/no-such", ""),
     # values that do not go together
     (f"{RUN}.model.pose_sd_start", 0.05, f"{RUN}.model"),
-    (f"{RUN}.model.heads", 3, f"{RUN}.model"),
     (f"{RUN}.model.pose_posterior", "gaussian", f"{OPTIMISE}.run"),
     (f"{CAPSNET}.model.absent_margin", 0.95, f"{CAPSNET}.model"),
     (f"{CAPSNET}.augmentation", WHOLE, ""),
     ("routing.capsnet-routed-digits.iterations", 3, ""),
     ("infer.capsnet-routed-digits.conditions", [FREE], "infer.capsnet-routed-digits.conditions.0"),
     ("ablation.toys.conditions.mixing.iterations", 0, ""),
-    ("ablation.toys.conditions.vector", {"classes": 4}, ""),
     ("recipe.toys.conditions.unchanged", {"augmentation": {"crop": 50}}, ""),
     (f"{OPTIMISE}.replicas", 2, ""),
-    ("posterior.capsules-digits.replicas", 2, ""),
     ("sensitivity.hyperparameters.pose_sd_floor", [0.2, 8.0], ""),
     ("attention_sets.small.studies.parsing.kept", 13, "attention_sets.small.studies.parsing"),
     (f"{GRID}.dataset", "toys", SETS),
     ("sources", ["digits", "toys", "toys"], ""),
     ("sweep.runs", ["vae-digits", "vae-digits"], ""),
-    ("sweep.angles", [0, 0.0], ""),
     ("evaluate.angles", [30, 30.0000001], ""),
     # a model, or a study, that does not fit its images
     (f"{CAPSNET}.model.classes", 5, CAPSNET),
@@ -160,12 +131,9 @@ BAD: list[tuple[str, Any, str]] = [
     ("runs.matrix-digits.holdout", OUT, "runs.matrix-digits.holdout.factor"),
     ("recipe.toys.run", "matrix-digits", "recipe.toys.factor"),
     ("viewpoint.azimuth.dataset", "digits", "viewpoint.azimuth.axis"),
-    ("viewpoint.azimuth.capsules", "matrix-digits", ""),
     ("datasets.toys.canvas", 28, ""),
     ("datasets.digits.train", 1201, "datasets.digits"),
-    ("datasets.toys.test", 24_301, "datasets.toys"),
     ("datasets.digits.test", 9, ""),
-    ("datasets.toys.train", 1, ""),
 ]
 """Where a value is put, the value, and the field that the message names, if another."""
 
@@ -175,20 +143,6 @@ def test_a_bad_value_is_refused_and_its_field_named(values: dict[str, Any], wher
     (line,) = refused(put(values, where, value))
     assert line.startswith(f"{named or where}: ")
     assert len(line) > len(f"{named or where}: ") + 5
-
-
-def test_a_message_says_what_is_allowed_what_was_found_and_what_there_is(values: dict[str, Any]) -> None:
-    for where, value, words in (
-        (f"{RUN}.training.learning_rate", 1.5, ("above 0 and at most 1", "1.5")),
-        ("device", "tpu", ("'auto', 'cpu' or 'cuda'", "'tpu'")),
-        (f"{VAE}.variant", "gan", ("'generative', 'scae', 'vae'", "gan")),
-        (f"{VAE}.dataset", "mnist", ("'mnist'", "['digits', 'toys']")),
-        ("sweep.runs", ["nothing"], ("'nothing'", "'scae-digits', 'vae-digits'")),
-        ("evidence.generative.table_1.vae", "capsules-digits", ("'capsules-digits'", "['vae-digits']")),
-        ("datasets.digits.train", 1201, ("at most 1797", "found 1798")),
-    ):
-        (line,) = refused(put(values, where, value))
-        assert all(each in line for each in words), line
 
 
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
@@ -201,13 +155,6 @@ def test_a_missing_key_is_named(values: dict[str, Any], where: str) -> None:
     place, _, last = where.rpartition(".")
     del at(values, place)[last]
     assert refused(values) == [f"{where}: missing"]
-
-
-@pytest.mark.parametrize("name", ["vae", "generative", "runs", "training"])
-def test_a_run_may_have_any_name_and_is_called_by_it(values: dict[str, Any], name: str) -> None:
-    values["runs"][name] = at(put(values, f"{VAE}.training.epochs", 0), VAE)
-    (line,) = refused(values)
-    assert line.startswith(f"runs.{name}.training.epochs: ")
 
 
 def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
@@ -227,73 +174,23 @@ def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
     assert [where for where in unbounded(Params.model_json_schema(), "") if ".conditions." not in where] == []
 
 
-@pytest.mark.parametrize("system", ["regression", "attention"])
-def test_no_two_studies_have_one_name(values: dict[str, Any], system: str) -> None:
-    """Their figures and tables are called by it."""
-    ((item, together),) = values[f"{system}_sets"].items()
-    name, study = next(iter(together["studies"].items()))
-    message = f"there is another study called '{name}'"
-    assert refused({**values, system: {name: study}}) == [f"{system}_sets.{item}: {message}"]
-    assert refused({**values, f"{system}_sets": {item: together, "more": together}}) == [
-        f"{system}_sets.more: {message}"
-    ]
-
-
-def test_roles_may_be_left_out_and_whole_numbers_serve_as_numbers(values: dict[str, Any]) -> None:
-    assert list(parse_params({**values, "evidence": {}}).evidence.roles()) == []
-    params = parse_params(put(values, f"{RUN}.augmentation.rotation", 45))
-    assert params.runs["capsules-digits"].augmentation.rotation == 45.0
-    held_out = parse_params(put(values, "runs.cnn-toys.holdout", KNOWN)).runs["cnn-toys"].held_out
-    assert held_out is not None
-    assert held_out.model_dump() == KNOWN
-
-
-def test_a_varied_hyperparameter_takes_along_what_belongs_to_it(values: dict[str, Any]) -> None:
-    model = parse_params(values).runs["capsules-digits"].model
-    assert isinstance(model, GenerativeModelParams)
-    changed = model.varied("pose_sd_floor", 2 * model.pose_sd_floor)
-    with_floor = ("pose_sd_floor", "pose_sd_start", "inactive_pose_sd")
-    assert changed == model.model_copy(update={name: 2 * getattr(model, name) for name in with_floor})
-    model = model.model_copy(update={"temperature": 1.0, "final_temperature": 1.0})
-    built = GenerativeModel(model.varied("temperature", 0.5), 28)
-    assert [built.train(mode).temperature_at(torch.tensor(3.0)) for mode in (True, False)] == [0.5, 0.5]
-    falling = model.model_copy(update={"temperature": 2.0, "final_temperature": 1.0})
-    assert falling.varied("temperature", 0.5).final_temperature == 0.25, "the schedule's ratio is kept"
-
-
 @pytest.mark.parametrize(
     "content",
-    [
-        b"", b"just text", b"[1, 2]", b"runs: {a: [}", b"profile: qu\xefck\n", "profile: quick\n".encode("utf-16"),
-        b"profile: 2024-99-99\n", b"runs: " + b"[" * 1000, b"- " * 200_000, None,
-    ],
-    ids=["empty", "text", "list", "YAML", "Latin-1", "UTF-16", "date", "deep", "deeper", "missing"],
-)  # fmt: skip
+    [b"just text", b"runs: {a: [}", b"profile: qu\xefck\n", b"runs: " + b"[" * 1000, None],
+    ids=["text", "YAML", "Latin-1", "deep", "missing"],
+)
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """Python's stack is used up by a thousand levels, and the process ended by libyaml at a hundred thousand."""
+    """Python's stack is used up by a thousand levels."""
     if content is not None:
         (tmp_path / "params.yaml").write_bytes(content)
     with pytest.raises(ParamsError, match=r"params\.yaml"):
         load_params(tmp_path / "params.yaml")
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "folder.yaml").mkdir()
-    os.mkfifo(tmp_path / "pipe.yaml")
-    (tmp_path / "circle.yaml").symlink_to("circle.yaml")  # permissions would not stop root
-    for name in ("folder", "pipe", "circle"):
-        with pytest.raises(ParamsError, match=rf"{name}\.yaml"):
-            load_params(tmp_path / f"{name}.yaml")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("runs:\n  a: {seed: 0}\n  b: {seed: 1}\n  a: {seed: 2}\n", "runs.a occurs twice, in lines 2 and 4"),
-        ("runs: {a: {seed: 0, seed: 0}}", "runs.a.seed occurs twice, in lines 1 and 1"),
-        ("profile: quick\n'profile': paper\n", "profile occurs twice, in lines 1 and 2"),
-        ("a: [{b: 1, c: {d: 1}, b: 2}]", "a.b occurs twice, in lines 1 and 1"),
-        ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", "b.<< occurs twice, in lines 3 and 4"),
         ("a: &a {x: 1}\nb:\n  <<: *a\n  x: 2\n  x: 3\n", "b.x occurs twice, in lines 4 and 5"),
     ],
 )
@@ -324,28 +221,6 @@ def test_a_merged_section_may_set_again_what_it_merges(tmp_path: Path) -> None:
 # ---- what does not fit
 
 
-def test_images_are_moved_about_the_middle_of_what_a_run_sees(values: dict[str, Any]) -> None:
-    for run in ("matrix-toys", "cnn-toys"):
-        values = put(values, f"runs.{run}.augmentation.crop", 31)
-    (line,) = refused(values)
-    assert "about their middle" in line
-    for run in ("matrix-toys", "cnn-toys"):
-        values = put(values, f"runs.{run}.augmentation.crop", 30)
-    parse_params(values)
-
-
-def test_capsule_regression_takes_one_channel_and_no_more_inputs_than_singular_vectors(values: dict[str, Any]) -> None:
-    text = json.dumps(values["regression_sets"]["digits"]).replace('"dataset": "digits"', '"dataset": "toys"')
-    (line,) = refused(put(values, SETS, json.loads(text)))
-    assert line.startswith(f"{GRID}.dataset: ")
-    name = next(iter(values["regression_sets"]["digits"]["studies"]))
-    most = min(values["datasets"]["digits"]["canvas"] ** 2, values["datasets"]["digits"]["train"])
-    place = f"{SETS}.studies.{name}.features"
-    (line,) = refused(put(values, place, most + 1))
-    assert line.startswith(f"{place}: must be at most {most}")
-    parse_params(put(values, place, most))
-
-
 # ---- own images
 
 OWN: dict[str, Any] = {
@@ -369,14 +244,12 @@ def test_own_images_are_a_source(values: dict[str, Any]) -> None:
     [
         ({"path": ""}, "path"),
         ({"path": "s3://bucket/pets"}, "path"),
-        ({"path": "~/pets"}, "path"),
         ({"format": "zip"}, "format"),
         ({"side": 7}, "side"),
         ({"channels": 4}, "channels"),
         ({"classes": ["cat"]}, "classes"),
         ({"classes": ["no", False]}, "classes.1"),
         ({"classes": ["cat", "a/b"]}, "classes"),
-        ({"classes": ["cat", "a\nb"]}, "classes"),
         ({"classes": ["cat", "cat"]}, "classes"),
         ({"sides": 28}, "sides"),
     ],
@@ -430,7 +303,7 @@ def test_no_section_belongs_to_two_entries(name: str) -> None:
         found[id(section)] = where
 
 
-@pytest.mark.parametrize("which", ["routed", "unrouted", "middle"])
+@pytest.mark.parametrize("which", ["routed", "middle"])
 def test_an_experiment_sets_one_value_of_one_run(tmp_path: Path, which: str) -> None:
     """As `dvc exp run -S` sets it, whether others merge the section from this run or this run merges it."""
     from dvc.utils.hydra import apply_overrides

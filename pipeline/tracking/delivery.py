@@ -48,15 +48,15 @@ REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "ENDPOINT_NOT_FOUND")  # s
 ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFoundError)
 
 
-def deliver_until_idle(folder: Path, store: Store) -> None:
-    """Deliver until no run has been written for `IDLE_SECONDS`; return at once if another process does so.
+def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
+    """Deliver until no run has been written for `idle_seconds`; return at once if another process does so.
 
     Of consecutive failures the first is a warning. If the store blocks this process for too long, the system kills it,
     and the next one delivers the rest.
     """
     with suppress(TimeoutError), background_lock(folder).acquire(timeout=1.0):
         delivery, failed, idle_since = Delivery(folder, store, measure=True), False, time.monotonic()
-        while time.monotonic() - idle_since < IDLE_SECONDS:
+        while time.monotonic() - idle_since < idle_seconds:
             signal.alarm(HANG_SECONDS)
             try:
                 for _ in delivery.run():
@@ -72,6 +72,7 @@ def deliver_until_idle(folder: Path, store: Store) -> None:
             if any(journal.is_written() for journal in delivery.unfinished()):
                 idle_since = time.monotonic()
             time.sleep(POLL_SECONDS)
+        signal.alarm(0)
 
 
 class Delivery:

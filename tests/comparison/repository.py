@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from clones import Clone
 
 CLAIMS = ("001.acc.r3", "001.acc.r0", "002.err", "004.t1.cnn", "000.fig7")
 SEVERAL_SEEDS, STATEMENT, NOT_RUN = "004.t1.cnn", "000.fig7", "002.err"
@@ -21,10 +20,7 @@ class Repository:
     root: Path
 
     def git(self, *words: str) -> str:
-        roles, parts = ("AUTHOR", "COMMITTER"), ("NAME", "EMAIL")
-        someone = {f"GIT_{role}_{part}": "nobody@example.org" for role in roles for part in parts}
-        command, environment = ["git", "-C", str(self.root), *words], {**os.environ, **someone}
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+        return Clone(self.root).run("git", *words).strip()
 
     def reproduce(
         self,

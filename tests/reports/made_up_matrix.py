@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from made_up import Writer, spread, stroke
+from made_up import Writer, pictures, spread
 
 from pipeline.results.settings import ROWS
 
@@ -149,10 +149,9 @@ def vote_examples(writer: Writer, name: str, iterations: int = 3, classes: int =
             for n in range(classes):
                 gathered = 8 * t * np.exp(-(((middle - 0.6) / 0.3) ** 2)) * (n == image)
                 counts[image, t, n] = 6 / (1 + 2 * t) * np.exp(-(((middle - 2) / 0.8) ** 2)) + gathered
-    images = np.stack([np.stack([stroke(32, 40.0 * k + turn, 0.6) for turn in (0.0, 6.0)]) for k in range(3)])
     writer.examples(
         "evaluate", name,
-        counts=counts, edges=edges, images=(255 * images).astype(np.uint8), labels=np.array([0, 1, 4]),
+        counts=counts, edges=edges, images=(255 * pictures(3, 2, 32, 32)).astype(np.uint8), labels=np.array([0, 1, 4]),
         scores=np.eye(5)[:3],
     )  # fmt: skip
 
@@ -264,14 +263,9 @@ def attacks(
         for network, share, size in (("capsules", zeros[0], 2e-5), ("cnn", zeros[1], 1e-3))
     }
     writer.numbers("attack", name, {"study": "attack", "value": value, "gradient": gradient}, dataset=DATASET)
-    noise = np.random.default_rng(0).choice([-1.0, 1.0], (8, 2, 32, 32))
-    plain = np.stack([np.stack([stroke(32, 25.0 * k + turn, 0.6) for turn in (0.0, 6.0)]) for k in range(8)])
-    pictures = {
-        f"{network}-{epsilon:g}": (plain + epsilon * noise * sign).clip(0, 1).astype(np.float32)
-        for network, sign in (("capsules", 1), ("cnn", -1))
-        for epsilon in (0.0, 0.1, 0.4)
-    }
-    writer.examples("attack", name, **pictures)
+    attacked = pictures(8, 2, 32, 32).astype(np.float32)
+    names = [f"{network}-{epsilon:g}" for network in ("capsules", "cnn") for epsilon in (0.0, 0.1, 0.4)]
+    writer.examples("attack", name, **dict.fromkeys(names, attacked))
 
 
 def routed(writer: Writer, name: str, iterations: int = 4, used: int = 3, classes: int = 5) -> None:
@@ -294,10 +288,9 @@ def routed(writer: Writer, name: str, iterations: int = 4, used: int = 3, classe
     logits[0, :, 1] += 2 * np.arange(iterations)[:, None, None]
     logits[1, :, 2] += 2 * np.arange(iterations)[:, None, None]
     shares = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
-    images = np.stack([stroke(32, 40.0 * k, 0.6) for k in range(2)])
     writer.examples(
         "routing", name,
-        images=(255 * images).astype(np.uint8), labels=np.array([1, 4]), used=np.array(used),
+        images=(255 * pictures(2, 32, 32)).astype(np.uint8), labels=np.array([1, 4]), used=np.array(used),
         parts=noise.random((2, 4, 3)).astype(np.float32), shares=shares.astype(np.float32),
         activations=shares.mean((-1, -2)).astype(np.float32),
         spreads=(3 / np.arange(1, iterations + 1)[None, :, None] * np.ones((2, 1, classes))).astype(np.float32),

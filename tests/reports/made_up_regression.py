@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from made_up import Writer, spread, stroke
+from made_up import Writer, pictures, spread
 
 from pipeline.results.settings import DATASETS
 from pipeline.systems.regression.report.studies import SOURCES
@@ -121,7 +121,7 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     angle, radius = random.uniform(0, 6.28, (300, 10)), random.uniform(0, 0.4, (300, 10))
     labels = np.arange(300) % 10
     radius[np.arange(300), labels] = 0.9
-    digits = np.stack([255 * stroke(28, 18.0 * i) for i in range(10)]).astype(np.uint8)
+    digits = (255 * pictures(10, 28, 28)).astype(np.uint8)
     writer.examples(
         "regression",
         f"grid-{name}",

@@ -68,20 +68,13 @@ def test_errors_on_different_shares_are_not_compared(writer: Writer, values: dic
     "changed",
     [
         {"matrix_toys": (60_000, {"0.1": 0.41, "1": 0.1})},
-        {"matrix_toys": (60_000, {"0.1": 0.3, "1": 0.2})},
         {"matrix_toys": (60_000, {"0.1": 0.3, "1": 0.17})},
         {"matrix_toys": (400_000, {"0.1": 0.3, "1": 0.1})},
     ],
-    ids=["worse on a share", "only as good on all", "better by no more than chance", "as many parameters"],
+    ids=["worse on a share", "better by no more than chance", "as many parameters"],
 )
 def test_the_claim_fails_where_one_of_both_does(writer: Writer, values: dict[str, Any], changed: Any) -> None:
     assert verdict(results(writer, values, **changed))[0] == "fails"
-
-
-def test_a_perfect_network_is_not_beaten(writer: Writer, values: dict[str, Any]) -> None:
-    told, row = verdict(results(writer, values, cnn_toys=(400_000, {"0.1": 0.4, "1": 0.0})))
-    assert told == "fails"
-    assert row["ours"] is None, "a ratio to no error at all is no number"
 
 
 def test_figure_and_table_show_every_run(writer: Writer, values: dict[str, Any]) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import pandas as pd
 import pytest
 from made_up import Writer, recorded
-from records import dump_record, load_record
 
 from pipeline import report
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
-from pipeline.drawing.table import spread as text_of
 from pipeline.page.tables import write_tables
-from pipeline.params import Params, parse_params
+from pipeline.params import Params
 
 
 def tables(writer: Writer, params: Params) -> dict[str, Table]:
@@ -42,14 +39,6 @@ def test_table_1_has_both_protocols_beside_the_paper(full: Writer, params: Param
     assert "VAE: mu and sigma" in shown.index.get_level_values(0)
 
 
-def test_runs_trained_on_turned_images_are_not_set_beside_the_paper(full: Writer, values: dict[str, Any]) -> None:
-    for run in values["runs"].values():
-        run["augmentation"] = {"rotation": 45.0, "shift": 0.0, "whole_pixels": False}
-    table = tables(full, parse_params(values))["table1-capsules-digits"]
-    assert "the paper (MNIST)" not in set(table.shown["source"])
-    assert table.data["paper_percent"].isna().all()
-
-
 def test_sweep_names_the_run_of_each_angle(full: Writer, params: Params) -> None:
     table = tables(full, params)["sweep"]
     assert table.shown.to_numpy().tolist() == [
@@ -62,47 +51,6 @@ def test_sweep_names_the_run_of_each_angle(full: Writer, params: Params) -> None
     assert data.loc[("t0", 45), "accuracy_percent"] == pytest.approx(74)
 
 
-def test_optimisation_shows_before_and_after(full: Writer, params: Params) -> None:
-    table = tables(full, params)["optimise"]
-    row = table.data.set_index(["engine", "angle"]).loc[("gauss-newton", 180.0)]
-    assert (row["bound_before"], row["bound_after"], row["pixel_error_after"]) == (120.0, 330.0, 17.0)
-    assert row["accuracy_percent_before"] == pytest.approx(41)
-    assert (row["images"], row["evaluations"], row["seconds"], row["n"]) == (64, 40.0, 8.0, 2)
-    shown = table.shown.to_numpy().tolist()
-    assert shown[1][:4] == ["capsules-digits", "gauss-newton", "180", "64"]
-    assert shown[1][-4:] == ["41.0 ± 1.0", "46.0 ± 1.0", "41.0 ± 1.0", "46.0 ± 1.0"]
-    assert shown[5][-2:] == ["", ""], "no probe was refit for the other engines"
-
-
-def test_failures_have_their_tables(full: Writer, params: Params) -> None:
-    found = tables(full, params)
-    row = found["equivariance"].data.set_index(["layer", "angle"]).loc[("parts", 180.0)]
-    assert (row["deviation"], row["unfollowed"], row["n"]) == (pytest.approx(0.495), pytest.approx(0.55), 2)
-    assert found["templates"].shown.to_numpy().tolist()[0][2:] == [
-        "2", "16.0 ± 0.0", "60.0 ± 1.0", "90.0 ± 1.0", "30.0 ± 1.0", "10.0 ± 1.0", "80.0 ± 1.0",
-    ]  # fmt: skip
-    assert found["part-use"].shown.to_numpy().tolist() == [
-        ["capsules-digits", "0", "0", "1", "0.80", "0.60", "50.0", "90.0"],
-        ["capsules-digits", "45", "45", "1", "0.32", "0.60", "50.0", "90.0"],
-        ["capsules-digits", "180", "180", "1", "0.11", "0.60", "50.0", "90.0"],
-        ["capsules-digits", "0", "180", "2", "0.70 ± 0.02", "", "", ""],
-    ]
-
-
-def test_every_row_says_what_its_own_result_was_made_with(full: Writer, values: dict[str, Any]) -> None:
-    """One hyperparameter was varied, and one run evaluated, under other parameters than the rest."""
-    recorded(full.results, parse_params(values))
-    changed = load_record(full.metrics / "sensitivity" / "temperature.json")
-    changed["provenance"][-1]["settings"]["sensitivity"]["epochs"] = 4
-    dump_record(full.metrics / "sensitivity" / "temperature.json", changed)
-    evaluated = load_record(full.metrics / "evaluate" / "capsules-digits.json")
-    evaluated["provenance"][-1]["settings"]["failures"]["threshold"] = 0.8
-    dump_record(full.metrics / "evaluate" / "capsules-digits.json", evaluated)
-    found = {table.name: table for table in report.build(full.results)}
-    assert found["sensitivity"].data["epochs"].tolist() == [8] * 6 + [4] * 3
-    assert found["templates"].shown["correlation"].tolist() == ["0.8"]
-
-
 def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     table = tables(full, params)["training"]
     assert table.shown.to_numpy().tolist()[0] == [
@@ -112,12 +60,6 @@ def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     data = pd.read_csv(io.StringIO(table.to_csv()))
     assert data.loc[0, "parameters_total"] == 1_315_042
     assert data.loc[0, "seconds"] == 171.3
-
-
-def test_one_replica_has_no_spread() -> None:
-    assert text_of(93.04, 0.0, 1) == "93.0"
-    assert text_of(93.04, 0.26, 2) == "93.0 ± 0.3"
-    assert text_of(1234.5, float("nan")) == "1,234.5"
 
 
 def test_markdown_is_one_table_with_title_caption_and_source(full: Writer, params: Params) -> None:

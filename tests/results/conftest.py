@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from result_files import ResultFiles
+from records import ResultFiles
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> ResultFiles:
     """A writer into an empty folder."""
-    return ResultFiles(tmp_path)
+    return ResultFiles(tmp_path / "records", tmp_path / "arrays")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from result_files import ResultFiles
+from records import ResultFiles
 
 from pipeline.results.findings import Learned, learned
 

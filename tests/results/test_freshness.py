@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from result_files import ResultFiles
+from records import ResultFiles
 
 from pipeline.dependencies import Graph
 from pipeline.results.freshness import CHANGED, DRAFT, GONE, compare, expected_settings, summary

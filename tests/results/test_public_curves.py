@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from pipeline.results.claims import load_claims
 from pipeline.results.public_curves import load_public_curves
 
 
@@ -19,11 +16,3 @@ def test_every_curve_has_a_source_and_values_that_can_be() -> None:
         assert list(errors) == sorted(errors, reverse=True), "the last is the lowest"
         assert 0.5 < errors[-1] <= errors[0] < 80, "five classes: a guess is wrong in 80 %"
         assert curve.read != "read off a plot" or curve.note
-
-
-@pytest.mark.parametrize(("claim", "parameters"), [("004.t1.r3", 310_000), ("004.small", 68_000)])
-def test_the_papers_errors_are_those_of_its_claims(claim: str, parameters: int) -> None:
-    (of_paper,) = (
-        curve for curve in load_public_curves() if "Sabour" in curve.source and curve.parameters == parameters
-    )
-    assert of_paper.points[-1][1] == {each.id: each.value for each in load_claims()}[claim]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from result_files import ResultFiles
+from records import ResultFiles
 
 from pipeline.results.status import ItemStatus, statuses
 

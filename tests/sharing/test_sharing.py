@@ -1,4 +1,4 @@
-"""Results pushed by one clone and pulled by another, over a folder and over S3.
+"""Results pushed by one clone and pulled by another over S3; over a folder, see the test of the whole pipeline.
 
 A small repository of three stages stands for the pipeline: a folder and an array in DVC's cache, numbers in Git.
 """
@@ -84,12 +84,6 @@ class Remote:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Remote:
-    """A folder, as on a network file system."""
-    return Remote(str(tmp_path / "a folder"))
-
-
-@pytest.fixture
 def s3(tmp_path: Path) -> Iterator[Remote]:
     """A bucket of an S3-like store."""
     if importlib.util.find_spec("dvc_s3") is None:
@@ -105,12 +99,11 @@ def connect(clone: Clone, remote: Remote) -> None:
     (clone.folder / ".dvc" / "config.local").write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("name", ["folder", "s3"])
 def test_a_clean_clone_that_pulls_what_is_shared_runs_nothing_and_has_the_page(
-    name: str, first: Clone, request: pytest.FixtureRequest, tmp_path: Path
+    s3: Remote, first: Clone, tmp_path: Path
 ) -> None:
     """The rate 2 is in no commit: only the run cache knows its outputs."""
-    remote: Remote = request.getfixturevalue(name)
+    remote = s3
     connect(first, remote)
     assert "(6, " in first.run(sys.executable, "-c", SHARE, PYTHONPATH=str(ROOT), **remote.environment)
     clone = Clone(tmp_path / "second")

@@ -10,29 +10,6 @@ from pipeline.page.scorecard import VERDICTS
 from stages import notes
 
 
-def note(settings: dict[str, Any] | None = None, numbers: dict[str, float] | None = None, dirty: bool = False) -> str:
-    facts = {"data": "digits | 8x8", "device": ""}
-    return notes.run_note("train", "train@vae", facts, settings or {}, numbers or {}, "0123456789abcdef", dirty)
-
-
-def test_a_runs_note_has_its_facts_numbers_settings_and_how_to_repeat_it() -> None:
-    text = note({"runs": {"vae": {"latent": 10}}}, {"validation.bound": 417.38261})
-    for line in (
-        "| data | digits \\| 8x8 |",
-        "| commit | `0123456789` |",
-        "| validation.bound | 417.38 |",
-        "git checkout 0123456789abcdef",
-        "dvc repro -f -s train@vae",
-        "runs.vae.latent: 10",
-    ):
-        assert line in text.splitlines(), line
-    assert "device" not in text, "an unknown fact is left out"
-    assert "`0123456789` with uncommitted changes" in note(dirty=True)
-    long = note({f"setting-{index}": "a value" for index in range(10_000)}, dict.fromkeys(map(str, range(300)), 1.0))
-    assert len(long) < 5000, "MLflow's limit"
-    assert long.count("```") % 2 == 0
-
-
 def counts(**papers: int) -> dict[str, dict[Any, int]]:
     none = dict.fromkeys(VERDICTS, 0)
     return {"at the paper's settings": {**none, **papers}, "on other data or settings": {**none, "holds": 3}}
@@ -52,10 +29,6 @@ def test_a_reproduction_has_its_claims_as_metrics_and_in_words() -> None:
         "claims_at_papers_settings/within": 2.0,
         "claim_values/001.acc": 98.5,
     }
-    text = notes.reproduction_note("quick", "0123456789abcdef", True, found, [("001", "Capsules", 5, 9)])
-    assert "5 of 9 claims run: 2 within, 0 better, 0 worse, 3 holds, 0 fails" in text
-    assert "`0123456789` with uncommitted changes" in text
-    assert "python -m pipeline compare 0123456789 ." in text
 
 
 def test_the_views_show_metrics_that_runs_have() -> None:

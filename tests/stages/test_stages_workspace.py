@@ -20,12 +20,10 @@ import torch
 import yaml
 
 from pipeline.commits import COMMIT, git_state
-from pipeline.dependencies import Graph
 from pipeline.layout import model_folder
-from pipeline.params import ParamsError, load_params
+from pipeline.params import ParamsError
 from pipeline.results.outcome import Outcome, one
 from pipeline.studies.context import Opened
-from stages.tracked import params_hash
 from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]
@@ -99,21 +97,10 @@ def test_a_stage_describes_itself_and_a_training_its_model(root: Path) -> None:
         workspace.write(Outcome("training", table, numbers, ("validation.bound",)))
     events = journal(root)
     first, last = (tags["mlflow.note.content"] for tags in (events[0]["tags"], events[-3]["tags"]))
-    assert all(f"dvc repro -f -s train@{RUN}" in note for note in (first, last))
     assert ("417.4" in first, "417.4" in last) == (False, True), "the headline numbers are known at the end"
     (model,) = (event for event in events if event["event"] == "model")
     assert (model["name"], model["kind"], model["metrics"]) == (RUN, "generative", {"validation.bound": 417.4})
     assert {Path(each["file"]).name for each in model["files"]} == {"weights.safetensors", "model.json"}
-    assert model["card"]["settings"] == workspace.params.runs[RUN].model_dump(mode="json")
-
-
-def test_a_data_set_is_recorded_with_its_use(root: Path) -> None:
-    for name, context in (("train", "training"), ("evaluate", "evaluation")):
-        with stage(name, RUN, root) as workspace:
-            workspace.run.log_dataset("digits", "digits (scikit-learn)", "ab" * 32)
-        path = root / ".tracking" / workspace.run.id / "events.jsonl"
-        events = [json.loads(line) for line in path.read_text().splitlines()]
-        assert [event["context"] for event in events if event["event"] == "dataset"] == [context]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +108,6 @@ def test_a_data_set_is_recorded_with_its_use(root: Path) -> None:
     [
         (RUN, {"device": "tpu"}, None, 2, "device"),
         ("capsules-digit", {}, None, 2, "capsules-digits, cnn-digits"),
-        (None, {}, None, 2, "capsules-digits, cnn-digits"),
         (RUN, {}, "stages: {one: {cmd: a}}", 1, "has no stage train"),
     ],
 )
@@ -164,7 +150,6 @@ def failing(error: Exception) -> None:
     ("work", "code", "told"),
     [
         (lambda: torch.empty(2**60), 1, "memory is full: lower batch_size"),
-        (lambda: bytearray(2**62), 1, "memory is full: lower batch_size"),
         (lambda: failing(torch.OutOfMemoryError("CUDA out of memory")), 1, "the GPU's memory is full: lower"),
         (lambda: failing(OSError(28, "No space left on device", "/some/file")), 1, "left on device: /some/file"),
         (lambda: failing(ParamsError("the weights are missing")), 2, "the weights are missing"),
@@ -180,9 +165,9 @@ def test_an_error_the_user_can_mend_is_one_message_and_an_exit_code(
     assert journal(root)[-1]["status"] == "FAILED"
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), RuntimeError("shapes must match"), OSError(5, "?")])
-def test_a_defect_keeps_its_traceback(root: Path, error: Exception) -> None:
-    with pytest.raises(type(error)), stage("train", RUN, root):
+def test_a_defect_keeps_its_traceback(root: Path) -> None:
+    error = RuntimeError("shapes must match")
+    with pytest.raises(RuntimeError), stage("train", RUN, root):
         raise error
     events = journal(root)
     assert any(type(error).__name__ in event.get("tags", {}).get("error", "") for event in events)
@@ -219,7 +204,7 @@ class Reproduction:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, root: Path, command: list[str], shell: str = "/bin/sh") -> Reproduction:
+    def start(cls, root: Path, command: list[str]) -> Reproduction:
         shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
         (root / "work.py").write_text(
             "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
@@ -229,7 +214,7 @@ class Reproduction:
         graph["stages"] |= {"one": {"cmd": f"'{sys.executable}' work.py"}, "two": {"cmd": "true"}}
         (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
         (root / "Makefile").write_text(f"repro:\n\t@'{sys.executable}' -m dvc repro one\nnested:\n\t@$(MAKE) repro\n")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": shell}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": "/bin/sh"}
         git(root, "init", "-q")
         with (root / "log").open("w") as log:
             process = subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log)
@@ -250,11 +235,8 @@ DVC = [sys.executable, "-m", "dvc", "repro", "one"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(  # one shell replaces itself by the command, one may not
-    ("shell", "number"), [("/bin/bash", signal.SIGTERM), ("/bin/sh", signal.SIGKILL)]
-)
-def test_a_stage_does_not_outlive_the_reproduction(root: Path, shell: str, number: signal.Signals) -> None:
-    Reproduction.start(root, DVC, shell).stop(number)
+def test_a_stage_does_not_outlive_the_reproduction(root: Path) -> None:
+    Reproduction.start(root, DVC).stop(signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -307,48 +289,3 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypa
     assert git_state(root) == ("abc", False), "what is said of copied code comes before the repository around it"
     monkeypatch.setenv(COMMIT, "abc-dirty")
     assert git_state(root) == ("abc", True)
-
-
-def moved(before: Graph, after: Graph, root: Path, values: dict[str, Any]) -> set[tuple[str, str | None]]:
-    """The items whose settings, and so their hash, differ between `values` and what is in `root` now."""
-    now = load_params(root / "params.yaml").model_dump(mode="json")
-    return {
-        (name, item)
-        for name, items in before.items.items()
-        for item in items
-        if params_hash(before.settings(name, item, values)) != params_hash(after.settings(name, item, now))
-    }
-
-
-def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
-    before, old = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
-    values = yaml.safe_load((root / "params.yaml").read_text())
-    values["runs"]["vae-digits"]["training"] = {**values["runs"]["vae-digits"]["training"], "epochs": 77}
-    values["device"] = "cpu"
-    assert old["device"] != "cpu"
-    edit(root, **values)
-    sweeps = {("sweep", item) for item in before.items["sweep"] if str(item).startswith("vae-digits-")}
-    assert len(sweeps) > 1
-    everything = {("figures", None), ("tables", None)}
-    found = moved(before, Graph.load(root), root, old)
-    own = {(stage, "vae-digits") for stage in ("train", "evaluate", "equivariance", "data_efficiency")}
-    assert found == {*own, *sweeps, *everything}
-
-
-TRAINED_AND_PROBED = {"posterior", "sweep", "sensitivity", "presence_ablation", "data_efficiency"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "stages"),
-    [
-        ("probe_images", 33, {"evaluate", "optimise", *TRAINED_AND_PROBED}),
-        ("seed", 9, {"evaluate", *TRAINED_AND_PROBED}),
-        ("affine_versions", 2, {"evaluate"}),
-    ],
-)
-def test_items_depend_on_what_they_use_of_the_probes_settings(
-    root: Path, key: str, value: int, stages: set[str]
-) -> None:
-    graph, old = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
-    edit(root, evaluate={**yaml.safe_load((root / "params.yaml").read_text())["evaluate"], key: value})
-    assert {name for name, _ in moved(graph, graph, root, old)} == {*stages, "figures", "tables"}

@@ -17,8 +17,8 @@ import psutil
 import pytest
 from servers import free_port
 
-from pipeline.tracking import Store
-from pipeline.tracking.delivery import IDLE_SECONDS, Delivery
+from pipeline.tracking import Store, TrackedRun
+from pipeline.tracking.delivery import Delivery, deliver_until_idle
 
 ROOT = Path(__file__).parents[2]
 
@@ -137,7 +137,7 @@ def test_an_outage_costs_one_warning_and_is_made_up_for_later(
 
 
 @pytest.mark.slow
-def test_what_is_written_arrives_while_the_run_goes_on_and_the_process_ends(
+def test_what_is_written_arrives_while_the_run_goes_on(
     tmp_path: Path, store: Store, reader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")
@@ -155,9 +155,13 @@ def test_what_is_written_arrives_while_the_run_goes_on_and_the_process_ends(
     assert seconds < 0.5, "no stage waits for MLflow"
     assert warned == ""
     wait_for(lambda: status() == "FINISHED")
-    (process_of_both,) = deliverers(tmp_path)
-    psutil.wait_procs([process_of_both], timeout=2 * IDLE_SECONDS)
-    assert not process_of_both.is_running(), "no daemon stays"
+    assert len(deliverers(tmp_path)) == 1, "one process for both"
+
+
+def test_delivery_ends_when_no_run_has_been_written_for_a_while(tmp_path: Path, store: Store, reader: Any) -> None:
+    TrackedRun(tmp_path / "runs", experiment="capsules/quick", name="train@x").finish()
+    deliver_until_idle(tmp_path / "runs", store, idle_seconds=1.0)
+    assert reader.runs()["train@x"].info.status == "FINISHED"
 
 
 def test_the_process_outlives_the_copy_of_the_code_that_started_it(tmp_path: Path, store: Store, reader: Any) -> None:

@@ -162,24 +162,6 @@ def test_a_killed_run_is_ended_and_its_continuation_appends_to_it(tmp_path: Path
     assert reader.history(found, "bound") == [(0, 0.0), (1, 1.0)]
 
 
-def test_every_store_gets_everything_and_so_does_one_that_was_made_anew(
-    tmp_path: Path, store: Store, filled_database: Path, reader: Any
-) -> None:
-    run = make_run(tmp_path)
-    run.log_metrics({"bound": 0.5}, 0)
-    sync(tmp_path, store)
-    run.finish()
-    other = Store(store.uri.replace("mlflow.db", "second.db"), store.artifacts)
-    assert other.database
-    for _ in range(2):
-        other.database.write_bytes(filled_database.read_bytes())
-        assert sync(tmp_path, other) == [run.id]
-        found = type(reader)(other).runs()["train@x"]
-        assert (found.data.metrics, found.info.status) == ({"bound": 0.5}, "FINISHED")
-    assert sync(tmp_path, store) == [run.id]
-    assert reader.runs()["train@x"].info.status == "FINISHED"
-
-
 def test_a_deleted_run_stays_deleted(tmp_path: Path, store: Store, reader: Any) -> None:
     deleted, other = make_run(tmp_path, group=GROUP), make_run(tmp_path, "other", group=GROUP)
     for run in (deleted, other):
@@ -196,33 +178,11 @@ def test_a_deleted_run_stays_deleted(tmp_path: Path, store: Store, reader: Any) 
     assert (found.info.run_name, found.data.metrics, found.info.status) == ("other", {"bound": 0.7}, "FINISHED")
 
 
-def test_a_deleted_experiment_is_restored_for_a_new_run_with_one_line(
-    tmp_path: Path, store: Store, reader: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    make_run(tmp_path, "old").finish()
-    sync(tmp_path, store)
-    experiment = reader.client.get_experiment_by_name("capsules/quick").experiment_id
-    reader.client.set_experiment_tag(experiment, "note", "theirs")
-    reader.client.delete_experiment(experiment)
-    assert sync(tmp_path, store) == []
-    assert reader.runs() == {}, "nothing is new"
-    for _ in range(2):
-        make_run(tmp_path, "new").finish()
-    sync(tmp_path, store)
-    assert reader.runs().keys() == {"old", "new"}
-    assert reader.client.get_experiment_by_name("capsules/quick").tags["note"] == "theirs"
-    assert [each.getMessage() for each in caplog.records if "capsules/quick" in each.getMessage()] == [
-        "note: restored MLflow's experiment capsules/quick, which had been deleted: it has new runs"
-    ]
-
-
 def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
     tmp_path: Path, store: Store, reader: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd, headless = make_run(tmp_path, "odd"), make_run(tmp_path, "headless")
     odd.log_metrics({"bound": 0.0}, 0)
-    odd.log("metrics", step=1, values={"bound": "high"})
-    odd.log("dataset", name="digits")
     odd.log("artifact", file="artifacts/ab/gone.svg", folder="")
     odd.log_metrics({"bound": 0.5}, 2)
     for run in (odd, headless):
@@ -237,7 +197,7 @@ def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
     assert sync(tmp_path, store) == []
     assert {name: run.info.status for name, run in reader.runs().items()} == {"odd": "FINISHED", "good": "FINISHED"}
     assert reader.history(reader.runs()["odd"], "bound") == [(0, 0.0), (2, 0.5)]
-    assert caplog.text.count(f"of {odd.id}: ") == 3
+    assert caplog.text.count(f"of {odd.id}: ") == 1
 
 
 def test_a_dead_server_is_told_at_once_and_no_message_has_a_password(tmp_path: Path) -> None:
