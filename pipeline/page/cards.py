@@ -45,7 +45,7 @@ QUICK = "quick"
 """The profile that a fresh clone has."""
 
 _LEAST = 0.05  # smaller numbers would be rounded to 0 with one decimal
-_SHORT = 10  # maximum length of a unit that fits next to its number
+_AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
 """Items, or commits, that a line names; it counts the others."""
 _SHORT_HASH = 7
@@ -175,8 +175,8 @@ def _card(
     return Card(
         claim=claim,
         key=row["verdict"].replace(" ", "-"),
-        unit="" if claim.unit == "%" or len(claim.unit) > _SHORT else claim.unit,
-        long_unit=claim.unit if len(claim.unit) > _SHORT else "",
+        unit=_AFTER_UNIT.split(claim.unit)[0],
+        long_unit=claim.unit if _AFTER_UNIT.search(claim.unit) else "",
         paper="" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
         tolerance=_tolerance(claim),
         own=_cell(row, claim, profile),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from pipeline.profiles import differences
 from pipeline.results.freshness import CHANGED, DRAFT, GONE, compare
 from pipeline.results.reading import Numbers, Results
 
@@ -25,6 +26,7 @@ STATES: dict[State, str] = {
     "gone": GONE,
 }
 """Every state, in words."""
+_FEW = 3  # settings shown of a stale item
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class ItemStatus:
         hours: that it took, or would take; None if nothing is known.
         estimated: whether these are an estimate.
         commit: that it was made from, shortened; "" if it was not.
+        changed: why it is stale: each setting with the value that it was made with, and the value now.
     """
 
     label: str
@@ -43,6 +46,7 @@ class ItemStatus:
     hours: float | None
     estimated: bool
     commit: str
+    changed: tuple[tuple[str, Any, Any], ...] = ()
 
 
 def statuses(
@@ -83,7 +87,8 @@ def statuses(
         time = (median(alike) if alike else None) if estimated else recorded_hours(made) if made else None
         state = "running" if label in expected and running(label) else state
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
-        found.append(ItemStatus(label, state, time, estimated, commit))
+        changed = differences(made.settings, expected[label]) if made and state == "stale" else ()
+        found.append(ItemStatus(label, state, time, estimated, commit, tuple(changed)))
     return found
 
 
@@ -106,7 +111,12 @@ def recorded_hours(numbers: Numbers) -> float | None:
 def table(found: list[ItemStatus]) -> list[str]:
     """The items as lines of text, and one line that sums them up by state."""
     width = max((len(each.label) for each in found), default=0)
-    lines = [f"{each.label:<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip() for each in found]
+    lines = []
+    for each in found:
+        lines.append(f"{each.label:<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
+        lines += [f"    {name}  {before} -> {now}" for name, before, now in each.changed[:_FEW]]
+        if len(each.changed) > _FEW:
+            lines.append(f"    and {len(each.changed) - _FEW} more settings")
     sums = []
     for state, words in STATES.items():
         chosen = [each for each in found if each.state == state]

@@ -51,6 +51,7 @@ def test_each_item_has_its_state(files: ResultFiles) -> None:
         "evaluate/other": "missing",
         "train/old": "gone",
     }
+    assert found(files)["train/c"].changed == (("runs.c.training.epochs", 7, 5),)
     assert found(files)["evaluate/a"].state == "recorded"
     assert found(files, locked={"train/a"})["train/a"].state == "recorded"
     assert found(files, locked={"train/b"})["train/a"].state == "unlocked"
