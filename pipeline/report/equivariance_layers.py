@@ -4,7 +4,6 @@ the best layer of each in one picture.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
@@ -47,7 +47,7 @@ MARKERS = {"parts": "s", "objects": "o", "poses": "D", "capsules": "v", "code": 
 DASHES = ("-", "--", "-.", ":")
 """Runs of the same variant, in order."""
 LOWEST = 3e-3
-"""The lower end of the figure's logarithmic axis; smaller errors lie on it."""
+"""The lower end of the figure's logarithmic axes; smaller errors lie on it."""
 _ROW, _REST = 0.2, 0.45
 """Inches: height of a row of the summary, and of all else."""
 
@@ -75,18 +75,19 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 def _layer_by_layer(items: list[tuple[str, Numbers]]) -> Iterator[Drawing]:
     panels = lines(items)
-    if not any(panels.values()):
+    if not panels:
         return
     yield Drawing(
         NAME,
         "svg",
         "Equivariance and invariance of all systems",
         "Errors of the predicted features of rotated images, relative to how much features vary over images (1: "
-        "nothing is known of the image). From left: predicted by the action that theory gives, by a linear map fitted "
-        "to training images, and by no change. Thin: untrained networks of the same kind; grey: functions whose "
-        f"equivariance is known (on the axis: below {LOWEST:g}); bars: two standard errors.",
-        "Three line plots of relative errors over the angle of rotation, the first on a logarithmic scale, with one "
-        "line for each layer of each system.",
+        "nothing is known of the image). A row for each data set; from left: predicted by the action that theory "
+        "gives, by a linear map fitted to training images, and by no change. Thin: untrained networks of the same "
+        f"kind; grey: functions whose equivariance is known (on the axis: below {LOWEST:g}); bars: two standard "
+        "errors.",
+        "Line plots of relative errors over the angle of rotation, on logarithmic scales, with one line for each "
+        "layer of each system.",
         [record for _, numbers in items for record in numbers.records],
         partial(errors_over_rotation, panels),
     )
@@ -112,17 +113,24 @@ def _best_layers(items: list[tuple[str, Numbers]]) -> Iterator[Drawing]:
     )
 
 
-def lines(items: list[tuple[str, Numbers]]) -> dict[str, list[Line]]:
-    """The lines of each panel; in the last one, of layers that should be invariant: presences, codes."""
-    found: dict[str, list[Line]] = {measure: [] for measure in PANELS}
-    runs: dict[str, list[str]] = {}
+Panels = dict[str, list[Line]]
+"""Lines by measure; those of invariance are of layers that should be invariant: presences, codes."""
+
+
+def lines(items: list[tuple[str, Numbers]]) -> dict[str, Panels]:
+    """The panels of each data set that was measured."""
+    found: dict[str, Panels] = {}
+    runs: dict[tuple[str, str], list[str]] = {}
     for item, numbers in items:
         run, variant = variant_of(item, numbers)
-        before = runs.setdefault(variant, [])
+        dataset = dataset_label(numbers.records)
+        if dataset not in found:
+            found[dataset] = {measure: _controls(numbers, measure) for measure in PANELS}
+        before = runs.setdefault((dataset, variant), [])
         before.append(run)
         dashes = DASHES[(len(before) - 1) % len(DASHES)]
         for layer in numbers.names("relative_error", TRAINED):
-            for measure, panel in found.items():
+            for measure, panel in found[dataset].items():
                 if measure == INVARIANCE and layer not in ("presences", "hidden", "code"):
                     continue
                 errors = _by_angle(numbers, TRAINED, layer, measure)
@@ -132,13 +140,18 @@ def lines(items: list[tuple[str, Numbers]]) -> dict[str, list[Line]]:
                 untrained = _by_angle(numbers, UNTRAINED, layer, measure)
                 if untrained:
                     panel.append(Line("untrained", SYSTEMS[variant].colour, "", dashes, untrained))
-    for control, measure, dashes in (("moments", OWN, "--"), ("quarter turns", OWN, ""), ("pixels", INVARIANCE, ":")):
-        for _, numbers in items[:1]:
-            for layer in numbers.names("relative_error", control):
-                errors = _by_angle(numbers, control, layer, measure)
-                if errors:
-                    found[measure].append(Line(control, FAINT, "." if dashes else "*", dashes, errors))
     return found
+
+
+def _controls(numbers: Numbers, measure: str) -> list[Line]:
+    """The lines of functions whose equivariance is known."""
+    kinds = {OWN: (("moments", "--"), ("quarter turns", "")), INVARIANCE: (("pixels", ":"),)}
+    return [
+        Line(control, FAINT, "." if dashes else "*", dashes, errors)
+        for control, dashes in kinds.get(measure, ())
+        for layer in numbers.names("relative_error", control)
+        if (errors := _by_angle(numbers, control, layer, measure))
+    ]
 
 
 def _by_angle(numbers: Numbers, subject: str, layer: str, measure: str) -> dict[float, Error]:
@@ -148,21 +161,19 @@ def _by_angle(numbers: Numbers, subject: str, layer: str, measure: str) -> dict[
 
 
 @in_house_style
-def errors_over_rotation(panels: dict[str, list[Line]]) -> Figure:
-    """A panel for each measure, with a legend of all lines below."""
-    labels = {line.label for each in panels.values() for line in each}
-    figure = Figure(figsize=(WIDTH, 2.4 + 0.16 * math.ceil(len(labels) / 3)))
-    handles: dict[str, Any] = {}
-    for axes, (measure, drawn) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        if measure == OWN:
-            axes.set_yscale("log")
-        _panel(axes, drawn, handles, LOWEST if measure == OWN else 0.0)
-        axes.set_title(PANELS[measure])
-        axes.set_xlabel("rotation of the image")
-        if measure == OWN:
-            axes.set_ylabel("relative error")
-    labelled = _by_run(handles)
-    figure.legend([handles[label] for label in labelled], labelled, loc="outside lower center", ncols=3)
+def errors_over_rotation(panels: dict[str, Panels]) -> Figure:
+    """A row for each data set with a panel for each measure, and a legend below."""
+    figure = Figure(figsize=(WIDTH, 3.1 * len(panels)))
+    for part, (dataset, measures) in zip(figure.subfigures(len(panels), 1, squeeze=False), panels.items(), strict=True):
+        row = part[0].subplots(1, len(PANELS))
+        handles: dict[str, Any] = {}
+        for axes, (measure, drawn) in zip(row, measures.items(), strict=True):
+            _panel(axes, drawn, handles)
+            axes.set_title(PANELS[measure])
+            axes.set_xlabel("rotation of the image")
+        row[0].set_ylabel(f"relative error, {plain(dataset.partition(' (')[0])}")
+        labelled = _by_run(handles)
+        part[0].legend([handles[label] for label in labelled], labelled, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -173,21 +184,26 @@ def _by_run(labels: Collection[str]) -> list[str]:
     return sorted(labels, key=lambda label: (label == UNTRAINED, ": " not in label, order.index(runs[label])))
 
 
-def _panel(axes: Axes, drawn: list[Line], handles: dict[str, Any], lowest: float) -> None:
+def _panel(axes: Axes, drawn: list[Line], handles: dict[str, Any]) -> None:
+    axes.set_yscale("log")
     axes.axhline(1, color=INK, linewidth=0.7)
     for line in drawn:
-        angles, values = list(line.errors), [max(error.mean, lowest) for error in line.errors.values()]
+        angles, values = list(line.errors), [max(error.mean, LOWEST) for error in line.errors.values()]
         if not line.marker:
             axes.plot(angles, values, color=line.colour, linestyle=line.dashes, linewidth=0.5)
             handles.setdefault(line.label, Line2D([], [], color=INK, linewidth=0.5))
             continue
         bars = [2 * error.se for error in line.errors.values()]
-        low = [min(bar, value - lowest) for bar, value in zip(bars, values, strict=True)]
+        low = [min(bar, value - LOWEST) for bar, value in zip(bars, values, strict=True)]
         handles[line.label] = axes.errorbar(
             angles, values, yerr=[low, bars], color=line.colour, marker=line.marker, linestyle=line.dashes or "none",
             linewidth=1.2, elinewidth=0.7, capsize=0, clip_on=False,
         )  # fmt: skip
-    axes.set_ylim(lowest, None)
+    if axes.get_ylim()[0] < LOWEST:
+        axes.set_ylim(LOWEST, None)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlim(0, 185)
     axes.set_xticks([0, 90, 180], ["0°", "90°", "180°"])
     axes.set_xticks([45, 135], minor=True)
