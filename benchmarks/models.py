@@ -29,7 +29,7 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.generative.inference.analytic_bound import pack
 from pipeline.systems.generative.inference.engines import minimise_bound
-from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.methods import Problem
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun
@@ -290,7 +290,7 @@ def inference(engine: Engine, where: Where) -> Timed:
 
     def take(with_engine: Engine) -> Tensor:
         generator = torch.Generator(where.device).manual_seed(0)
-        return minimise_bound(Task(model, step.images, generator), states, with_engine).evaluations.sum()
+        return minimise_bound(Problem(model, step.images, generator), states, with_engine).evaluations.sum()
 
     count = float(take(engine))
     adam = Other(lambda: take(ADAM), "an evaluation of Adam, same rounds", count / float(take(ADAM)))

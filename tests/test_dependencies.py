@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,6 +240,12 @@ def test_the_library_imports_no_stage() -> None:
     assert not {
         file: found for file in files if (found := {name for name in imports(file) if name.startswith("stages/")})
     }
+
+
+def test_no_two_classes_share_a_name() -> None:
+    paths = [*(ROOT / "pipeline").rglob("*.py"), *(ROOT / "stages").rglob("*.py")]
+    classes = [name for path in paths for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)]
+    assert [name for name, count in Counter(classes).items() if count > 1] == []
 
 
 def test_settings_need_no_torch() -> None:

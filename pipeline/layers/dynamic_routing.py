@@ -64,10 +64,10 @@ def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
 
     Gradients flow through every iteration.
     """
-    return _Route.apply(capsules, transformations, updates)
+    return _DynamicRoute.apply(capsules, transformations, updates)
 
 
-class _Route(torch.autograd.Function):
+class _DynamicRoute(torch.autograd.Function):
     """The loop with its gradient, a few images at a time."""
 
     @staticmethod

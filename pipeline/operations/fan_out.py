@@ -33,7 +33,7 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import lock_path, single_instance
-from pipeline.operations.plan import DRAWING, Item, read_plan
+from pipeline.operations.plan import DRAWING, PlannedItem, read_plan
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -105,7 +105,7 @@ def fan_out(
     return 1 if failed else 0
 
 
-def split(plan: Mapping[str, Item]) -> tuple[list[str], list[str], list[str]]:
+def split(plan: Mapping[str, PlannedItem]) -> tuple[list[str], list[str], list[str]]:
     """The stale items: those that run here first, those for workers, and the rest, which run here at the end."""
     stale = [name for name, item in plan.items() if item.stale]
     here = {name for name in stale if name.partition("@")[0] in HERE}
@@ -160,7 +160,12 @@ def _client(root: Path, workers: int, scheduler: str | None, slurm: int | None) 
 
 
 def _submit(
-    client: Client, root: Path, plan: Mapping[str, Item], sent: Sequence[str], job: dict[str, Any], gpu: str | None
+    client: Client,
+    root: Path,
+    plan: Mapping[str, PlannedItem],
+    sent: Sequence[str],
+    job: dict[str, Any],
+    gpu: str | None,
 ) -> dict[str, Future]:
     """Give Dask the graph: one task an item, which gets the packets of the items that it needs."""
     import cloudpickle
@@ -187,7 +192,7 @@ def _submit(
 
 
 def _collect(
-    root: Path, plan: Mapping[str, Item], futures: Mapping[str, Future], done: list[str], failed: set[str]
+    root: Path, plan: Mapping[str, PlannedItem], futures: Mapping[str, Future], done: list[str], failed: set[str]
 ) -> None:
     """Record every item as soon as it is done, and add it to `done`; add those that fail themselves to `failed`."""
     from distributed import as_completed
@@ -211,7 +216,7 @@ def _collect(
                 store.start_delivery(root / JOURNALS)
 
 
-def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, Item]) -> None:
+def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, PlannedItem]) -> None:
     """Write packets from workers into a repository. Raises `FanOutError` for a file that is no output of its item."""
     from dvc.repo import Repo
     from dvc.utils.serialize import dump_yaml

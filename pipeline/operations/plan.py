@@ -21,7 +21,7 @@ class PlanError(UserError):
 
 
 @dataclass(frozen=True)
-class Item:
+class PlannedItem:
     """One item of dvc.yaml.
 
     Attributes:
@@ -37,13 +37,13 @@ class Item:
     uncached: tuple[str, ...]
 
 
-def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, Item]:
+def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, PlannedItem]:
     """All items behind the targets, by name, each after those that it needs. Raises `PlanError` for DVC's errors."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from networkx import topological_sort
 
-    plan: dict[str, Item] = {}
+    plan: dict[str, PlannedItem] = {}
     try:
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
             graph = repo.index.graph
@@ -55,7 +55,7 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, Item]:
                     needs = frozenset(direct).union(*(plan[need].needs for need in direct))
                     behind = frozenset(need for need in needs if plan[need].stale)
                     uncached = tuple(os.path.relpath(out.fs_path, root) for out in stage.outs if not out.use_cache)
-                    plan[name] = Item(needs, behind, name in changed or bool(behind), uncached)
+                    plan[name] = PlannedItem(needs, behind, name in changed or bool(behind), uncached)
     except DvcException as error:
         raise PlanError(f"DVC: {error}") from error
     return plan

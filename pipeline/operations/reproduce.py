@@ -18,7 +18,7 @@ from typing import IO, Never
 
 from tqdm import tqdm
 
-from pipeline.operations.plan import DRAWING, PREPARING, Item, read_plan
+from pipeline.operations.plan import DRAWING, PREPARING, PlannedItem, read_plan
 
 Group = frozenset[str]
 """The trained runs that its items need; of an item that needs none, the item itself."""
@@ -45,7 +45,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     return min(_dvc(root, *targets).wait(), 1)
 
 
-def grouped(plan: Mapping[str, Item]) -> dict[Group, list[str]]:
+def grouped(plan: Mapping[str, PlannedItem]) -> dict[Group, list[str]]:
     """The stale items between data sets and figures by group, each item after those that it needs."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
@@ -55,7 +55,7 @@ def grouped(plan: Mapping[str, Item]) -> dict[Group, list[str]]:
     return groups
 
 
-def needed_groups(plan: Mapping[str, Item], groups: Mapping[Group, Sequence[str]]) -> dict[Group, set[Group]]:
+def needed_groups(plan: Mapping[str, PlannedItem], groups: Mapping[Group, Sequence[str]]) -> dict[Group, set[Group]]:
     """For each group the others that it waits for."""
     of = {name: group for group, names in groups.items() for name in names}
     return {

@@ -210,7 +210,7 @@ def _panel(axes: Axes, drawn: list[Line], handles: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Row:
+class SystemRow:
     """A system, and its layer that follows best, on a data set."""
 
     label: str
@@ -224,7 +224,7 @@ class Row:
         return f"{self.followed.prediction}, {self.dataset.partition(' (')[0]}"
 
 
-def rows(items: list[tuple[str, Numbers]]) -> list[Row]:
+def rows(items: list[tuple[str, Numbers]]) -> list[SystemRow]:
     """One row for each run that was measured, systems in their usual order; runs of one system have their own names."""
     found = []
     for item, numbers in items:
@@ -235,13 +235,13 @@ def rows(items: list[tuple[str, Numbers]]) -> list[Row]:
     variants = [variant for variant, *_ in found]
     order = list(SYSTEMS)
     return [
-        Row(SYSTEMS[variant].label if variants.count(variant) == 1 else run, variant, followed, dataset)
+        SystemRow(SYSTEMS[variant].label if variants.count(variant) == 1 else run, variant, followed, dataset)
         for variant, run, followed, dataset in sorted(found, key=lambda each: order.index(each[0]))
     ]
 
 
 @in_house_style
-def summary(found: list[Row]) -> Figure:
+def summary(found: list[SystemRow]) -> Figure:
     """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
     figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
     axes = figure.subplots()

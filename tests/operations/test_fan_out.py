@@ -20,7 +20,7 @@ from servers import free_port, serving
 from short_stages import Short, make
 
 from pipeline.operations.fan_out import HERE, FanOutError, record, split
-from pipeline.operations.plan import Item, read_plan
+from pipeline.operations.plan import PlannedItem, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
 
@@ -209,7 +209,7 @@ def test_an_item_needs_all_items_before_it(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
     made = make(tmp_path, GRAPH)
     plan = read_plan(made.folder, ["last"])
-    assert plan["last"] == Item(
+    assert plan["last"] == PlannedItem(
         frozenset({"download", "a", "b", "slow"}), plan["last"].needs, True, ("reports/last.json",)
     )
     names = list(plan)
@@ -218,7 +218,7 @@ def test_an_item_needs_all_items_before_it(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_what_needs_nothing_from_workers_runs_first() -> None:
-    stale = {name: Item(frozenset(), frozenset(behind), True, ()) for name, behind in {
+    stale = {name: PlannedItem(frozenset(), frozenset(behind), True, ()) for name, behind in {
         "download@mnist": [],
         "preprocess@mnist": ["download@mnist"],
         "train@vae": [],
@@ -226,7 +226,7 @@ def test_only_what_needs_nothing_from_workers_runs_first() -> None:
         "tables": ["train@vae", "figures"],
         "paper": ["train@vae", "figures", "tables"],
     }.items()}  # fmt: skip
-    current = {"train@cnn": Item(frozenset(), frozenset(), False, ())}
+    current = {"train@cnn": PlannedItem(frozenset(), frozenset(), False, ())}
     before, sent, after = split(stale | current)
     assert (before, sent) == (["download@mnist"], ["train@vae"])
     assert after == ["preprocess@mnist", "figures", "tables", "paper"], "what needs a download waits for the next plan"
@@ -236,5 +236,5 @@ def test_a_worker_writes_nothing_but_outputs(tmp_path: Path) -> None:
     made = make(tmp_path, {"a": []})
     packet = {"name": "a", "entry": {}, "files": {"params.yaml": b"owned"}}
     with pytest.raises(FanOutError, match="none of its outputs"):
-        record(made.folder, [packet], {"a": Item(frozenset(), frozenset(), True, ("reports/a.json",))})
+        record(made.folder, [packet], {"a": PlannedItem(frozenset(), frozenset(), True, ("reports/a.json",))})
     assert (made.folder / "params.yaml").read_text() == "{}\n"

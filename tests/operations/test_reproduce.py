@@ -10,7 +10,7 @@ import yaml
 from clones import executed, restored
 from short_stages import ROOT, Short, make
 
-from pipeline.operations.plan import Item
+from pipeline.operations.plan import PlannedItem
 from pipeline.operations.reproduce import grouped, needed_groups
 
 PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
@@ -56,8 +56,8 @@ def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_bo
         "regression@mnist": ("preprocess@mnist",),
         "figures": ("train@vae", "train@cnn", "evaluate@vae", "attack@both", "regression@mnist"),
     }
-    plan = {name: Item(frozenset(needed), frozenset(), True, ()) for name, needed in needs.items()}
-    plan["train@old"] = Item(frozenset(), frozenset(), False, ())
+    plan = {name: PlannedItem(frozenset(needed), frozenset(), True, ()) for name, needed in needs.items()}
+    plan["train@old"] = PlannedItem(frozenset(), frozenset(), False, ())
     groups = grouped(plan)
     assert list(groups.values()) == [
         ["train@vae", "evaluate@vae"],

@@ -20,7 +20,7 @@ from pipeline.systems.scae.model.scae import (
     SCAE,
     Attention,
     Objects,
-    Parts,
+    PartCapsules,
     constrained_pose,
     entropy_sparsity,
     squared_sparsity,
@@ -105,9 +105,9 @@ def test_pixels_are_a_mixture_of_warped_templates_and_a_background(model: SCAE, 
             assert found[b].item() == pytest.approx(total)
 
 
-def made_up() -> tuple[Parts, Objects]:
+def made_up() -> tuple[PartCapsules, Objects]:
     """Parts with poses near what some objects vote for."""
-    parts = Parts(torch.rand(IMAGES, PARTS), torch.randn(IMAGES, PARTS, 6), torch.randn(IMAGES, PARTS, 2))
+    parts = PartCapsules(torch.rand(IMAGES, PARTS), torch.randn(IMAGES, PARTS, 6), torch.randn(IMAGES, PARTS, 2))
     votes = parts.poses.unsqueeze(1) + 0.5 * torch.randn(IMAGES, OBJECTS, PARTS, 6)
     presence, sd = torch.rand(IMAGES, OBJECTS, PARTS), 0.2 + torch.rand(IMAGES, OBJECTS, PARTS)
     return parts, Objects(votes, presence, sd, torch.zeros(IMAGES, OBJECTS, PARTS, 6))
@@ -240,7 +240,7 @@ def test_objects_learn_from_parts_that_do_not_learn_from_them(model: SCAE, image
     """
     parts = model.encode_parts(images)
     leaves = [tensor.detach().requires_grad_() for tensor in (parts.presence, parts.poses, parts.features)]
-    seen = Parts(*leaves)
+    seen = PartCapsules(*leaves)
     explanations = model.part_explanations(seen, model.encode_objects(seen))
     model.zero_grad()
     explanations.logsumexp(1).sum().backward()

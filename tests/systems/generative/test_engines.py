@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import analytic_bound, pack
 from pipeline.systems.generative.inference.engines import minimise_bound
-from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.methods import Problem
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -32,7 +32,7 @@ def test_no_engine_loses_what_it_began_with(model: GenerativeModel, images: Tens
     with torch.no_grad():
         start = pack(model.encode(images))
         before = analytic_bound(model, images, start)
-    found = minimise_bound(Task(model, images, torch.Generator().manual_seed(0)), start, settings)
+    found = minimise_bound(Problem(model, images, torch.Generator().manual_seed(0)), start, settings)
     with torch.no_grad():
         after = analytic_bound(model, images, found.states)
     assert (after > before).all()
@@ -44,7 +44,7 @@ def test_a_restart_keeps_the_better_of_two_results(model: GenerativeModel, image
         start = pack(model.encode(images))
     once, twice = (
         minimise_bound(
-            Task(model, images, torch.Generator().manual_seed(0)),
+            Problem(model, images, torch.Generator().manual_seed(0)),
             start,
             engine("gauss-newton", 15, tolerance=0.1, restarts=restarts),
         )
@@ -60,7 +60,7 @@ def test_an_image_fares_as_it_does_alone(model: GenerativeModel, images: Tensor,
     """When it leaves the batch, too, does not depend on its neighbours; the progress is seen after every round."""
     asked = engine(method, 60, tolerance=1.0)
     start = pack(model.encode(images)).detach()
-    task = Task(model.requires_grad_(False), images, torch.Generator().manual_seed(0))
+    task = Problem(model.requires_grad_(False), images, torch.Generator().manual_seed(0))
     seen: list[tuple[int, float]] = []
     together = minimise_bound(task, start, asked, lambda each: seen.append((each.rounds, each.values.sum().item())))
     assert [rounds for rounds, _ in seen] == list(range(1, together.rounds + 1))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import STATE, analytic_bound, pack, unpack
 from pipeline.systems.generative.inference.engines import minimise_bound
-from pipeline.systems.generative.inference.methods import Task
+from pipeline.systems.generative.inference.methods import Problem
 from pipeline.systems.generative.inference.object_layer import refine_objects
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -22,20 +22,20 @@ CLOSE = 0.01
 
 
 @pytest.fixture
-def task(model: GenerativeModel, images: Tensor) -> Task:
-    return Task(model.requires_grad_(False), images, torch.Generator().manual_seed(0))
+def task(model: GenerativeModel, images: Tensor) -> Problem:
+    return Problem(model.requires_grad_(False), images, torch.Generator().manual_seed(0))
 
 
 @pytest.fixture
-def start(task: Task) -> Tensor:
+def start(task: Problem) -> Tensor:
     return pack(task.model.encode(task.images))
 
 
-def bound(task: Task, states: Tensor) -> Tensor:
+def bound(task: Problem, states: Tensor) -> Tensor:
     return analytic_bound(task.model, task.images, states)
 
 
-def slope(task: Task, states: Tensor) -> Tensor:
+def slope(task: Problem, states: Tensor) -> Tensor:
     """The largest derivative of the whole bound by a number of an object, of each image."""
     x = states.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(bound(task, x).sum(), x)
@@ -51,7 +51,7 @@ def engine(name: str, **changed: object) -> Engine:
     return form.model_validate({**ENGINES[name], **changed})
 
 
-def test_refined_objects_are_an_optimum_for_their_parts(task: Task, start: Tensor) -> None:
+def test_refined_objects_are_an_optimum_for_their_parts(task: Problem, start: Tensor) -> None:
     settled, rise = refine_objects(task, start)
     assert (slope(task, start) > 5 * FLAT).all()
     assert (slope(task, settled) < FLAT).all()
@@ -74,7 +74,7 @@ def test_refined_objects_are_an_optimum_for_their_parts(task: Task, start: Tenso
     assert (t0(best) - t0(settled)).abs().max() < CLOSE
 
 
-def test_the_bound_never_falls(task: Task, start: Tensor) -> None:
+def test_the_bound_never_falls(task: Problem, start: Tensor) -> None:
     """From objects anywhere."""
     away = start.clone()
     away[:, STATE * PARTS :] += torch.randn_like(away[:, STATE * PARTS :]) * 2
@@ -83,7 +83,7 @@ def test_the_bound_never_falls(task: Task, start: Tensor) -> None:
     torch.testing.assert_close(bound(task, settled) - bound(task, away), rise, rtol=1e-9, atol=1e-9)
 
 
-def test_the_objects_of_an_image_are_refined_as_they_are_alone(task: Task, start: Tensor) -> None:
+def test_the_objects_of_an_image_are_refined_as_they_are_alone(task: Problem, start: Tensor) -> None:
     together, rise = refine_objects(task, start)
     for image in range(len(start)):
         row = torch.tensor([image])
@@ -93,7 +93,7 @@ def test_the_objects_of_an_image_are_refined_as_they_are_alone(task: Task, start
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
-def test_after_every_engine_objects_are_refined(task: Task, start: Tensor, name: str) -> None:
+def test_after_every_engine_objects_are_refined(task: Problem, start: Tensor, name: str) -> None:
     found = minimise_bound(task, start, engine(name))
     assert (slope(task, found.once) < FLAT).all()
     assert (slope(task, found.states) < FLAT).all()
@@ -103,7 +103,7 @@ def test_after_every_engine_objects_are_refined(task: Task, start: Tensor, name:
 
 @pytest.mark.parametrize(("name", "more"), [("gauss-newton", {"steps": 40}), ("l-bfgs", {"steps": 100, "memory": 10})])
 def test_noise_on_log_odds_stays_in_t0_unless_objects_are_refined(
-    task: Task, start: Tensor, name: str, more: dict[str, int]
+    task: Problem, start: Tensor, name: str, more: dict[str, int]
 ) -> None:
     """Restarts with several seeds from one optimum: how much t0 then differs between the seeds."""
     settings = engine(name, restarts=1, **more)
@@ -112,7 +112,7 @@ def test_noise_on_log_odds_stays_in_t0_unless_objects_are_refined(
     def scatter(logit_sd: float, refine: bool) -> float:
         found = [
             minimise_bound(
-                Task(task.model, task.images, torch.Generator().manual_seed(seed)),
+                Problem(task.model, task.images, torch.Generator().manual_seed(seed)),
                 optimum,
                 settings,
                 logit_sd=logit_sd,

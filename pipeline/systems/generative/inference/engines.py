@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import STATE
 from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
-from pipeline.systems.generative.inference.methods import AdamMethod, GaussNewtonMethod, Method, Task, minimise
+from pipeline.systems.generative.inference.methods import AdamMethod, GaussNewtonMethod, Method, Problem, minimise
 from pipeline.systems.generative.inference.object_layer import refine_objects
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, LBFGSEngine
 
@@ -72,7 +72,7 @@ class Progress:
 
 
 def minimise_bound(
-    task: Task,
+    problem: Problem,
     states: Tensor,
     engine: Engine,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -91,7 +91,7 @@ def minimise_bound(
     progress = Progress.start(states)
     everyone = torch.arange(len(states), device=states.device)
     for restart in range(1 if isinstance(engine, AdamEngine) else 1 + engine.restarts):
-        begin = _perturbed(progress.states, task.generator, logit_sd) if restart else states
+        begin = _perturbed(progress.states, problem.generator, logit_sd) if restart else states
         begun = time.perf_counter()
         method = method_of(engine)
         if not isinstance(method, AdamMethod):  # the initial values take one evaluation
@@ -106,9 +106,9 @@ def minimise_bound(
             watch(progress)
             begun = time.perf_counter()
 
-        found, values = minimise(task, begin, method, engine.steps, engine.tolerance, record)
+        found, values = minimise(problem, begin, method, engine.steps, engine.tolerance, record)
         if refine:
-            refined, rise = refine_objects(task, found)
+            refined, rise = refine_objects(problem, found)
             progress.improve(everyone, refined, values - rise, method.noisy)
         progress.seconds += time.perf_counter() - begun
         if not restart:

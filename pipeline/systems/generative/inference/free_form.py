@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import pack, unpack
 from pipeline.systems.generative.inference.engines import Progress, minimise_bound
-from pipeline.systems.generative.inference.methods import Task, analytic_value
+from pipeline.systems.generative.inference.methods import Problem, analytic_value
 from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.inference.settings import Engine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -101,12 +101,12 @@ def optimise(
             measure(progress)
 
     measure(Progress.start(states))
-    task = Task(model, images, generator)
-    progress = minimise_bound(task, states, engine, watch, logit_sd=logit_sd, refine=refine)
+    problem = Problem(model, images, generator)
+    progress = minimise_bound(problem, states, engine, watch, logit_sd=logit_sd, refine=refine)
     if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
         points.pop()
     measure(progress)
-    better = (analytic_value(task, progress.states)[0] < analytic_value(task, states)[0]).unsqueeze(-1)
+    better = (analytic_value(problem, progress.states)[0] < analytic_value(problem, states)[0]).unsqueeze(-1)
     once, end = (
         unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
     )

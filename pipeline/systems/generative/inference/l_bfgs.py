@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pipeline.systems.generative.inference import curvature
-from pipeline.systems.generative.inference.methods import Method, Task, Value, analytic_value
+from pipeline.systems.generative.inference.methods import Method, Problem, Value, analytic_value
 
 
 class LBFGSMethod(Method):
@@ -23,18 +23,18 @@ class LBFGSMethod(Method):
     def __init__(self, memory: int) -> None:
         self.memory = memory
 
-    def evaluate(self, task: Task, states: Tensor) -> Value:
+    def evaluate(self, problem: Problem, states: Tensor) -> Value:
         """The values `[n]` and their gradients `[n, V]`."""
-        return analytic_value(task, states)
+        return analytic_value(problem, states)
 
-    def first(self, task: Task, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def first(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The values `[n]`, their gradients and the diagonal of their curvature, `[n, V]`, at the initial states."""
-        found = curvature.linearise(task.model, task.images, states)
+        found = curvature.linearise(problem.model, problem.images, states)
         return found.value, found.gradient, found.diagonal()
 
-    def begin(self, task: Task, states: Tensor) -> Tensor:
+    def begin(self, problem: Problem, states: Tensor) -> Tensor:
         n = len(states)
-        value, gradient, diagonal = self.first(task, states)
+        value, gradient, diagonal = self.first(problem, states)
         self.scale = diagonal.clamp_min(1.0).rsqrt()
         self.state, self.value, self.gradient = states, value, gradient * self.scale
         shape = (n, self.memory, states.shape[1])
@@ -43,9 +43,9 @@ class LBFGSMethod(Method):
         self.direction = self._direction()
         return self.value
 
-    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
         trial = self.state + self.length.unsqueeze(-1) * self.direction * self.scale
-        value, gradient = self.evaluate(task, trial)
+        value, gradient = self.evaluate(problem, trial)
         gradient = gradient * self.scale
         slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
         taken = value <= self.value + self.sufficient_decrease * self.length * slope  # False for NaN

@@ -25,39 +25,39 @@ _CHUNK = 128
 
 
 @dataclass(frozen=True)
-class Task:
+class Problem:
     """The optimisation problem: the frozen model and some images `[N, 1, S, S]` in [0, 1]."""
 
     model: GenerativeModel
     images: Tensor
     generator: Generator
 
-    def rows(self, chosen: Tensor) -> Task:
-        """The task of some of the images."""
-        return Task(self.model, self.images[chosen], self.generator)
+    def rows(self, chosen: Tensor) -> Problem:
+        """The problem of some of the images."""
+        return Problem(self.model, self.images[chosen], self.generator)
 
 
 Value = tuple[Tensor, Tensor]
 """Negative bounds `[N]` and their gradients `[N, V]`."""
 
 
-def analytic_value(task: Task, states: Tensor) -> Value:
+def analytic_value(problem: Problem, states: Tensor) -> Value:
     """The negative analytic bound and its gradient."""
-    return _value(task, states, lambda images, x: -analytic_bound(task.model, images, x))
+    return _value(problem, states, lambda images, x: -analytic_bound(problem.model, images, x))
 
 
-def sampled_value(task: Task, states: Tensor) -> Value:
+def sampled_value(problem: Problem, states: Tensor) -> Value:
     """The negative bound estimated with one new sample of the presences, and its gradient."""
 
     def value(images: Tensor, x: Tensor, noise: Tensor) -> Tensor:
-        return -expected_bound(task.model, images, unpack(x, task.model.params.parts), noise).bound
+        return -expected_bound(problem.model, images, unpack(x, problem.model.params.parts), noise).bound
 
-    return _value(task, states, value, task.model.draw_noise((len(states),), task.generator, states.device))
+    return _value(problem, states, value, problem.model.draw_noise((len(states),), problem.generator, states.device))
 
 
-def _value(task: Task, states: Tensor, function: Callable[..., Tensor], *more: Tensor) -> Value:
+def _value(problem: Problem, states: Tensor, function: Callable[..., Tensor], *more: Tensor) -> Value:
     values, gradients = [], []
-    for images, state, *others in zip(*(each.split(_CHUNK) for each in (task.images, states, *more)), strict=True):
+    for images, state, *others in zip(*(each.split(_CHUNK) for each in (problem.images, states, *more)), strict=True):
         x = state.detach().requires_grad_()
         value = function(images, x, *others)
         # The sum, not the mean, so that an image's steps do not depend on the batch size.
@@ -79,11 +79,11 @@ class Method(ABC):
     """The last accepted states `[n, V]`."""
 
     @abstractmethod
-    def begin(self, task: Task, states: Tensor) -> Tensor:
+    def begin(self, problem: Problem, states: Tensor) -> Tensor:
         """Set the initial states; returns their values `[n]`."""
 
     @abstractmethod
-    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
         """Evaluate one trial per image, accept or reject it; returns the new states `[n, V]` and values `[n]`."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ Watch = Callable[[Tensor, Tensor, Tensor], None]
 
 
 def minimise(
-    task: Task, states: Tensor, method: Method, steps: int, tolerance: float, watch: Watch | None = None
+    problem: Problem, states: Tensor, method: Method, steps: int, tolerance: float, watch: Watch | None = None
 ) -> tuple[Tensor, Tensor]:
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
@@ -107,11 +107,11 @@ def minimise(
         the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
     """
     active = torch.arange(len(states), device=states.device)
-    values = method.begin(task, states).clone()
+    values = method.begin(problem, states).clone()
     found = states.clone()
     anchor, waited = values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
     for _ in range(steps):
-        state, value = method.step(task)
+        state, value = method.step(problem)
         better = torch.ones_like(active, dtype=torch.bool) if method.noisy else value < values[active]
         values[active] = torch.where(better, value, values[active])
         found[active] = torch.where(better.unsqueeze(-1), state, found[active])
@@ -125,7 +125,7 @@ def minimise(
         working = waited < method.patience
         if not working.all():
             method.keep(working)
-            task, active, anchor, waited = task.rows(working), active[working], anchor[working], waited[working]
+            problem, active, anchor, waited = problem.rows(working), active[working], anchor[working], waited[working]
         if not len(active):
             break
     return found, values
@@ -145,15 +145,15 @@ class AdamMethod(Method):
         self.evaluate = sampled_value if self.noisy else analytic_value
         self.count = 0
 
-    def begin(self, task: Task, states: Tensor) -> Tensor:
+    def begin(self, problem: Problem, states: Tensor) -> Tensor:
         self.state = states
         self.first, self.second = torch.zeros_like(states), torch.zeros_like(states)
         return torch.full_like(states[:, 0], math.inf)
 
-    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
         # The value belongs to the state before the step.
         before = self.state
-        value, gradient = self.evaluate(task, before)
+        value, gradient = self.evaluate(problem, before)
         rate = self.settings.learning_rate * (0.55 + 0.45 * math.cos(math.pi * self.count / self.settings.steps))
         self.count += 1
         self.first = torch.lerp(self.first, gradient, 0.1)
@@ -179,16 +179,16 @@ class GaussNewtonMethod(Method):
     floor = 5.0
     """Added to the curvature's diagonal, in nats per unit squared: it is almost zero for absent or hidden parts."""
 
-    def begin(self, task: Task, states: Tensor) -> Tensor:
+    def begin(self, problem: Problem, states: Tensor) -> Tensor:
         self.state = states
-        self.at = curvature.linearise(task.model, task.images, states)
+        self.at = curvature.linearise(problem.model, problem.images, states)
         self.damping = torch.full_like(self.at.value, self.first_damping)
         return self.at.value
 
-    def step(self, task: Task) -> tuple[Tensor, Tensor]:
+    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
-        found = curvature.linearise(task.model, task.images, trial)
+        found = curvature.linearise(problem.model, problem.images, trial)
         # (H + D) move = -gradient, so the quadratic model predicts half of -gradient move + move D move.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)

@@ -21,7 +21,7 @@ from pipeline.systems.generative.inference.analytic_bound import (
 )
 from pipeline.systems.generative.inference.curvature import object_curvature, objects_diagonal
 from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
-from pipeline.systems.generative.inference.methods import Task, Value, minimise
+from pipeline.systems.generative.inference.methods import Problem, Value, minimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4
@@ -41,16 +41,16 @@ class ObjectMethod(LBFGSMethod):
         super().__init__(MEMORY)
         self.parts = parts
 
-    def evaluate(self, task: Task, states: Tensor) -> Value:
-        value, gradient, _ = _value(task.model, self.parts, states)
+    def evaluate(self, problem: Problem, states: Tensor) -> Value:
+        value, gradient, _ = _value(problem.model, self.parts, states)
         return value, gradient
 
-    def first(self, task: Task, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, gradient, routing = _value(task.model, self.parts, states)
-        found = unpack(torch.cat([self.parts, states], dim=1), task.model.params.parts)
+    def first(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        value, gradient, routing = _value(problem.model, self.parts, states)
+        found = unpack(torch.cat([self.parts, states], dim=1), problem.model.params.parts)
         with torch.no_grad():
-            t = presence_moments(found.part_logits, task.model.temperature).mean
-            return value, gradient, objects_diagonal(*object_curvature(task.model, found, routing, t))
+            t = presence_moments(found.part_logits, problem.model.temperature).mean
+            return value, gradient, objects_diagonal(*object_curvature(problem.model, found, routing, t))
 
     def keep(self, chosen: Tensor) -> None:
         super().keep(chosen)
@@ -67,7 +67,7 @@ def _value(model: GenerativeModel, parts: Tensor, states: Tensor) -> tuple[Tenso
     return -bound.detach(), gradient, routing
 
 
-def refine_objects(task: Task, states: Tensor) -> tuple[Tensor, Tensor]:
+def refine_objects(problem: Problem, states: Tensor) -> tuple[Tensor, Tensor]:
     """Maximise the analytic bound over the objects, with the parts as they are.
 
     Args:
@@ -76,7 +76,7 @@ def refine_objects(task: Task, states: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         the states with refined objects, and the nats `[N]` by which the bound rose, never negative.
     """
-    parts, objects = states.tensor_split([STATE * task.model.params.parts], dim=1)
-    before, *_ = _value(task.model, parts, objects)
-    found, after = minimise(task, objects, ObjectMethod(parts), ROUNDS, TOLERANCE)
+    parts, objects = states.tensor_split([STATE * problem.model.params.parts], dim=1)
+    before, *_ = _value(problem.model, parts, objects)
+    found, after = minimise(problem, objects, ObjectMethod(parts), ROUNDS, TOLERANCE)
     return torch.cat([parts, found], dim=1), before - after

@@ -88,11 +88,11 @@ def route(
         MemoryError: there is not enough memory for what is kept of the images.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
-    result: tuple[Tensor, Tensor] = _Route.apply(routing, form or kernel(), *tensors)
+    result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernel(), *tensors)
     return result
 
 
-class _Route(torch.autograd.Function):
+class _CompiledRoute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, routing, kernel, poses, activations, transformations, *betas):  # type: ignore[no-untyped-def]
         fields, D = routing.fields, transformations.shape[3]

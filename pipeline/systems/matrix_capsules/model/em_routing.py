@@ -83,11 +83,11 @@ def route(
         transformations: of each place in a receptive field and type, to each parent type, `[k, c, P, D, P]`.
         beta_a, beta_u: of each parent type, `[D]`.
     """
-    found: tuple[Tensor, Tensor] = _Route.apply(routing, poses, activations, transformations, beta_a, beta_u)
+    found: tuple[Tensor, Tensor] = _PlainRoute.apply(routing, poses, activations, transformations, beta_a, beta_u)
     return found
 
 
-class _Route(torch.autograd.Function):
+class _PlainRoute(torch.autograd.Function):
     """The last iteration of a few images at a time, and its gradient by autograd, for which they are routed again."""
 
     @staticmethod

@@ -15,7 +15,7 @@ from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Results
-from pipeline.systems.regression.report.studies import SETS, Study, answering
+from pipeline.systems.regression.report.studies import SETS, RegressionStudy, answering
 
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
@@ -33,7 +33,9 @@ it.
 """
 
 
-def _measure(kind: str, check: Callable[[Study], Answer], notes: Callable[[Study], list[str]] | None = None) -> Measure:
+def _measure(
+    kind: str, check: Callable[[RegressionStudy], Answer], notes: Callable[[RegressionStudy], list[str]] | None = None
+) -> Measure:
     """A claim about every data set: our number is the first study's, and the claim holds if it holds for all. A claim
     that is a number is about the first alone.
 
@@ -61,17 +63,17 @@ def _measure(kind: str, check: Callable[[Study], Answer], notes: Callable[[Study
     return measure
 
 
-def error_of_two(role: str) -> Callable[[Study], Answer]:
+def error_of_two(role: str) -> Callable[[RegressionStudy], Answer]:
     """Section 3.2: the test error (percent) of the multiclass model with capsules of two numbers, on one data set."""
 
-    def check(study: Study) -> Answer:
+    def check(study: RegressionStudy) -> Answer:
         error = study.errors("multiclass").get("2")
         return (error, None) if error is not None and study.role == role else None
 
     return check
 
 
-def falls_with_size(study: Study) -> Answer:
+def falls_with_size(study: RegressionStudy) -> Answer:
     """Figure 5: with growing size no test error rises by more than its noise, and the last is below the first.
 
     Our number is the smallest gain of an architecture, in points.
@@ -84,7 +86,7 @@ def falls_with_size(study: Study) -> Answer:
     return gain, holds and gain > 0
 
 
-def more_capsules_err_less(study: Study) -> Answer:
+def more_capsules_err_less(study: RegressionStudy) -> Answer:
     """Figure 5: at equal size, within noise, all-vs-all <= one-vs-all <= multiclass test error.
 
     Our number is how much lower the error of all-vs-all is than that of multiclass, in points, on average over sizes.
@@ -96,7 +98,7 @@ def more_capsules_err_less(study: Study) -> Answer:
     return sum(row[0] - row[-1] for row in rows) / len(rows), holds
 
 
-def one_number_is_linear(study: Study) -> Answer:
+def one_number_is_linear(study: RegressionStudy) -> Answer:
     """Figure 5: multiclass with capsules of one number has logistic regression's error, within 1.5 points."""
     ours, linear = study.errors("multiclass").get("1"), study.numbers.at("baseline", "logistic-regression", "test")
     if ours is None or linear is None:
@@ -105,7 +107,7 @@ def one_number_is_linear(study: Study) -> Answer:
     return gap, abs(gap) <= LINEAR
 
 
-def best_is_in_the_band(study: Study) -> Answer:
+def best_is_in_the_band(study: RegressionStudy) -> Answer:
     """Section 3.4: the test error of the model with the lowest validation error lies in the band (or below it)."""
     decisions = study.numbers.names("errors")
     held = {
@@ -118,7 +120,7 @@ def best_is_in_the_band(study: Study) -> Answer:
     return error, error <= BANDS[study.role]
 
 
-def own_rim(study: Study) -> Answer:
+def own_rim(study: RegressionStudy) -> Answer:
     """Figures 2-3: in every capsule the images of its own class have the largest mean radius.
 
     Our number is the mean radius of an image in its own class's capsule minus that in the others.
@@ -128,13 +130,13 @@ def own_rim(study: Study) -> Answer:
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
-def prototypes_differ(study: Study) -> Answer:
+def prototypes_differ(study: RegressionStudy) -> Answer:
     """Figure 4: the elements of a capsule have different prototypes: most of them are different images (percent)."""
     variety = study.numbers.at("prototypes", "mean")
     return (100 * variety, variety > 0.5) if variety is not None else None
 
 
-def momentum_and_thresholds(study: Study) -> Answer:
+def momentum_and_thresholds(study: RegressionStudy) -> Answer:
     """Figures 6-7: after all iterations momentum has lowered both losses, with and without a threshold; the threshold
     has raised the log-loss and lowered the error, with and without momentum.
 
@@ -151,13 +153,13 @@ def momentum_and_thresholds(study: Study) -> Answer:
     return 100 * (plain[1] - both[1]), faster and traded
 
 
-def subspace_is_best(study: Study) -> Answer:
+def subspace_is_best(study: RegressionStudy) -> Answer:
     """Figure 8: no random start reaches a lower training error. Our number: how much higher the best one's error is."""
     lead = study.mean("best_random") - study.mean("subspace")
     return 100 * lead, lead >= 0
 
 
-def closed_forms_are_exact(study: Study) -> Answer:
+def closed_forms_are_exact(study: RegressionStudy) -> Answer:
     """Section 2.2: Monte Carlo estimates deviate from the closed forms as their standard errors predict.
 
     In units of these, the mean squared deviation is near 1 and none exceeds 5. Our number is the largest deviation.
@@ -186,7 +188,7 @@ def exactness(results: Results) -> Finding | None:
     return replace(finding, records=[*finding.records, *records], notes=notes)
 
 
-def likelihood_never_falls(study: Study) -> Answer:
+def likelihood_never_falls(study: RegressionStudy) -> Answer:
     """Section 2.3: in no iteration of plain EM did the normalised log-loss rise. Our number is its largest change."""
     rise = study.mean("largest_rise")
     return rise, rise <= TABLE_ERROR
@@ -201,12 +203,12 @@ METHODS = {
 """Methods that are compared, in words; those with momentum have the document's own update."""
 
 
-def _passes(study: Study) -> dict[str, float]:
+def _passes(study: RegressionStudy) -> dict[str, float]:
     """Passes over the data until batch EM's final log-loss, by method."""
     return {name: study.mean("reached", name, "log_loss") for name in METHODS}
 
 
-def fewer_passes(study: Study) -> Answer:
+def fewer_passes(study: RegressionStudy) -> Answer:
     """Section 4: incremental EM reaches batch EM's final log-loss in fewer passes over the data than batch EM, both
     without momentum and with the document's own update, and its final test error is not higher by more than noise than
     that of either. Of incremental EM with and without momentum the faster counts.
@@ -222,7 +224,7 @@ def fewer_passes(study: Study) -> Answer:
     return passes[method] * (100 / fewest), passes[method] < fewest and as_good
 
 
-def passes_of_each(study: Study) -> list[str]:
+def passes_of_each(study: RegressionStudy) -> list[str]:
     """Passes that each method needs. Incremental EM can be faster than plain batch EM and still slower than the
     document's own update.
     """
@@ -234,7 +236,7 @@ def passes_of_each(study: Study) -> list[str]:
     return [f"{dataset_label(study.numbers.records)}, passes to plain batch EM's final log-loss: {', '.join(told)}"]
 
 
-def penalty_helps(study: Study) -> Answer:
+def penalty_helps(study: RegressionStudy) -> Answer:
     """Section 4: the test error is lower with the penalty chosen on validation images than without one, by more than
     its noise. Our number is by how many points.
     """

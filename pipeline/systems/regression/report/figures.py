@@ -31,7 +31,7 @@ from pipeline.drawing.style import (
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS
-from pipeline.systems.regression.report.studies import Study, executed
+from pipeline.systems.regression.report.studies import RegressionStudy, executed
 
 PARTS = {
     "train": ("training", TRAIN, "o", "-"),
@@ -249,7 +249,7 @@ def over_penalties(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _grid(study: Study, label: str, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
+def _grid(study: RegressionStudy, label: str, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
     name, records = study.name, study.numbers.records
     yield Drawing(
         f"capsule-size-{name}",
@@ -308,7 +308,7 @@ def _grid(study: Study, label: str, table: pd.DataFrame, written: Written) -> It
         )
 
 
-def _copies(study: Study, written: Written) -> Iterator[Drawing]:
+def _copies(study: RegressionStudy, written: Written) -> Iterator[Drawing]:
     arrays = study.examples(("originals", "copies"))
     if arrays is None:
         written.miss(f"{study.label} (its examples)")

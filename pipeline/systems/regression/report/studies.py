@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.results.documents import remarks
 from pipeline.results.reading import Recorded, Results, natural
-from pipeline.results.studies import Study as AnyStudy
-from pipeline.results.studies import studies_of, study_of
+from pipeline.results.studies import Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets by their role, in its order."""
@@ -19,7 +18,7 @@ KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "sizes
 
 
 @dataclass(frozen=True)
-class Study(AnyStudy):
+class RegressionStudy(Study):
     """A study of capsule regression that was executed.
 
     Attributes:
@@ -63,22 +62,22 @@ class Study(AnyStudy):
         return error > other + 2 * 100 * math.sqrt(variance)
 
 
-def executed(results: Results) -> list[Study]:
+def executed(results: Results) -> list[RegressionStudy]:
     """All studies, sorted by kind; within a kind the paper's data sets in its order, then others, then by name.
 
     Raises:
         ResultError: a result is corrupt, or lacks its settings.
     """
 
-    def place(study: Study) -> tuple[object, ...]:
+    def place(study: RegressionStudy) -> tuple[object, ...]:
         source = SOURCES.index(study.source) if study.source in SOURCES else len(SOURCES)
         return KINDS.index(study.kind), source, natural(study.name)
 
-    return sorted(studies_of(results, "regression", Study), key=place)
+    return sorted(studies_of(results, "regression", RegressionStudy), key=place)
 
 
-def answering(results: Results, kind: str) -> list[Study]:
+def answering(results: Results, kind: str) -> list[RegressionStudy]:
     """The executed studies of a kind that evidence names, in the order of the paper's data sets."""
     names = getattr(results.evidence.regression, kind)
-    found = ((role, study_of(results, "regression", names.get(role), Study)) for role in SETS)
+    found = ((role, study_of(results, "regression", names.get(role), RegressionStudy)) for role in SETS)
     return [replace(study, role=role) for role, study in found if study]

@@ -42,7 +42,7 @@ _HIDDEN, _COLOUR = 128, 32
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartCapsules:
     """Part capsules of a batch."""
 
     presence: Tensor  # (B, P), in (0, 1)
@@ -197,20 +197,20 @@ class SCAE(Model):
 
     # ---- parts
 
-    def encode_parts(self, images: Tensor, noise: Tensor | None = None) -> Parts:
+    def encode_parts(self, images: Tensor, noise: Tensor | None = None) -> PartCapsules:
         """Parts of images; `noise [B, P]`, uniform in [-1, 1], is scaled and added to the presences' logits."""
         pooled = self.pooling(self.convolutions(images) + self.place)
         free, features, logits = pooled.split([POSE_SIZE, self.params.part_features, 1], dim=-1)
         logits = logits.squeeze(-1)
         if noise is not None:
             logits = logits + self.params.presence_noise * noise
-        return Parts(logits.sigmoid(), constrained_pose(free), features)
+        return PartCapsules(logits.sigmoid(), constrained_pose(free), features)
 
-    def coloured_templates(self, parts: Parts) -> Tensor:
+    def coloured_templates(self, parts: PartCapsules) -> Tensor:
         """Templates in each image's colours, `[B, P, h, w]`."""
         return self.templates * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
-    def explain_pixels(self, images: Tensor, parts: Parts) -> tuple[Tensor, Tensor]:
+    def explain_pixels(self, images: Tensor, parts: PartCapsules) -> tuple[Tensor, Tensor]:
         """Log densities of images `[B, 1, S, S]` as mixtures of their parts and a background.
 
         Returns:
@@ -232,7 +232,7 @@ class SCAE(Model):
 
     # ---- objects
 
-    def encode_objects(self, parts: Parts, noise: Tensor | None = None) -> Objects:
+    def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
         """Objects given parts. Of the parts, only the features get a gradient from here.
 
         Args:
@@ -260,7 +260,7 @@ class SCAE(Model):
         votes = poses.to_offset(poses.compose(object_pose, part_pose))
         return Objects(votes, logit.sigmoid() * part_logits.sigmoid(), F.softplus(sd + 0.5) + 0.01, deformation)
 
-    def part_explanations(self, parts: Parts, objects: Objects) -> Tensor:
+    def part_explanations(self, parts: PartCapsules, objects: Objects) -> Tensor:
         """Log weight times density of each part's pose under each object, `[B, O + 1, P]`, the dummy last."""
         squared = (parts.poses.detach().unsqueeze(1) - objects.votes).square().sum(-1)
         density = -0.5 * squared / objects.vote_sd**2 - POSE_SIZE * (objects.vote_sd.log() + 0.5 * _LOG_2PI)
