@@ -7,6 +7,8 @@ the reference that the benchmark is timed against.
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pyro
 import pyro.distributions as dist
 import torch
@@ -24,7 +26,7 @@ def relaxed_presence(logits: Tensor, temperature: float) -> dist.Logistic:
 class PartGivenParent(dist.TorchDistribution):
     """A part's presence logit and pose given its parent, event shape `[7]`; one Gaussian and one logistic at a time."""
 
-    arg_constraints = {}  # noqa: RUF012 (the form that torch.distributions reads)
+    arg_constraints: ClassVar[dict[str, Any]] = {}
     has_rsample = False
 
     def __init__(self, gamma: Tensor, mean: Tensor, c: Tensor, off_mean: Tensor, off_sd: float, tau: float) -> None:
