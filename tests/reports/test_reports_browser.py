@@ -193,6 +193,17 @@ def test_filters_and_pictures_work_without_scripts(browser: Browser, marked: Rep
     assert browser.evaluate(HOLDING)
 
 
+def test_controls_work_with_the_keyboard(opened: Browser) -> None:
+    opened.evaluate("document.getElementById('show-verdict-all').focus()")
+    opened.press("ArrowRight", 39)
+    assert opened.evaluate("document.activeElement.id") == "show-verdict-holds"
+    assert opened.evaluate(HOLDING)
+    opened.evaluate("document.querySelector('#of-000 th[data-key=published] button').focus()")
+    enter = {"key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
+    opened.call("Input.dispatchKeyEvent", type="keyDown", **enter)
+    assert "sort=published.ascending" in opened.evaluate(ADDRESS)
+
+
 FILM = "document.querySelector('.film')"
 ROUTING = "document.querySelector('#figure-routing-matrix-toys .film')"
 

@@ -20,10 +20,12 @@ import torch
 import yaml
 
 from pipeline.commits import COMMIT, git_state
+from pipeline.dependencies import Graph
 from pipeline.layout import model_folder
-from pipeline.params import ParamsError
+from pipeline.params import ParamsError, load_params
 from pipeline.results.outcome import Outcome, one
 from pipeline.studies.context import Opened
+from stages.tracked import params_hash
 from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]
@@ -289,3 +291,29 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypa
     assert git_state(root) == ("abc", False), "what is said of copied code comes before the repository around it"
     monkeypatch.setenv(COMMIT, "abc-dirty")
     assert git_state(root) == ("abc", True)
+
+
+def moved(before: Graph, after: Graph, root: Path, values: dict[str, Any]) -> set[tuple[str, str | None]]:
+    """The items whose settings, and so their hash, differ between `values` and what is in `root` now."""
+    now = load_params(root / "params.yaml").model_dump(mode="json")
+    return {
+        (name, item)
+        for name, items in before.items.items()
+        for item in items
+        if params_hash(before.settings(name, item, values)) != params_hash(after.settings(name, item, now))
+    }
+
+
+def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
+    before, old = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
+    values = yaml.safe_load((root / "params.yaml").read_text())
+    values["runs"]["vae-digits"]["training"] = {**values["runs"]["vae-digits"]["training"], "epochs": 77}
+    values["device"] = "cpu"
+    assert old["device"] != "cpu"
+    edit(root, **values)
+    sweeps = {("sweep", item) for item in before.items["sweep"] if str(item).startswith("vae-digits-")}
+    assert len(sweeps) > 1
+    everything = {("figures", None), ("tables", None)}
+    found = moved(before, Graph.load(root), root, old)
+    own = {(stage, "vae-digits") for stage in ("train", "evaluate", "equivariance", "data_efficiency")}
+    assert found == {*own, *sweeps, *everything}
