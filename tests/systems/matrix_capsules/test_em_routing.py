@@ -15,6 +15,7 @@ from scipy import stats
 from small import BAYES
 from torch import Tensor
 
+from pipeline.systems.matrix_capsules.model import em_routing
 from pipeline.systems.matrix_capsules.model.em_routing import Routing, Step, history, images_at_once, route
 from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep, Parents
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
@@ -145,6 +146,41 @@ def test_a_few_images_at_a_time_give_what_fewer_at_once_give() -> None:
     torch.testing.assert_close(list(whole), parts)
     found, expected = (torch.autograd.grad([each.sin().sum() for each in own], inputs) for own in (whole, parts))
     torch.testing.assert_close(found, expected)
+
+
+def with_gradients(outputs: tuple[Tensor, Tensor], inputs: Inputs) -> list[Tensor]:
+    """Values, and gradients of all together; 0 for an input that they do not depend on."""
+    total = torch.cat([each.flatten() for each in outputs]).tanh().sum()
+    return [*outputs, *torch.autograd.grad(total, inputs, materialize_grads=True)]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_one_graph_has_the_whole_routing(activation: str) -> None:
+    """Compiled for a GPU, it has no part that runs in Python."""
+    inputs: Inputs = tuple(each.requires_grad_() for each in some(4, 3))  # type: ignore[assignment]
+    how = routing(4, 3, activation=activation)
+    graph = torch.compile(em_routing._last, fullgraph=True, dynamic=False, backend="aot_eager")
+    expected = with_gradients(route(*inputs, how), inputs)
+    for found, value in zip(with_gradients(graph(*inputs, how), inputs), expected, strict=True):
+        torch.testing.assert_close(found, value, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_gpu_routes_as_the_processor_does(activation: str) -> None:
+    inputs: Inputs = tuple(each.requires_grad_() for each in some(4, 3, P=16))  # type: ignore[assignment]
+    how = routing(4, 3, activation=activation)
+    expected = with_gradients(route(*inputs, how), inputs)
+    there: Inputs = tuple(  # type: ignore[assignment]
+        each.detach().float().cuda().requires_grad_() for each in inputs
+    )
+    how = replace(how, fields=how.fields.to(torch.device("cuda")))
+    found = with_gradients(route(*there, how), there)
+    with torch.no_grad():
+        unfused = route(*there, how)
+    for value, right in zip([*found, *unfused], [*expected, *expected[:2]], strict=True):
+        torch.testing.assert_close(value.cpu().double(), right, rtol=1e-4, atol=1e-5)
 
 
 def votes_of(inputs: Inputs, how: Routing) -> Tensor:

@@ -5,8 +5,9 @@ each seeing N = k c children (k positions, `receptive_fields`). Votes `[B, p, D,
 child divides itself among all parents, of every position, whose receptive fields it is in.
 
 Votes are c D k p P numbers an image, 16 times the assignments, and each iteration asks twice for all of them. So
-`route` works on few images at a time, whose votes stay near the processor; reads each vote and its square together, by
-matrix products that make moments and log densities; and keeps no votes for the way back, where they are cast anew.
+`route` works on few images at a time, whose votes stay near the processor, and keeps no votes for the way back, where
+they are cast anew. On a GPU, `torch.compile` makes one kernel of each reading of the votes, and of their gradient over
+all iterations.
 
 Moments lose what votes have in common: 24 bits are few for squares of votes that agree far from 0. So votes are given
 from their plain mean for each parent, to which routing is indifferent, and poses get it back in the end.
@@ -14,8 +15,9 @@ from their plain mean for each parent, to which routing is indifferent, and pose
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -83,8 +85,17 @@ def route(
         transformations: of each place in a receptive field and type, to each parent type, `[k, c, P, D, P]`.
         beta_a, beta_u: of each parent type, `[D]`.
     """
-    found: tuple[Tensor, Tensor] = _PlainRoute.apply(routing, poses, activations, transformations, beta_a, beta_u)
+    tensors = (poses, activations, transformations, beta_a, beta_u)
+    fused = poses.is_cuda and torch.is_grad_enabled()
+    found: tuple[Tensor, Tensor] = _fused()(*tensors, routing) if fused else _PlainRoute.apply(routing, *tensors)
     return found
+
+
+@cache
+def _fused() -> Callable[..., tuple[Tensor, Tensor]]:
+    """`_last` in few kernels, compiled for each shape and each way of routing."""
+    torch._dynamo.config.recompile_limit = 100
+    return torch.compile(_last, fullgraph=True, dynamic=False)
 
 
 class _PlainRoute(torch.autograd.Function):
@@ -142,17 +153,15 @@ def history(
 ) -> list[Step]:
     """Every iteration of `route` for these few images, whose votes are all kept."""
     votes, middle = _votes(poses, transformations, routing)
-    both = torch.cat([votes, votes.square()], -1)  # (B, p, D, N, 2 P)
     active = routing.fields.gather(activations).flatten(2).unsqueeze(2)  # (B, p, 1, N)
-    assignments = _first_assignments(both, routing)
+    assignments = _first_assignments(votes, routing)
     steps: list[Step] = []
     before = None
     for index in range(routing.iterations):
         if steps:
             parents = steps[-1].parents
-            before, coefficients = parents.poses, torch.cat([parents.linear, parents.quadratic], -1)
-            assignments = _share(_along(both, coefficients) + parents.constant.unsqueeze(-1), routing)
-        moments = _moments(both, assignments * active)
+            before, assignments = parents.poses, _share(_log_densities(votes, parents), routing)
+        moments = _moments(votes, assignments * active)
         steps.append(Step(assignments, moments, routing.m_step(moments, before, beta_a, beta_u, index, -middle)))
     return [step._replace(parents=replace(step.parents, poses=step.parents.poses + middle)) for step in steps]
 
@@ -173,22 +182,22 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
     return votes, middle
 
 
-def _moments(both: Tensor, weights: Tensor) -> Moments:
-    """Of votes and their squares `[B, p, D, N, 2 P]`."""
-    N, numbers = both.shape[-2:]
-    sums = torch.bmm(weights.view(-1, 1, N), both.view(-1, N, numbers)).view(*both.shape[:3], numbers)
-    return Moments(weights.sum(-1), *sums.chunk(2, -1))
+def _moments(votes: Tensor, weights: Tensor) -> Moments:
+    """Of votes `[B, p, D, N, P]`, weighted by `[B, p, D, N]`."""
+    first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
+    return Moments(weights.sum(-1), first, second)
 
 
-def _along(both: Tensor, vectors: Tensor) -> Tensor:
-    """Products of votes and squares with the vector `[B, p, D, 2 P]` of the capsule they are for: `[B, p, D, N]`."""
-    return torch.bmm(both.flatten(0, 2), vectors.reshape(-1, both.shape[-1], 1)).view(both.shape[:-1])
+def _log_densities(votes: Tensor, parents: Parents) -> Tensor:
+    """Of each vote under the capsule it is for, times its activation, `[B, p, D, N]`."""
+    linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
+    return (votes * (linear + quadratic * votes)).sum(-1) + parents.constant.unsqueeze(-1)
 
 
-def _first_assignments(both: Tensor, routing: Routing) -> Tensor:
+def _first_assignments(votes: Tensor, routing: Routing) -> Tensor:
     """Equal shares for the parents of a child, `[B, p, D, N]`."""
-    B, p, D, N, _ = both.shape
-    shares = routing.first_shares(D).to(both)
+    B, p, D, N, _ = votes.shape
+    shares = routing.first_shares(D).to(votes)
     return shares.repeat_interleave(N // shares.shape[1], -1).view(1, p, 1, N).expand(B, p, D, N)
 
 
