@@ -5,9 +5,10 @@ each seeing N = k c children (k positions, `receptive_fields`). Votes `[B, p, D,
 child divides itself among all parents, of every position, whose receptive fields it is in.
 
 Votes are c D k p P numbers an image, 16 times the assignments, and each iteration asks twice for all of them. So
-`route` works on few images at a time, whose votes stay near the processor, and keeps no votes for the way back, where
-they are cast anew. On a GPU, `torch.compile` makes one kernel of each reading of the votes, and of their gradient over
-all iterations.
+`route` works on few images at a time, whose votes stay near the processor; reads each vote and its square together, by
+matrix products that make moments and log densities; and keeps no votes for the way back, where they are cast anew. On a
+GPU, sums take the place of these products, and `torch.compile` makes one kernel of each reading of the votes, and one
+of their gradient over all iterations.
 
 Moments lose what votes have in common: 24 bits are few for squares of votes that agree far from 0. So votes are given
 from their plain mean for each parent, to which routing is indifferent, and poses get it back in the end.
@@ -153,6 +154,8 @@ def history(
 ) -> list[Step]:
     """Every iteration of `route` for these few images, whose votes are all kept."""
     votes, middle = _votes(poses, transformations, routing)
+    # Votes and their squares, (B, p, D, N, 2 P)
+    both = None if torch.compiler.is_compiling() else torch.cat([votes, votes.square()], -1)
     active = routing.fields.gather(activations).flatten(2).unsqueeze(2)  # (B, p, 1, N)
     assignments = _first_assignments(votes, routing)
     steps: list[Step] = []
@@ -160,8 +163,8 @@ def history(
     for index in range(routing.iterations):
         if steps:
             parents = steps[-1].parents
-            before, assignments = parents.poses, _share(_log_densities(votes, parents), routing)
-        moments = _moments(votes, assignments * active)
+            before, assignments = parents.poses, _share(_log_densities(votes, both, parents), routing)
+        moments = _moments(votes, both, assignments * active)
         steps.append(Step(assignments, moments, routing.m_step(moments, before, beta_a, beta_u, index, -middle)))
     return [step._replace(parents=replace(step.parents, poses=step.parents.poses + middle)) for step in steps]
 
@@ -182,16 +185,26 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
     return votes, middle
 
 
-def _moments(votes: Tensor, weights: Tensor) -> Moments:
+def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
     """Of votes `[B, p, D, N, P]`, weighted by `[B, p, D, N]`."""
-    first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
+    if both is None:
+        first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
+    else:
+        N, numbers = both.shape[-2:]
+        sums = torch.bmm(weights.view(-1, 1, N), both.view(-1, N, numbers)).view(*both.shape[:3], numbers)
+        first, second = sums.chunk(2, -1)
     return Moments(weights.sum(-1), first, second)
 
 
-def _log_densities(votes: Tensor, parents: Parents) -> Tensor:
+def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tensor:
     """Of each vote under the capsule it is for, times its activation, `[B, p, D, N]`."""
-    linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
-    return (votes * (linear + quadratic * votes)).sum(-1) + parents.constant.unsqueeze(-1)
+    if both is None:
+        linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
+        along = (votes * (linear + quadratic * votes)).sum(-1)
+    else:
+        vectors = torch.cat([parents.linear, parents.quadratic], -1)
+        along = torch.bmm(both.flatten(0, 2), vectors.reshape(-1, both.shape[-1], 1)).view(both.shape[:-1])
+    return along + parents.constant.unsqueeze(-1)
 
 
 def _first_assignments(votes: Tensor, routing: Routing) -> Tensor:
