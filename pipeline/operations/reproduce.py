@@ -40,7 +40,11 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
         return 1
     groups = grouped(plan)
     jobs = min(jobs or os.cpu_count() or 1, len(groups))
-    if jobs > 1 and not _run(root, groups, needed_groups(plan, groups), jobs):
+    if jobs > 1 and (unfinished := _run(root, groups, needed_groups(plan, groups), jobs)):
+        now = read_plan(root, targets)
+        for name in sorted(unfinished):
+            if now[name].stale:
+                print(f"{name} failed, or was not run because an item that it needs failed")
         return 1
     return min(_dvc(root, *targets).wait(), 1)
 
@@ -66,8 +70,8 @@ def needed_groups(plan: Mapping[str, PlannedItem], groups: Mapping[Group, Sequen
 
 def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
-) -> bool:
-    """Run all groups, those with most items first. What does not need a failed one goes on. Whether all succeeded."""
+) -> list[str]:
+    """Run all groups, those with most items first. What does not need a failed one goes on. The items of failed ones."""
     order = TopologicalSorter(needs)
     order.prepare()
     ready, running, failed = list[Group](), dict[Future[int], Group](), set[Group]()
@@ -87,9 +91,7 @@ def _run(
                 if future.result():
                     failed.add(group)
                 order.done(group)
-    for name in sorted(name for group in failed for name in groups[group]):
-        print(f"{name} failed, or was not run because an item that it needs failed")
-    return not failed
+    return [name for group in failed for name in groups[group]]
 
 
 def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:

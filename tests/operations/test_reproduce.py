@@ -34,16 +34,20 @@ def test_two_at_once_leave_what_dvc_leaves_alone(tmp_path: Path) -> None:
 
 
 def test_a_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
-    made = make(tmp_path, {"bad": [], "after": ["bad"], "good": [], "tables": ["after", "good"]})
+    made = make(tmp_path, {"train": [], "bad": ["train"], "after": ["bad"], "good": [], "tables": ["after", "good"]})
+    path = made.folder / "dvc.yaml"
+    stages = yaml.safe_load(path.read_text())["stages"]
+    stages["train"] = {"foreach": ["run"], "do": stages["train"]}  # train@run and its studies are one group
+    path.write_text(yaml.safe_dump({"stages": stages}, sort_keys=False))
     made.fail("bad")
     code, output = made.attempt("pipeline", "repro", "--jobs", "2", **PATH)
     assert code == 1
     assert "bad cannot work" in output
     assert {line.split(" failed, or")[0] for line in output.splitlines() if " failed, or" in line} == {"bad", "after"}
-    assert made.runs() == {"bad": 1, "good": 1}
+    assert made.runs() == {"train": 1, "bad": 1, "good": 1}
     made.fail("bad", fails=False)
     made.run("pipeline", "repro", "after", **PATH)
-    assert made.runs() == {"after": 1, "bad": 2, "good": 1}
+    assert made.runs() == {"train": 1, "after": 1, "bad": 2, "good": 1}
 
 
 def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_both() -> None:
