@@ -1,9 +1,9 @@
 """Generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
 Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
-to generalise better. So each is evaluated where its error on familiar test images first falls to the lowest error of
-the worse network, between epochs by linear interpolation. In the document that is the convolutional network, so the
-capsules stop early.
+to generalise better. So the worse network is evaluated at the end of training, by means over its last epochs, because
+the lowest of many noisy errors would be too low; and the better one where its error on familiar test images first falls
+to as much, between epochs by linear interpolation. In the document that is the capsules, which stop early.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Axis = Literal["azimuth", "elevation"]
 NETWORKS = ("capsules", "cnn")
+LATE = 10
+"""Epochs at the end of training whose mean errors say how good a network is."""
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
@@ -68,47 +70,47 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def match(capsules: pd.DataFrame, cnn: pd.DataFrame) -> pd.DataFrame:
-    """Columns replica, network, epoch, familiar, novel: both networks where they first reach the error, on familiar
-    viewpoints, that the worse of the two has at its best. A network whose error is lower from its first epoch on is not
-    matched: its row is of that epoch.
+def match(curves: pd.DataFrame) -> pd.DataFrame:
+    """Columns replica, network, epoch, familiar, novel: the worse network by means over its last `LATE` epochs, and the
+    better one where it first reaches the same error on familiar viewpoints. If its error is lower from its first epoch
+    on, it is not matched: its row is of that epoch.
 
     Args:
-        capsules, cnn: `errors` of as many replicas; those of one number are matched.
+        curves: `errors` of both networks, with a column network; networks of the same replica are matched.
     """
     rows = []
-    for replica in np.intersect1d(capsules["replica"], cnn["replica"]):
+    for replica, of_replica in curves.groupby("replica"):
         own = {
-            name: table[table["replica"] == replica].sort_values("epoch")[["epoch", "familiar", "novel"]].to_numpy()
-            for name, table in (("capsules", capsules), ("cnn", cnn))
+            str(name): table.sort_values("epoch")[["epoch", "familiar", "novel"]].to_numpy()
+            for name, table in of_replica.groupby("network")
         }
-        level = max(table[:, 1].min() for table in own.values())
-        rows += [(int(replica), name, *_first_at(table, level)) for name, table in own.items()]
+        if len(own) < len(NETWORKS):
+            continue
+        late = {name: table[-LATE:].mean(0) for name, table in own.items()}
+        worse = max(late, key=lambda name: late[name][1])
+        for name, table in own.items():
+            row = late[name] if name == worse else _first_at(table, late[worse][1])
+            rows.append((replica, name, *map(float, row)))
     return pd.DataFrame(rows, columns=["replica", "network", "epoch", "familiar", "novel"])
 
 
-def _first_at(table: NDArray[np.float64], level: float) -> tuple[float, float, float]:
+def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """The row `epoch, familiar, novel` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
     first = int(np.flatnonzero(table[:, 1] <= level)[0])
-    found = table[first]
-    if first > 0:
-        before, after = table[first - 1], table[first]
-        found = before + (before[1] - level) / (before[1] - after[1]) * (after - before)
-    epoch, familiar, novel = map(float, found)
-    return epoch, familiar, novel
+    if first == 0:
+        return table[0]
+    before, after = table[first - 1], table[first]
+    found: NDArray[np.float64] = before + (before[1] - level) / (before[1] - after[1]) * (after - before)
+    return found
 
 
-def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Both networks' errors after every epoch, where they match, and at the best they reach on familiar viewpoints; and
-    the capsules' error on novel viewpoints, in parts of the convolutional network's of the same replica, where they
-    match.
-
-    Args:
-        images: number of test images, `familiar` and `novel`.
+def compared(curves: pd.DataFrame) -> dict[str, Any]:
+    """Both networks where they match, and by means over their last epochs; and the capsules' error on novel viewpoints,
+    in parts of the convolutional network's of the same replica, where they match. `curves` as for `match`.
     """
-    matched = match(capsules, cnn)
-    curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
-    best = curves.loc[curves.groupby(["replica", "network"])["familiar"].idxmin()]
+    matched = match(curves)
+    late = curves.sort_values("epoch").groupby(["replica", "network"]).tail(LATE)
+    late = late.groupby(["replica", "network"], as_index=False)[["familiar", "novel", "epoch"]].mean()
     novel = matched.pivot_table(index="replica", columns="network", values="novel")
     numbers: dict[str, Any] = {
         kind: {
@@ -117,8 +119,17 @@ def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]
             }
             for network in NETWORKS
         }
-        for kind, table in (("matched", matched), ("best", best))
+        for kind, table in (("matched", matched), ("late", late))
     }
-    numbers |= {"novel_ratio": spread(novel["capsules"] / novel["cnn"]), "images": dict(images)}
+    return numbers | {"novel_ratio": spread(novel["capsules"] / novel["cnn"])}
+
+
+def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
+    """Both networks' errors after every epoch, and how they compare.
+
+    Args:
+        images: number of test images, `familiar` and `novel`.
+    """
+    curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
     headline = tuple(f"matched.{network}.{views}" for network in NETWORKS for views in ("familiar", "novel"))
-    return Outcome("viewpoint", curves, numbers, headline)
+    return Outcome("viewpoint", curves, {**compared(curves), "images": dict(images)}, headline)

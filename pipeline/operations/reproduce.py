@@ -71,7 +71,7 @@ def needed_groups(plan: Mapping[str, PlannedItem], groups: Mapping[Group, Sequen
 def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
 ) -> list[str]:
-    """Run all groups, those with most items first. What does not need a failed one goes on. The items of failed ones."""
+    """Run all groups, those with most items first; what does not need a failed one goes on. The failed ones' items."""
     order = TopologicalSorter(needs)
     order.prepare()
     ready, running, failed = list[Group](), dict[Future[int], Group](), set[Group]()

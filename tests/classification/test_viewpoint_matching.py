@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from small import small_run, squares, training
 
-from pipeline.classification.viewpoint_matching import errors, familiar_views, match, outcome, viewed
+from pipeline.classification.viewpoint_matching import LATE, errors, familiar_views, match, outcome, viewed
 from pipeline.studies.viewpoint import ViewpointParams
 
 
@@ -35,16 +35,26 @@ def test_only_familiar_viewpoints_are_learnt_from() -> None:
         assert min(count.values()) > 0
 
 
-def test_networks_match_where_the_worse_is_at_its_best() -> None:
-    capsules = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.5, 0.3, 0.1], "novel": [0.6, 0.4, 0.2]})
-    cnn = pd.DataFrame({"replica": 0, "epoch": [1, 2, 3], "familiar": [0.6, 0.35, 0.4], "novel": [0.8, 0.7, 0.9]})
-    found = match(capsules, cnn).set_index("network")
-    assert found.loc["cnn", ["epoch", "familiar", "novel"]].tolist() == [2, 0.35, 0.7]
+def curves(**networks: dict[str, list[float]]) -> pd.DataFrame:
+    """Errors of networks after every epoch of one replica."""
+    tables = [
+        pd.DataFrame({"replica": 0, "epoch": range(1, len(errors["novel"]) + 1), **errors, "network": network})
+        for network, errors in networks.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def test_networks_match_where_the_worse_is_at_the_end() -> None:
+    end = [0.3, 0.4] * (LATE // 2)  # .35 on average, never so
+    cnn = {"familiar": [0.6, *end], "novel": [0.8, *(2 * each for each in end)]}
+    capsules = {"familiar": [0.5, 0.3, *[0.1] * (LATE - 1)], "novel": [0.6, 0.4, *[0.2] * (LATE - 1)]}
+    found = match(curves(capsules=capsules, cnn=cnn)).set_index("network")
+    values = ["epoch", "familiar", "novel"]
+    np.testing.assert_allclose(found.loc["cnn", values].astype(float), [6.5, 0.35, 0.7])
     # Three quarters of the way from the first epoch to the second.
-    np.testing.assert_allclose(found.loc["capsules", ["epoch", "familiar", "novel"]].astype(float), [1.75, 0.35, 0.45])
-    better = capsules.assign(familiar=[0.2, 0.3, 0.1])
-    found = match(better, cnn).set_index("network")
-    assert found.loc["capsules", ["epoch", "familiar", "novel"]].tolist() == [1, 0.2, 0.6]
+    np.testing.assert_allclose(found.loc["capsules", values].astype(float), [1.75, 0.35, 0.45])
+    better = curves(capsules=capsules | {"familiar": [0.2, 0.3, *[0.1] * (LATE - 1)]}, cnn=cnn)
+    assert match(better).set_index("network").loc["capsules", values].tolist() == [1, 0.2, 0.6]
     history = pd.DataFrame(
         {"replica": [0], "epoch": [1], "familiar_accuracy": [0.75], "novel_accuracy": [0.5], "train_loss": [1.0]}
     )
@@ -53,10 +63,11 @@ def test_networks_match_where_the_worse_is_at_its_best() -> None:
 
 def test_errors_on_novel_viewpoints_are_compared_within_a_replica() -> None:
     def table(novel: float, replica: int) -> pd.DataFrame:
-        return pd.DataFrame({"replica": replica, "epoch": [1, 2], "familiar": [0.4, 0.2], "novel": [0.9, novel]})
+        return pd.DataFrame({"replica": replica, "epoch": [1, 2], "familiar": [0.2, 0.2], "novel": novel})
 
-    capsules = pd.concat([table(0.1, 0), table(0.6, 1)])
-    cnn = pd.concat([table(0.4, 0), table(0.6, 1)])
+    capsules = pd.concat([table(0.1, 0), table(0.6, 1), table(0.5, 2)])
+    cnn = pd.concat([table(0.4, 0), table(0.6, 1)])  # the third seed has no counterpart
     numbers = outcome(capsules, cnn, {"familiar": 30, "novel": 70}).numbers
     assert numbers["novel_ratio"] == {"mean": 0.625, "sd": pytest.approx(0.75 / 2**0.5), "n": 2}
+    assert numbers["matched"]["capsules"]["novel"]["n"] == 2
     assert numbers["images"] == {"familiar": 30, "novel": 70}

@@ -135,7 +135,7 @@ def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
         ("sweep/capsules-45", {"probe", "consistency", "overlap", "duplicates"}),
         ("sensitivity/pixel_sd", {"own", "value"}),
         ("data_efficiency/cnn", {"share", "images"}),
-        ("viewpoint/azimuth", {"matched", "best"}),
+        ("viewpoint/azimuth", {"matched", "late"}),
         ("ablation/matrix-squares", {"condition"}),
         *((f"regression/{kind}", {"provenance"}) for kind in REGRESSION),
         *((f"attention/{kind}", {"provenance"}) for kind in ATTENTION),

@@ -97,10 +97,10 @@ def _alike(numbers: Numbers) -> bool:
 
 
 def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[str]:
-    """What both networks were matched at, and where either is at its best."""
+    """What both networks were matched at, and their errors at the end."""
     capsules, cnn = (numbers.measured("matched", each, "familiar") for each in NETWORKS)
     at, ratio = numbers.number("matched", network, "epoch", "mean"), numbers.measured("novel_ratio")
-    familiar, novel = (numbers.measured("best", network, where) for where in ("familiar", "novel"))
+    familiar, novel = (numbers.measured("late", network, where) for where in ("familiar", "novel"))
     notes = []
     if capsules and cnn and at is not None:
         notes.append(
@@ -112,7 +112,7 @@ def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[st
         notes.append(f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's (paper: {there:.2f})")
     if familiar and novel:
         notes.append(
-            f"at its best on familiar viewpoints: {in_percent(familiar)} there, {in_percent(novel)} on novel ones"
+            f"over its last epochs: {in_percent(familiar)} on familiar viewpoints, {in_percent(novel)} on novel ones"
         )
     return notes
 
@@ -159,9 +159,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             f"Errors on novel viewpoints against those on familiar ones, {dataset}",
             "Which network has the lower error on novel viewpoints, if both have the same error on familiar ones? A "
-            "dot is an epoch of a seed. Large marks: where the error of each on familiar viewpoints first falls to the "
-            "lowest that the worse of the two reaches, which may be early in training (means over seeds, interpolated "
-            f"between epochs; bars: one sd). Open marks: the paper's on {PAPER_DATASET} (Table 2 of document 004).",
+            f"dot is an epoch of a seed. Large marks: the worse of the two by means over its last ten epochs, and "
+            "the other where its error on familiar viewpoints first falls to as much, which may be early in training "
+            f"(means over seeds; bars: one sd). Open marks: the paper's on {PAPER_DATASET} (Table 2 of document 004).",
             "Scatter plots of error on novel viewpoints over error on familiar ones, a panel for each axis, both "
             "networks in each.",
             records[dataset],
@@ -219,12 +219,12 @@ def _draw_panel(axis: Axes, study: Panel) -> float:
 
 
 def build(results: Results) -> list[Table]:
-    """Table 2, and both networks where they are best on familiar viewpoints."""
+    """Table 2, and both networks at the end of training."""
     rows: list[Row] = []
     for item, numbers in results.executed("viewpoint"):
         at = numbers.settings.viewpoint[item].axis
         papers = papers_novel(at)
-        for kind in ("matched", "best"):
+        for kind in ("matched", "late"):
             for network, words in NETWORKS.items():
                 beside = [PAPER_FAMILIAR[at], papers[network]] if kind == "matched" else ["", ""]
                 found = {column: percent(numbers, kind, network, column) for column in ("familiar", "novel")}
@@ -234,7 +234,7 @@ def build(results: Results) -> list[Table]:
     papers_columns = ["the paper's, familiar (%)", "the paper's, novel (%)"]
     keys = ["study", "axis", "read where", "network", "trained on", *papers_columns]
     caption = (
-        "Test errors of networks trained on familiar viewpoints alone. Matched: each where it first is as good on "
-        "familiar viewpoints as the worse of the two becomes; best: where its error on them is lowest."
+        "Test errors of networks trained on familiar viewpoints alone. Matched: the worse of the two by means over its "
+        "last ten epochs, the other where it first is as good on familiar viewpoints; late: those means of both."
     )
     return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)
