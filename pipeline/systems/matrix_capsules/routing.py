@@ -47,7 +47,7 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
 
     Shares are those that the last M-step was given. A capsule divides itself among the parents of all positions that
     see it; where those of each position compete by themselves, it is given whole to every position, and no tree is
-    possible. Activations that are shares of a layer (`mixing`) are given in units of an even share.
+    possible. Activations that are shares of a layer (`mixing`) are given in units of an even share, not from 0 to 1.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):
