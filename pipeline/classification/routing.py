@@ -2,6 +2,10 @@
 
 For the page's slider, and for numbers: after how many iterations routing has settled (documents 001 and 004).
 
+And routing layer by layer: is a tree carved out of the layers, in which each capsule has one parent, and are there
+capsules that never take part (Mitterreiter, Koch, Giesen and Laue 2023)? Both are measured with the network's own
+iterations, in every routed layer.
+
 Shapes: T iterations, B images, n classes; parts are the capsules below, c types at each of X positions.
 """
 
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,10 +22,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.results.outcome import Outcome
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 _AT_ONCE = 32
+DEAD = 0.01
+"""A type of capsules is dead if no activation of it, at any position of any image, exceeds this.
+
+Activations are from 0 to 1, and a vote counts by that of its child: for less than a hundredth of what a capsule that is
+certainly there counts. CapsNet's margin loss lets lengths of absent classes be ten times as large.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,47 @@ Follow = Callable[[Tensor], Iterations]
 """Routes images `[B, C, s, s]` in [0, 1]."""
 
 
+class RoutedLayer(NamedTuple):
+    """A layer of D types of routed capsules, on B images.
+
+    Attributes:
+        entropy: sum over the capsules below of their activation times E (see `routed_layer`), `[B]`.
+        active: sum of the activations of those that have a choice, `[B]`.
+        activations: of each type, the largest over positions, `[B, D]`.
+    """
+
+    entropy: Tensor
+    active: Tensor
+    activations: Tensor
+
+
+ReadLayers = Callable[[Tensor], list[RoutedLayer]]
+"""The routed layers, class capsules last, of images `[B, C, s, s]` in [0, 1], with the network's own iterations."""
+
+
+def routed_layer(
+    shares: Tensor, below: Tensor, activations: Tensor, over_parents: Callable[[Tensor], Tensor]
+) -> RoutedLayer:
+    """How evenly each capsule i below divides itself among the J_i capsules j above that see it:
+
+        E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
+
+    0: all of it goes to one parent. 1: every parent gets the same. Where J_i < 2 there is no choice; i does not count.
+
+    Args:
+        shares: of each child for each parent, not negative, in any shape.
+        below: activations of the children, `[B, ...]`.
+        activations: as in `RoutedLayer`.
+        over_parents: the sum, for each child, of values in the shape of `shares`, in the shape of `below`.
+    """
+    parents, total = over_parents(torch.ones_like(shares)), over_parents(shares)
+    # The entropy of s / S, in nats, of shares s that sum to S.
+    entropy = over_parents(-torch.xlogy(shares, shares)) / total + total.log()
+    choice = parents > 1
+    weighted = torch.where(choice, below * entropy / parents.log(), 0)
+    return RoutedLayer(weighted.flatten(1).sum(1), (below * choice).flatten(1).sum(1), activations)
+
+
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
     """Root mean square distances of `votes [B, n, N, P]` to their mean, `[B, n]`; a vote counts by `weights [B, n, N]`.
 
@@ -80,11 +132,14 @@ def moved(shares: Tensor, parts: Tensor) -> list[float]:
 
 
 @torch.no_grad()
-def outcome(follow: Sequence[Follow], used: int, pixels: Tensor, labels: NDArray[np.int64]) -> Outcome:
-    """How routing settles, measured on all of these images; arrays show a few of them, by the first replica.
+def outcome(
+    follow: Sequence[Follow], layers: Sequence[ReadLayers], used: int, pixels: Tensor, labels: NDArray[np.int64]
+) -> Outcome:
+    """How routing settles, and what it does in each layer, measured on all of these images; arrays show a few of them,
+    by the first replica.
 
     Args:
-        follow: of each replica.
+        follow, layers: of each replica.
         used: iterations that the network itself runs; the others show whether more would change anything.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
@@ -96,6 +151,8 @@ def outcome(follow: Sequence[Follow], used: int, pixels: Tensor, labels: NDArray
         for name in table.columns
         if name not in ("replica", "iteration")
     }
+    by_layer = stack_replicas([_by_layer([read(batch) for batch in pixels.split(_AT_ONCE)]) for read in layers])
+    in_layers = nest(by_layer, ["layer", "about"], "value")
     # The first image that is recognised, and the first that is not
     correct = found[0].activations[used - 1].argmax(-1) == truth
     chosen = [place for kind in (correct, ~correct) for place in torch.nonzero(kind)[:1, 0].tolist()]
@@ -104,8 +161,29 @@ def outcome(follow: Sequence[Follow], used: int, pixels: Tensor, labels: NDArray
         "labels": labels[chosen],
         "used": np.array(used),
     }
-    headline = tuple(f"{name}.{used}" for name in numbers)
-    return Outcome("routing", table, {"used": used, "images": len(labels), **numbers}, headline, arrays)
+    headline = [f"{name}.{used}" for name in numbers] + [f"layers.{layer}.entropy" for layer in in_layers]
+    everything = {"used": used, "images": len(labels), **numbers, "layers": in_layers}
+    return Outcome("routing", table, everything, tuple(headline[:MOST_HEADLINES]), arrays)
+
+
+def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
+    """A row for each routed layer, counted from 1 at the image, and measure, over the images of several batches.
+
+    entropy: the mean of E (see `routed_layer`), each capsule below counting by its activation. dead: the share of types
+    whose activation never exceeds `DEAD`. range: the sd over images of a type's largest activation, mean over types;
+    it is 0 for types that are always the same, on or off. types: how many there are.
+    """
+    rows: list[dict[str, float | str]] = []
+    for layer, parts in enumerate(zip(*batches, strict=True), 1):
+        entropy, active, activations = (torch.cat(values) for values in zip(*parts, strict=True))
+        measures: dict[str, Tensor | float] = {
+            "entropy": entropy.sum() / active.sum().clamp_min(torch.finfo(active.dtype).tiny),
+            "dead": (activations.amax(0) <= DEAD).float().mean(),
+            "range": activations.std(0, correction=0).mean(),
+            "types": activations.shape[1],
+        }
+        rows += [{"layer": layer, "about": name, "value": float(value)} for name, value in measures.items()]
+    return pd.DataFrame(rows)
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:

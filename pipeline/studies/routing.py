@@ -1,4 +1,4 @@
-"""The routing iterations of a trained capsule network, one by one."""
+"""The routing of a trained capsule network: its iterations one by one, and what it does in each layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RoutingParams(Section):
-    """Routing of the class capsules, iteration by iteration."""
+    """Routing of the class capsules, iteration by iteration, and of every routed layer."""
 
     run: Name = Field(description="a key of `runs` whose network routes: matrix_capsules, or capsnet with iterations")
     images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
@@ -59,6 +59,7 @@ def measure(context: Context) -> Outcome:
     pixels = torch.from_numpy(images[: settings.images]).to(context.device).float() / 255
     if isinstance(run.augmentation, CropParams):
         pixels = centre_crop(pixels, run.augmentation.crop)
-    follow, iterations_of = routing_of(run.variant)
-    routed = [partial(follow, model, settings.iterations) for model in models]
-    return outcome(routed, iterations_of(models[0]), pixels, labels[: settings.images])
+    follow, routed_layers, iterations_of = routing_of(run.variant)
+    followed = [partial(follow, model, settings.iterations) for model in models]
+    layers = [partial(routed_layers, model) for model in models]
+    return outcome(followed, layers, iterations_of(models[0]), pixels, labels[: settings.images])

@@ -24,7 +24,7 @@ from pipeline.systems.vae import SYSTEM as VAE
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pipeline.classification.routing import Iterations
+    from pipeline.classification.routing import Iterations, RoutedLayer
     from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
@@ -101,9 +101,13 @@ def equivariance_of(variant: str) -> Callable[[Model, Tensor], dict[str, Layer]]
     return read
 
 
-def routing_of(variant: str) -> tuple[Callable[[Model, int, Tensor], Iterations], Callable[[Model], int]]:
-    """What the study `routing` follows of a system's model: so many iterations, given images as the model sees them;
-    and how many of them the model itself runs.
+def routing_of(
+    variant: str,
+) -> tuple[
+    Callable[[Model, int, Tensor], Iterations], Callable[[Model, Tensor], list[RoutedLayer]], Callable[[Model], int]
+]:
+    """What the study `routing` follows of a system's model, given images as the model sees them: so many iterations,
+    and its routed layers; and how many iterations the model itself runs.
     """
     module = SYSTEMS[variant].part("routing")
-    return module.follow, module.iterations_of
+    return module.follow, module.routed_layers, module.iterations_of

@@ -261,7 +261,15 @@ def routed(writer: Writer, name: str, iterations: int = 4, used: int = 3, classe
         "spread_right": {str(t): spread(2 / t) for t in steps},
         "spread_others": {str(t): spread(3 / t) for t in steps},
     }
-    writer.numbers("routing", name, {"study": "routing", "used": used, "images": 100, **by_step}, dataset=DATASET)
+    layers = {
+        str(layer): {
+            "entropy": spread(0.9 - 0.2 * layer), "dead": spread(0.25 / layer), "range": spread(0.1 * layer),
+            "types": spread(4 if layer < 3 else classes, 0),
+        }
+        for layer in (1, 2, 3)
+    }  # fmt: skip
+    found = {"study": "routing", "used": used, "images": 100, **by_step, "layers": layers}
+    writer.numbers("routing", name, found, dataset=DATASET)
     writer.table(
         "routing", name, pd.DataFrame({"replica": 0, "iteration": steps, "test_error": [0.5 / t for t in steps]})
     )

@@ -1,13 +1,15 @@
-"""What the stage `routing` follows of a CapsNet: routing by agreement of the class capsules (document 001)."""
+"""What the stage `routing` follows of a CapsNet: routing by agreement (document 001), of the class capsules, iteration
+by iteration, and of every routed layer.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pipeline.classification.routing import Iterations, vote_spread
-from pipeline.layers.dynamic_routing import cast_votes, products, squash, weighted_sum
-from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.classification.routing import Iterations, RoutedLayer, routed_layer, vote_spread
+from pipeline.layers.dynamic_routing import agreement, cast_votes, products, squash, weighted_sum
+from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer
 
 
 def iterations_of(model: CapsNet) -> int:
@@ -49,3 +51,24 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
     return Iterations(
         parts.unflatten(-1, (-1, types)), torch.stack(shares), torch.stack(activations), torch.stack(spreads)
     )
+
+
+@torch.no_grad()
+def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
+    """The middle capsules, if there are any, and the class capsules, of images `[B, 1, S, S]` in [0, 1].
+
+    Every capsule sees all below; activations are lengths. Shares are the weights of the last sum of votes.
+    """
+    updates = iterations_of(model) - 1
+    found, capsules = [], images
+    for layer in model.layers():
+        below, capsules = capsules, layer(capsules)
+        if isinstance(layer, CapsuleLayer):
+            shares = agreement(cast_votes(below, layer.transformations), updates)  # (B, n, m)
+            found.append(routed_layer(shares, below.norm(dim=-1), capsules.norm(dim=-1), _over_parents))
+    return found
+
+
+def _over_parents(values: Tensor) -> Tensor:
+    """`[B, n, m]` to `[B, m]`."""
+    return values.sum(1)

@@ -1,12 +1,19 @@
-"""What the stage `routing` follows of matrix capsules: EM routing of the class capsules (document 004, Procedure 1)."""
+"""What the stage `routing` follows of matrix capsules: EM routing (document 004, Procedure 1), of the class capsules,
+iteration by iteration, and of every routed layer.
+"""
 
 from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from pipeline.classification.routing import Iterations, vote_spread
+from pipeline.classification.routing import Iterations, RoutedLayer, routed_layer, vote_spread
+from pipeline.systems.matrix_capsules.model.em_routing import images_at_once
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
 
 def iterations_of(model: MatrixCapsules) -> int:
@@ -32,3 +39,29 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
     activations = torch.stack([layer.handed_on(step.parents.activations) for step in steps])
     spreads = torch.stack([vote_spread(votes, each * active) for each in shares])
     return Iterations(parts, shares.unflatten(-1, parts.shape[1:]), activations[:, :, 0], spreads)
+
+
+@torch.no_grad()
+def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
+    """The convolutional capsules, layer by layer, and the class capsules, of images `[B, C, s, s]` in [0, 1].
+
+    Shares are those that the last M-step was given. A capsule divides itself among the parents of all positions that
+    see it; where those of each position compete by themselves, it is given whole to every position, and no tree is
+    possible. Activations that are shares of a layer (`mixing`) are given in units of an even share, not from 0 to 1.
+    """
+    found = []
+    for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):
+        assert isinstance(layer, RoutedCapsules)
+        routing, (poses, parts), activations = layer.routing(), below, above[1]
+        few = images_at_once(poses, layer.full_transformations(), routing)
+        batches = zip(poses.split(few), parts.split(few), strict=True)
+        shares = torch.cat([layer.steps(batch)[-1].assignments for batch in batches])  # (B, p, D, N)
+        unit = activations[0].numel() if model.params.activation == "mixing" else 1
+        over_parents = partial(_over_parents, routing.fields, parts.shape[2])
+        found.append(routed_layer(shares, parts, unit * activations.amax(1), over_parents))
+    return found
+
+
+def _over_parents(fields: ReceptiveFields, types_below: int, values: Tensor) -> Tensor:
+    """`[B, p, D, N]` to `[B, X, c]`."""
+    return fields.sum(values.sum(2).unflatten(-1, (-1, types_below)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from routing_loop import by_the_letter
 from small import SIZE, SMALL_CAPSNET
 
+from pipeline.classification.routing import outcome
 from pipeline.layers.dynamic_routing import squash
 from pipeline.systems.capsnet.model.capsnet import CapsNet
-from pipeline.systems.capsnet.routing import follow, iterations_of
+from pipeline.systems.capsnet.routing import follow, iterations_of, routed_layers
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
 
@@ -47,6 +51,36 @@ def test_every_iteration_is_the_one_of_a_loop_over_numbers() -> None:
     for t in range(4):
         sums = by_the_letter(primary, net.last.transformations.detach(), t + 1)
         torch.testing.assert_close(found.activations[t], squash(sums).norm(dim=-1))
+
+
+@pytest.mark.parametrize("middle", [0, 6])
+def test_capsules_divide_themselves_as_in_a_loop_over_numbers(middle: int) -> None:
+    """In every layer; logits are the products of votes with the capsules of all sums but the last."""
+    net, images = network(middle=middle), torch.rand(2, 1, SIZE, SIZE, dtype=torch.float64)
+    with torch.no_grad():
+        below = net.primary_capsules(net.feature_maps(images))
+    routed = [layer for layer in (net.middle, net.last) if layer is not None]
+    for layer, found in zip(routed, routed_layers(net, images), strict=True):
+        W = layer.transformations.detach()
+        sums = [squash(by_the_letter(below, W, t + 1)) for t in range(3)]
+        for image in range(2):
+            entropy = 0.0
+            for i, child in enumerate(below[image]):
+                logits = [float(sum(child @ W[i, :, j] @ v[image, j] for v in sums[:2])) for j in range(W.shape[2])]
+                shares = [math.exp(logit) / sum(map(math.exp, logits)) for logit in logits]
+                entropy -= float(child.norm()) * sum(q * math.log(q) for q in shares) / math.log(len(shares))
+            assert found.entropy[image].item() == pytest.approx(entropy)
+            assert found.active[image].item() == pytest.approx(sum(float(child.norm()) for child in below[image]))
+        below = sums[-1]
+        torch.testing.assert_close(found.activations, below.norm(dim=-1))
+
+
+def test_a_class_without_votes_is_dead() -> None:
+    net, images = network(), torch.rand(4, 1, SIZE, SIZE, dtype=torch.float64)
+    with torch.no_grad():
+        net.last.transformations[:, :, 1] = 0
+    layers = outcome([partial(follow, net, 3)], [partial(routed_layers, net)], 3, images, np.zeros(4, np.int64))
+    assert layers.numbers["layers"]["1"]["dead"]["mean"] == pytest.approx(1 / 3)
 
 
 def test_a_network_without_routing_has_no_iterations() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from em_loop import by_the_letter
 from small import SMALL_MATRIX_CAPSULES
 
+from pipeline.classification.routing import outcome
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
-from pipeline.systems.matrix_capsules.routing import follow, iterations_of
+from pipeline.systems.matrix_capsules.routing import follow, iterations_of, routed_layers
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 
@@ -51,3 +55,56 @@ def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
         plain = procedure_1(*inputs, replace(layer.routing(), iterations=t + 1))[1]
         torch.testing.assert_close(found.activations[t], plain[:, 0], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.shares.sum(2), 1, rtol=1e-6)
+
+
+WIDE = {"capsule_kernel": 3, "capsule_strides": [2]}
+"""One position sees three by three of four by four: seven see no parent."""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, WIDE, {"competition": "position"}, {"activation": "mixing"}],
+    ids=["all parents", "some unseen", "by position", "mixing"],
+)
+def test_capsules_divide_themselves_as_in_a_loop_over_numbers(changes: dict[str, Any]) -> None:
+    """In every layer, each child among the parents of all positions that see it."""
+    model, images = small_capsules(**changes).double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)
+    capsules = [[each.detach() for each in layer] for layer in model.capsules(images)]
+    for place, (layer, found) in enumerate(zip(model.routed, routed_layers(model, images), strict=True)):
+        assert isinstance(layer, RoutedCapsules)
+        below, how = capsules[place], layer.m_step
+        for image in range(2):
+            _, active, assignments = by_the_letter(
+                *(each[image].numpy() for each in below),
+                layer.full_transformations().detach().numpy(), *(each.detach().numpy() for each in layer.betas()),
+                height=round(below[1].shape[1] ** 0.5), kernel=round(layer.fields.children.shape[1] ** 0.5),
+                stride=2 if changes == WIDE else 1, iterations=3, activation=how.activation,
+                competition=model.params.competition, offsets=None if layer.offsets is None else layer.offsets.numpy(),
+                floor=how.variance_floor, damping=how.damping, inverse_temperature=how.inverse_temperature,
+                rate=how.inverse_temperature_rate,
+            )  # fmt: skip
+            entropy = total = 0.0
+            for child in {child for child, _ in assignments[-1]}:
+                shares = [share for (other, _), share in assignments[-1].items() if other == child]
+                if len(shares) > 1:
+                    q = [share / sum(shares) for share in shares]
+                    weight = float(below[1][image][child])
+                    entropy -= weight * sum(x * math.log(x) for x in q if x) / math.log(len(q))
+                    total += weight
+            assert found.entropy[image].item() == pytest.approx(entropy, rel=1e-4)
+            assert found.active[image].item() == pytest.approx(total)
+            unit = active.size if how.activation == "mixing" else 1
+            np.testing.assert_allclose(found.activations[image], unit * active.max(0), rtol=1e-4)
+
+
+def test_a_type_that_is_forced_off_is_dead() -> None:
+    model, images = small_capsules(), torch.rand(4, 1, 10, 10)
+
+    def dead() -> list[float]:
+        found = outcome([partial(follow, model, 3)], [partial(routed_layers, model)], 3, images, np.zeros(4, np.int64))
+        return [layer["dead"]["mean"] for layer in found.numbers["layers"].values()]
+
+    assert dead() == [0, 0]
+    with torch.no_grad():
+        model.routed[0].beta_a[1] = -1e3
+    assert dead()[0] == 0.5
