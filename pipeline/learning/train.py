@@ -113,7 +113,7 @@ def train(
         frozen: names of parameters that are not trained.
 
     Raises:
-        DivergedError: a loss or gradient stopped being finite; the last good checkpoint is kept.
+        DivergedError: a loss or gradient stopped being finite; the last good checkpoint, if there is one, is kept.
         KeyError: the model has no parameter that `start` or `frozen` names.
     """
     loops = [
@@ -276,7 +276,7 @@ class _Loop:
         if step is None:
             return
         bad = [name for name, each in finite.items() if not each[step]]
-        kept = f" The last good checkpoint is kept at {self.checkpoint.path}." if self.checkpoint else ""
+        kept = f" The last good checkpoint is kept at {self.checkpoint.path}." if self.checkpoint and self.epoch else ""
         raise DivergedError(
             f"{self.title}: not finite at epoch {self.epoch + 1}, {where or f'step {step + 1}'}: {', '.join(bad)}. "
             f"Lower training.learning_rate or training.gradient_clip.{kept}"

@@ -176,6 +176,13 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
     assert loaded[1]["epoch"] == 1
 
 
+def test_a_checkpoint_is_named_only_where_there_is_one(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match="epoch 1, ") as caught:
+        train_line([0], epochs=5, checkpoints=[Checkpoint(tmp_path, "abc")], model=lambda: Line(bad_from=0.5))
+    assert list(tmp_path.iterdir()) == []
+    assert str(tmp_path) not in str(caught.value)
+
+
 # ---- resuming
 
 
