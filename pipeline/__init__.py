@@ -1,6 +1,11 @@
 """Capsule networks as probabilistic models: the library used by all stages of the pipeline."""
 
 import os
+import sys
+from importlib.util import find_spec
+
+if find_spec("typer") is None or find_spec("pyro") is None:
+    sys.exit(f"error: {sys.executable} lacks the packages of this project: run `make setup`, and use .venv/bin/python")
 
 # How long threads of numerical kernels spin before they sleep while they wait for each other; OpenMP (GNU's, which
 # torch brings) reads it when torch is first imported. Spinning saves waking up, of which small kernels need many; but

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -80,6 +81,16 @@ def test_a_failed_installation_is_explained_and_tried_again(clone: Path) -> None
     assert not (clone / ".venv" / "installed").exists()
     python.write_text(FAKE)
     assert make(clone, "test").returncode == 0
+
+
+@pytest.mark.parametrize("entry", ["pipeline", "stages.train", "stages.study", "benchmarks"])
+def test_a_python_without_the_packages_is_named_with_the_one_that_has_them(entry: str) -> None:
+    command = [sys.executable, "-S", "-m", entry, "x"]  # -S: without the folder of installed packages
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    (line,) = told.stderr.splitlines()
+    assert all(words in line for words in (sys.executable, "make setup", ".venv/bin/python"))
 
 
 def pins() -> dict[str, str]:
