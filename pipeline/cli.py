@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -396,6 +397,8 @@ def _profiles() -> Profiles:
 
 def main() -> None:
     """Run the command line; errors that a user can fix are shown as one message and set the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± shows ? in its place
     try:
         app()
     except (UserError, OSError) as error:

@@ -33,4 +33,4 @@ def git_state(root: Path) -> tuple[str, bool]:
 
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    return os.fsdecode(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)

@@ -69,7 +69,7 @@ def read(root: Path, profile: str) -> dict[str, Spread]:
     """The spread between machines by the claim's id; empty if it was not measured. Raises `ComparisonError`."""
     path = Layout(root, profile).noise_path
     try:
-        return {claim: Spread(**values) for claim, values in json.loads(path.read_text())["claims"].items()}
+        return {claim: Spread(**values) for claim, values in json.loads(path.read_text("utf-8"))["claims"].items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -90,7 +90,8 @@ def measure(sides: Sequence[Side]) -> Measurement:
     A claim is skipped if the sides did not all run it, made it by other code or settings, or share a result of it.
 
     Raises:
-        ComparisonError: there are fewer than two sides, of more than one profile, or nothing is left to measure.
+        ComparisonError: there are fewer than two sides, of more than one profile, or no claim differs that can be
+            measured.
     """
     if len(sides) < 2:
         raise ComparisonError("--noise needs at least two revisions, with results of different machines")
@@ -113,8 +114,9 @@ def measure(sides: Sequence[Side]) -> Measurement:
         else:
             sd = stdev(values) if len(values) > 1 else 0.0
             claims[claim] = Spread(sd, len(values), verdicts, answers[0].n)
-    if not claims:
-        reasons = "; ".join(f"{len(names)} {reason}" for reason, names in skipped.items())
+    if not any(each.sd or len(each.verdicts) > 1 for each in claims.values()):
+        equal = {"with the same number on all machines": list(claims)} if claims else {}
+        reasons = "; ".join(f"{len(names)} {reason}" for reason, names in (equal | skipped).items())
         raise ComparisonError(f"the spread between machines cannot be measured for any claim: {reasons}")
     return Measurement(claims, skipped)
 

@@ -203,7 +203,11 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
             f"{root} is not a Git repository, so that '{word}' cannot be a revision; there are the profiles "
             f"{', '.join(known)}, and `.` for the working tree"
         )
-    raise ComparisonError(f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(known)}")
+    shallow = _git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    advice = ". This clone is shallow: `git fetch --unshallow` gets the earlier revisions" if shallow else ""
+    raise ComparisonError(
+        f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(known)}{advice}"
+    )
 
 
 def _revisions(root: Path, word: str) -> dict[str, str]:

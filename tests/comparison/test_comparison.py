@@ -10,6 +10,7 @@ from statistics import NormalDist, stdev
 
 import numpy as np
 import pytest
+from clones import Clone
 from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
 
 from pipeline.comparison import noise
@@ -193,6 +194,9 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
         measure(repository, "first", ".")
     with pytest.raises(ComparisonError, match="at least two revisions"):
         measure(repository, "first")
+    repository.reproduce("another", 0.5)
+    with pytest.raises(ComparisonError, match="4 with the same number on all machines"):
+        measure(repository, "first", ".")
     assert not Layout(repository.root, "quick").noise_path.exists()
 
 
@@ -235,6 +239,23 @@ def test_the_command_compares_and_measures_noise(
     assert pipeline(monkeypatch, "compare", "first", "second") == 1
     assert "noise.json" in capsys.readouterr().err
     assert pipeline(monkeypatch, "compare", "a", "b", "c") == 1
+
+
+def test_what_a_terminal_cannot_show_is_replaced(repository: Repository) -> None:
+    scorecard = Layout(repository.root, "quick").scorecard_path
+    scorecard.write_text(scorecard.read_text().replace("what", "\u00b1"))
+    repository.commit("another sign")
+    ascii_only = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "0", "LC_ALL": "C"}
+    assert "? 001.acc.r3 says" in Clone(repository.root).run("pipeline", "compare", "first", "HEAD", **ascii_only)
+
+
+def test_a_shallow_clone_is_named_where_a_revision_is_missing(repository: Repository, tmp_path: Path) -> None:
+    shallow = tmp_path / "shallow"
+    repository.git("clone", "-q", "--depth", "1", repository.root.as_uri(), str(shallow))
+    for root, told in ((repository.root, False), (shallow, True)):
+        with pytest.raises(ComparisonError, match="neither a Git revision nor a profile") as caught:
+            load_sides(root, ["nobody"])
+        assert ("git fetch --unshallow" in str(caught.value)) == told
 
 
 def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Repository) -> None:
