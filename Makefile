@@ -21,7 +21,7 @@ help:  ## what there is (the default)
 	@echo "make repro   regenerate every table and figure of the current profile, then say where the page is"
 	@echo "make test    run the tests, one process a core, warnings as errors; with coverage: make test ARGS=--cov"
 	@echo "make setup   make .venv and compile the kernels, which the other targets do at their first call"
-	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT)"
+	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT); another port: make ui PORT=5001"
 	@echo "make paper   switch to the paper profile and reproduce it (days on two cores)"
 	@echo "make bench   measure speed against references and the machine's limits"
 	@echo "make lint    check style and types"
@@ -45,8 +45,7 @@ test: $(VENV)/kernels
 	@OMP_NUM_THREADS=1 python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 ui: $(VENV)/installed
-	@env -u MLFLOW_TRACKING_URI python -m pipeline sync-mlflow --address http://127.0.0.1:$(PORT) || true
-	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false exec python -m mlflow server --host 127.0.0.1 --port $(PORT) --workers 1 --backend-store-uri "sqlite:///$$PWD/mlflow.db"
+	@exec python -m pipeline ui --port $(PORT)
 
 paper: $(VENV)/installed
 	@python -m pipeline profile switch paper

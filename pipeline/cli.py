@@ -65,27 +65,21 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
 
 
 @app.command()
-def sync_mlflow(
-    address: Annotated[str | None, typer.Option(help="address of MLflow's UI: print links to its views")] = None,
-) -> None:
+def sync_mlflow() -> None:
     """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
-    from pipeline.layout import JOURNALS, find_root, tracking_store
-    from pipeline.tracking.delivery import Delivery
+    from pipeline.layout import find_root
+    from pipeline.operations.show_runs import delivery_of, send
 
-    root = find_root()
-    store = tracking_store(root)
-    if store is None:
-        raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
-    delivery = Delivery(root / JOURNALS, store)
-    runs = 0
-    for run in delivery.run():
-        print(f"{run}: delivered")
-        runs += 1
-    print(f"{runs} runs updated at {store.shown}" if runs else f"nothing to send to {store.shown}")
-    for experiment in delivery.client.search_experiments() if address else ():
-        for view in (tag.rpartition(".")[2] for tag in experiment.tags if tag.startswith("mlflow.sharedViewState.")):
-            page = f"{address}/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey={view}"
-            print(f"{experiment.name}, {view}: {page}&workflowType=machine_learning")
+    send(delivery_of(find_root()))
+
+
+@app.command()
+def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="of this machine")] = 5000) -> None:
+    """Show the runs of this repository in MLflow's UI, at http://127.0.0.1:<port>, and print links to its views."""
+    from pipeline.layout import find_root
+    from pipeline.operations.show_runs import show
+
+    show(find_root(), port)
 
 
 @app.command()

@@ -1,0 +1,61 @@
+"""Sends tracked runs to MLflow, and shows them by MLflow's own server, to this machine only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from pipeline.errors import UserError, show_error
+from pipeline.layout import JOURNALS, tracking_store
+from pipeline.tracking.delivery import Delivery
+
+HOST = "127.0.0.1"
+VIEW = "mlflow.sharedViewState."
+"""How the tag of a view of an experiment begins; its name follows."""
+
+
+def delivery_of(root: Path) -> Delivery:
+    """The delivery of the runs of a repository. UserError if MLflow is switched off."""
+    store = tracking_store(root)
+    if store is None:
+        raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
+    return Delivery(root / JOURNALS, store)
+
+
+def send(delivery: Delivery) -> None:
+    """Send what MLflow does not have yet, and print what that was. Raises as `Delivery.run`."""
+    runs = 0
+    for run in delivery.run():
+        print(f"{run}: delivered")
+        runs += 1
+    print(f"{runs} runs updated at {delivery.store.shown}" if runs else f"nothing to send to {delivery.store.shown}")
+
+
+def show(root: Path, port: int) -> NoReturn:
+    """Send the runs to the repository's own file, print links to the views, and become MLflow's server.
+
+    Raises:
+        UserError: the port cannot be used, or MLflow is switched off.
+    """
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise UserError(f"port {port}: {why}. Choose another one: `make ui PORT={port + 1}`") from None
+    os.environ.pop("MLFLOW_TRACKING_URI", None)  # a server for a team has a page of its own
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    delivery = delivery_of(root)
+    try:
+        send(delivery)
+        for experiment in delivery.client.search_experiments():
+            for view in (tag.removeprefix(VIEW) for tag in experiment.tags if tag.startswith(VIEW)):
+                page = f"http://{HOST}:{port}/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey={view}"
+                print(f"{experiment.name}, {view}: {page}&workflowType=machine_learning")
+    except (UserError, OSError) as error:  # what was sent before can be looked at
+        show_error(error)
+    sys.stdout.flush()
+    server = ["mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    os.execv(sys.executable, [sys.executable, "-m", *server, "--backend-store-uri", delivery.store.uri])

@@ -1,0 +1,47 @@
+"""`python -m pipeline ui`: MLflow's own server, for this machine only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from servers import free_port, serving
+
+from pipeline.tracking import TrackedRun
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_runs_are_sent_and_shown_to_this_machine_only_on_a_port_that_is_free(
+    filled_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "CAPSULES_MLFLOW": "on",
+        "PYTHONPATH": str(ROOT),
+        "MLFLOW_TRACKING_URI": "http://other",
+    }.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "params.yaml").touch()
+    shutil.copy(filled_database, tmp_path / "mlflow.db")
+    views = {"mlflow.sharedViewState.trainings": "{}"}
+    TrackedRun(tmp_path / ".tracking", "capsules/quick", "train@x", experiment_tags=views).finish()
+    port, log = free_port(), tmp_path / "log"
+    command = [sys.executable, "-m", "pipeline", "ui", "--port", str(port)]
+    with serving(command, port, log, cwd=tmp_path):
+        connections = psutil.net_connections("tcp")
+        assert {each.laddr.ip for each in connections if each.status == "LISTEN" and each.laddr.port == port} == {
+            "127.0.0.1"
+        }
+        printed = log.read_text()
+        assert "train-x" in printed, "the run was sent"
+        assert f"http://127.0.0.1:{port}/#/experiments/1/runs?viewStateShareKey=trainings" in printed
+        second = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert f"port {port}" in second.stderr
+    assert "make ui PORT=" in second.stderr
+    assert second.stdout == "", "no link to what another server shows"
