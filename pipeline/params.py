@@ -6,7 +6,7 @@ defaults here: all values are in `params.yaml`, so that `dvc params diff` shows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -215,14 +215,23 @@ class Shared(Section):
         """Check the conditions of a study, which change the model of a run.
 
         Raises:
-            ValueError: there is no such run, or a condition does not give a valid model.
+            ValueError: there is no such run, a condition does not give a valid model, or a setting changes nothing.
         """
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
             with self.named(place, ("runs", name, variant, "model")):
                 model = run.model.changed(changes)
-            self.check_fits(place, run.model_copy(update={"model": model}), run.dataset)
+            changed = run.model_copy(update={"model": model})
+            self.check_effect(place, changed, changes)
+            self.check_fits(place, changed, run.dataset)
+
+    @staticmethod
+    def check_effect(where: str, run: Run, changes: Collection[str]) -> None:
+        """ValueError if one of these settings of a run's model, which a study changes, changes nothing."""
+        for name, others in run.without_effect().items():
+            if name in changes:
+                raise ValueError(f"{where}.{name}: changes nothing without {others}")
 
     @staticmethod
     @contextmanager

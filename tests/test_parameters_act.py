@@ -144,3 +144,27 @@ def test_every_parameter_changes_what_is_learned(variant: str, path: tuple[str, 
         assert differ(unchanged(variant, context), learned(changed)), f"{now!r} and {value!r} are the same"
         return
     pytest.fail(f"no other value than {now!r} is valid")
+
+
+@pytest.mark.parametrize("activation", ["mdl", "mixing", "bayes"])
+def test_the_settings_said_to_be_without_effect_are_those_that_change_nothing(activation: str) -> None:
+    """Of how matrix capsules route; the betas themselves may differ where nothing depends on them."""
+    others = {
+        "inverse_temperature": 4.0,
+        "inverse_temperature_rate": 0.5,
+        "class_inverse_temperature": 2.0,
+        "damping": 0.5,
+        "damped_first": True,
+        "variance_floor": 0.2,
+        "saving": 4.0,
+        "beta_a_unit": 10.0,
+        "bayes": {**SMALL_BAYES, "kappa0": 3.0},
+    }
+
+    def learned_with(**changes: Any) -> Parameters:
+        parameters = learned(run_with("matrix_capsules", {"model": {"activation": activation, **changes}}))
+        return {name: value for name, value in parameters.items() if "beta" not in name}
+
+    plain = learned_with()
+    same = {name for name, value in others.items() if not differ(plain, learned_with(**{name: value}))}
+    assert same == run_with("matrix_capsules", {"model": {"activation": activation}}).without_effect().keys()

@@ -60,6 +60,7 @@ def refused(values: Any) -> list[str]:
 RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
 CAPSNET, SETS = "runs.capsnet-routed-digits", "regression_sets.digits"
 GRID, OPTIMISE = f"{SETS}.studies.grid-digits", "optimise.capsules-digits"
+WARPS = "recipe.toys.conditions.warps"
 WHOLE = {"rotation": 0.0, "shift": 1.5, "whole_pixels": True}
 FREE = {"output": "free", "label": "free", "penalty": "L1", "weight": 0.0}
 OUT = {"factor": "azimuth", "value": 20, "known_share": 0.0}
@@ -115,6 +116,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("infer.capsnet-routed-digits.conditions", [FREE], "infer.capsnet-routed-digits.conditions.0"),
     ("ablation.toys.conditions.mixing.iterations", 0, ""),
     ("recipe.toys.conditions.unchanged", {"augmentation": {"crop": 50}}, ""),
+    ("ablation.toys.conditions.mixing.saving", 4.0, ""),
+    (WARPS, {"model": {"activation": "bayes", "damping": 0.5}}, f"{WARPS}.model.damping"),
     (f"{OPTIMISE}.replicas", 2, ""),
     ("sensitivity.hyperparameters.pose_sd_floor", [0.2, 8.0], ""),
     ("attention_sets.small.studies.parsing.kept", 13, "attention_sets.small.studies.parsing"),

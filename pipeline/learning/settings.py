@@ -131,6 +131,10 @@ class RunSettings(Section):
             crop = self.augmentation.seen_size(size)
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
+    def without_effect(self) -> dict[str, str]:
+        """Settings of the model that change nothing beside its other settings, and those with which they would."""
+        return {}
+
     def with_epochs(self, epochs: int) -> Self:
         """The run trained for `epochs`, with the model's schedule shortened or extended in proportion.
 

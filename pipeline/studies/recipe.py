@@ -78,7 +78,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: Params, where: str, study: RecipeParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition does not give a valid run."""
+    """ValueError if the run is of the wrong kind, or a condition does not give a valid run or changes nothing."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)
@@ -86,6 +86,7 @@ def check(params: Params, where: str, study: RecipeParams) -> None:
         place = f"{where}.conditions.{condition}"
         with params.named(place, ("runs", study.run, run.variant)):
             changed = study.changed(run, condition)
+        params.check_effect(f"{place}.model", changed, study.conditions[condition].get("model", {}))
         params.check_fits(place, changed, run.dataset)
 
 

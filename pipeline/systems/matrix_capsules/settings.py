@@ -36,6 +36,20 @@ class BayesParams(Section):
     )
 
 
+_ACTS_WITH = {
+    "inverse_temperature": ("mdl",),
+    "inverse_temperature_rate": ("mdl",),
+    "class_inverse_temperature": ("mdl",),
+    "damping": ("mdl", "mixing"),
+    "damped_first": ("mdl", "mixing"),
+    "variance_floor": ("mdl", "mixing"),
+    "saving": ("mdl", "bayes"),
+    "beta_a_unit": ("mdl", "bayes"),
+    "bayes": ("bayes",),
+}
+"""The activations with which a setting of the model changes anything, where these are not all."""
+
+
 class MatrixCapsulesModelParams(Section):
     """Matrix capsules with EM routing, document 004."""
 
@@ -83,28 +97,36 @@ class MatrixCapsulesModelParams(Section):
         description="capsules that it divides itself among in the first iteration, evenly; `position` in the authors' "
         "code"
     )
-    inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
+    inverse_temperature: float = Field(
+        gt=0, le=1e6, description="lambda after infinitely many iterations; used by mdl only"
+    )
     inverse_temperature_rate: float = Field(
-        ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays"
+        ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays; used by mdl only"
     )
-    class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
-    damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
+    class_inverse_temperature: float = Field(
+        gt=0, le=100, description="factor on lambda in the class layer; used by mdl only"
+    )
+    damping: float = Field(
+        ge=0, lt=1, description="weight of the previous mean in the new mean of a pose; not used by bayes"
+    )
     damped_first: bool = Field(
-        description="in the first iteration, too, as if the previous mean were 0 (the authors' code)"
+        description="in the first iteration, too, as if the previous mean were 0 (the authors' code); not used by bayes"
     )
-    variance_floor: float = Field(gt=0, le=1, description="added to the variances of votes")
+    variance_floor: float = Field(
+        gt=0, le=1, description="added to the variances of votes; with bayes, only the unit of coordinates"
+    )
     saving: float | None = Field(
         gt=0,
         le=1e4,
         description="nats: before training, beta_a and beta_u are set on some training images, so that a vote assigned "
         "to an active capsule alone shortens the description by so much, and the average capsule breaks even; null: "
-        "they start at the values in convolutional and last",
+        "they start at the values in convolutional and last; not used by mixing",
     )
     beta_a_unit: float = Field(
         gt=0,
         le=1e6,
         description="nats: unit in which beta_a is learnt; a larger one makes each step of the optimiser change logits "
-        "more (5,000 in the authors' code)",
+        "more (5,000 in the authors' code); not used by mixing",
     )
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
@@ -167,6 +189,15 @@ class MatrixCapsulesRun(CroppedRun):
     def channels(self) -> int:
         """Channels of the images that the network takes."""
         return self.model.views
+
+    def without_effect(self) -> dict[str, str]:
+        """As in `RunSettings`."""
+        model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
+        return {
+            name: f"activation: {' or '.join(activations)}"
+            for name, activations in _ACTS_WITH.items()
+            if model.activation not in activations and not (name == "variance_floor" and unit)
+        }
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
         share = epochs / self.training.epochs
