@@ -44,6 +44,7 @@ VIEWS = {
             "attributes.`Duration`",
             *(f"metrics.`validation.{name}`" for name in ("bound", "loss", "accuracy", "pixel_error")),
             "metrics.`images_per_second`",
+            "tags.`warning`",
             "tags.`commit`",
             "tags.`device`",
         ],

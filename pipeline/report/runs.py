@@ -19,6 +19,7 @@ from pipeline.drawing.style import FAINT, TRAIN, VALIDATION, in_house_style, pan
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Recorded, Results
+from pipeline.results.stalled import stalled
 from pipeline.systems import CLASSIFIERS, SYSTEMS
 
 OBJECTIVES = {"bound": "bound (nats per image)", "loss": "loss (nats per image)"}
@@ -152,8 +153,8 @@ def _whole(value: float | None) -> int | None:
 
 
 def training(results: Results) -> list[Table]:
-    """Time, speed and final validation numbers of each training run."""
-    rows, shown, records = [], [], []
+    """Time, speed and final validation numbers of each training run, and a note on those that stopped learning."""
+    rows, shown, records, notes = [], [], [], []
     for run, numbers in results.executed("train"):
         records += numbers.records
         device = ", ".join(dict.fromkeys(str(each.get("device", "")) for each in numbers.records))
@@ -178,6 +179,8 @@ def training(results: Results) -> list[Table]:
         }
         row |= plain | {"n": seeds, "device": device, "tracking_run": tracked(numbers.records)}
         rows.append(row)
+        history = results.table("train", run, ("replica", "epoch", "train_gradient_norm"))
+        notes.append("" if history is None else stalled(history, numbers.run(run)))
         text = {name: spread(found.mean, found.sd, found.n) if found else "" for name, found in measured.items()}
         epochs = measured["epochs"]
         whole = epochs is not None and epochs.sd == 0  # no replica stopped early
@@ -198,8 +201,11 @@ def training(results: Results) -> list[Table]:
         return []
     head = ["run", "data", "device", "seeds", "epochs", "seconds", "generative parameters", "all parameters"]
     head += ["images/s", "validation bound", "validation pixel error"]
+    people = pd.DataFrame(shown, columns=head)
+    if any(notes):
+        people["note"] = notes
     caption = (
         "Each training run: wall-clock seconds for all seeds together, training images per second, bound in nats per "
         "image, and squared pixel error summed over an image (mean ± sd over seeds)."
     )
-    return [Table("training", "Training runs", caption, pd.DataFrame(rows), pd.DataFrame(shown, columns=head), records)]
+    return [Table("training", "Training runs", caption, pd.DataFrame(rows), people, records)]

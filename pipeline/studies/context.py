@@ -5,6 +5,7 @@ What a study uses is remembered, because its result says what it was made from.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pipeline.params import Params
     from pipeline.tracking import TrackedRun
 
+
+_logger = logging.getLogger(__name__)
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 """The folder of the library's own code."""
@@ -228,6 +231,7 @@ class Context:
             UserError, DivergedError, CheckpointError: as `train_run`.
         """
         from pipeline.learning.runs import train_run, trained_models
+        from pipeline.results.stalled import stalled
         from pipeline.tracking import Part
 
         own = self.dataset(run.dataset)
@@ -236,6 +240,9 @@ class Context:
         tracked = self.run if alone or name is None else Part(self.run, name)
         given = own if dataset is None else dataset
         trained = train_run(self.setup, run, given, data, tracked, title, start, frozen, watched)
+        if words := stalled(trained.history, run):
+            _logger.warning("warning: %s: %s", title, words)
+            tracked.log_tags({"warning": words})
         if name is not None:
             self.settings_trained[key or name] = run.model_dump(mode="json")
         self.seeds = self.seeds or run.seeds

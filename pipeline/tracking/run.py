@@ -243,7 +243,9 @@ class TrackedRun:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several trainings in a tracked run: its metrics have its name, such as "pixel_sd=0.1", before theirs."""
+    """One of several trainings in a tracked run: its metrics and tags have its name, such as "pixel_sd=0.1", before
+    theirs.
+    """
 
     run: TrackedRun
     name: str
@@ -251,6 +253,10 @@ class Part:
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
         """As `TrackedRun.log_metrics`."""
         self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
+
+    def log_tags(self, tags: Mapping[str, Any]) -> None:
+        """As `TrackedRun.log_tags`."""
+        self.run.log_tags({f"{self.name}/{key}": value for key, value in tags.items()})
 
     def __getattr__(self, name: str) -> Any:
         """All else is the run's."""

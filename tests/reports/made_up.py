@@ -215,7 +215,13 @@ class Writer(ResultFiles):
         return path
 
     def train(
-        self, run: str, start: float = -900.0, settled: float = 380.0, objective: str = "bound", **provenance: Any
+        self,
+        run: str,
+        start: float = -900.0,
+        settled: float = 380.0,
+        objective: str = "bound",
+        norm: float = 2.0,
+        **provenance: Any,
     ) -> None:
         epochs = np.arange(1, 41)
         tables = []
@@ -223,7 +229,7 @@ class Writer(ResultFiles):
             bound = settled + (start - settled) * np.exp(-epochs / 4) - 15 * replica
             error = 12 + 60 * np.exp(-epochs / 5)
             columns = {f"train_{objective}": bound, f"validation_{objective}": bound - 10 - 0.3 * epochs}
-            columns |= {"train_pixel_error": error, "validation_pixel_error": error + 1}
+            columns |= {"train_pixel_error": error, "validation_pixel_error": error + 1, "train_gradient_norm": norm}
             tables.append(pd.DataFrame({"replica": replica, "epoch": epochs, **columns}))
         self.table("train", run, pd.concat(tables))
         generative, total = (24_816, 1_315_042) if run.startswith("capsules") else (104_974, 208_000)

@@ -62,6 +62,16 @@ def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     assert data.loc[0, "seconds"] == 171.3
 
 
+def test_a_run_that_stopped_learning_has_a_note(full: Writer, params: Params) -> None:
+    assert "note" not in tables(full, params)["training"].shown
+    full.train("vae-digits", norm=0.0)
+    noted = tables(full, params)["training"]
+    notes = noted.shown.set_index("run")["note"]
+    assert notes["vae-digits"] == "the gradient is 0 at the end"
+    assert notes["capsules-digits"] == ""
+    assert "note" not in noted.data, "the numbers stay as they are"
+
+
 def test_markdown_is_one_table_with_title_caption_and_source(full: Writer, params: Params) -> None:
     for table in tables(full, params).values():
         lines = table.to_markdown().splitlines()

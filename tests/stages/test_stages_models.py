@@ -161,6 +161,25 @@ def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
     assert swept["validation"].keys() == {"loss"}
 
 
+def test_a_training_that_no_longer_learns_warns_and_is_tagged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = small_params()
+    values["runs"]["cnn"]["training"]["gradient_clip"] = 1e-9
+    values["recipe"]["matrix-squares"] |= {"run": "cnn", "conditions": {"unchanged": {}}}
+    root = write_root(tmp_path, values)
+    monkeypatch.chdir(root)
+    train.main("cnn")
+    study.main("recipe", "matrix-squares")
+    trainings = [f"unchanged-{value}" for value in values["recipe"]["matrix-squares"]["held_out"]]
+    assert len(caplog.messages) == len(["train@cnn", *trainings])
+    assert all("gradient_clip, 1e-09" in message for message in caplog.messages)
+    journals = [path.read_text() for path in root.glob(".tracking/*/events.jsonl")]
+    logged = [json.loads(line) for journal in journals for line in journal.splitlines()]
+    tags = {tag for event in logged for tag in event.get("tags", {}) if "warning" in tag}
+    assert tags == {"warning", *(f"{name}/warning" for name in trainings)}
+
+
 def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = small_params()
     ablation = values["ablation"]["matrix-squares"]
