@@ -75,7 +75,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Places:
-    """Paths of the parts of a result; `arrays` is None for a stage without arrays."""
+    """Paths of the parts of a result; `arrays` is None for a stage whose items have none."""
 
     record: Path
     table: Path
@@ -154,6 +154,7 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
     write_json(places.record, {**headlines(outcome.numbers, outcome.headline), RECORD: [record]})
     write_text(places.table, outcome.table.to_csv(index=False, float_format="%.7g"))
     if places.arrays is not None:
-        places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for studies without arrays
-        if outcome.arrays:
-            write_arrays(places.arrays / "examples.npz", outcome.arrays)
+        places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for items without arrays
+    if outcome.arrays:
+        assert places.arrays is not None, f"dvc.yaml has no folder for the arrays of {outcome.kind}"
+        write_arrays(places.arrays / "examples.npz", outcome.arrays)

@@ -147,6 +147,12 @@ def test_every_study_leaves_its_numbers_and_a_table(done: Path, item: str, measu
     assert len(table_of(done, item)) >= 1
 
 
+def test_only_kinds_of_study_that_have_arrays_have_a_folder_for_them(done: Path) -> None:
+    """DVC warns of every empty folder."""
+    folders = {path.parts[-2] for path in done.glob("results/small/*/*")}
+    assert folders == {path.parts[-3] for path in done.glob("results/small/*/*/examples.npz")}
+
+
 def test_a_model_without_a_bound_is_trained_evaluated_and_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
