@@ -182,8 +182,8 @@ def load(
     ] = None,
 ) -> None:
     """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
-    from pipeline.layout import find_root, model_folder
-    from pipeline.models import load_trained, read_images
+    from pipeline.layout import dataset_path, find_root, model_folder
+    from pipeline.models import class_names, load_trained, read_images
 
     name = run.removeprefix("models/").rstrip("/")
     folder = model_folder(find_root(), name)
@@ -198,8 +198,11 @@ def load(
         return
     given = read_images(images, channels, size)
     if trained.classifies:
+        names = dict(enumerate(class_names(dataset_path(find_root(), trained.settings.dataset))))
         for index, scores in enumerate(trained.scores(given)):
-            print(f"image {index}: class {int(scores.argmax())} (score {float(scores.max()):.3f})")
+            label = int(scores.argmax())
+            called = f", {names[label]}" if label in names else ""
+            print(f"image {index}: class {label}{called} (score {float(scores.max()):.3f})")
         return
     for name, values in trained.features(given)[0].items():
         print(f"{name}: {values.shape[1]} features per image")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ import torch
 from PIL import ExifTags, Image
 from small import SIZE, small_run, squares, training
 
+from pipeline.cli import load
+from pipeline.data.datasets import save_dataset
+from pipeline.layout import dataset_path
 from pipeline.learning.runs import save_run
 from pipeline.learning.train import Task, train
 from pipeline.models import LoadingError, load_trained, read_images
@@ -50,6 +54,24 @@ def test_capsnet_scores_classes_by_length_and_images_do_not_depend_on_each_other
     scores = loaded.scores(images)
     torch.testing.assert_close(scores, torch.stack(classes).norm(dim=-1).mean(0))
     torch.testing.assert_close(scores[249:], loaded.scores(images[249:]))
+
+
+def test_a_class_is_called_by_its_name_where_the_data_set_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").touch()
+    trained_in(tmp_path / "models", "cnn")
+    np.save("images.npy", squares().images[:3])
+
+    def said() -> list[tuple[str, ...]]:
+        load("mine", [Path("images.npy")])
+        printed = capsys.readouterr().out
+        return re.findall(r"^image \d: class (\d)(?:, (\w+))? \(score", printed, re.MULTILINE)
+
+    assert [name for _, name in said()] == ["", "", ""]
+    save_dataset(dataset_path(tmp_path, "squares"), squares())
+    assert [name for _, name in said()] == ["abc"[int(label)] for label, _ in said()]
 
 
 def test_pictures_are_turned_grey_upright_and_resized(tmp_path: Path) -> None:
