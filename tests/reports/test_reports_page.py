@@ -62,7 +62,7 @@ def test_the_page_holds_everything_it_shows(content: str) -> None:
     assert "@import" not in without_scripts
     assert not any(tag in ("iframe", "object", "embed") for tag, _ in page.tags)
     assert not [name for _, found in page.tags for name in found if name.startswith("on")]
-    assert len(content.encode()) < 6_000_000
+    assert len(content.encode()) < 5_000_000
 
 
 def test_ids_are_unique_and_references_lead_somewhere(content: str) -> None:
