@@ -77,9 +77,9 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 
 def vector_uri(svg: str) -> str:
-    """A drawing inside a page, in little more than half its length as base64: coordinates have two
-    decimals (of a point), ids are short, and there only where something refers to them, comments and white space are
-    gone, and only characters that a URI cannot have are encoded.
+    """A drawing inside a page, in little more than half of its length as base64: coordinates have two decimals (of a
+    point), ids are short and only where something refers to them, comments and most white space are gone, and only
+    characters that a URI cannot have are encoded.
     """
     svg = _UNSEEN.sub("", svg).replace("xlink:href", "href")
     svg = _COORDINATES.sub(lambda found: _COMMAND.sub(r"\1", _LONG.sub(r"\1", found[0])), svg)
