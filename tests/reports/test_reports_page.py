@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from made_up import Report, Writer, scorecard, write_page
 
-from pipeline.page.scorecard import VERDICTS
+from pipeline.page.scorecard import VERDICTS, Row
 from pipeline.params import Params
 from pipeline.report import measures
 from pipeline.results.claims import load_claims
@@ -116,6 +116,23 @@ def test_a_claim_says_how_to_measure_it_again_and_what_other_profiles_found(
     both = write_page(full, params, scorecards={"paper": rows}).split(claim)[1].split("</tr>")[0]
     assert 'data-name="Ours, paper"' in both
     assert "too short to test" in both
+
+
+def test_a_claim_that_does_not_agree_says_why_and_what_would_test_it(full: Writer, params: Params) -> None:
+    rows = scorecard(full, params)
+    differs, other, *_ = [name for name, row in rows.items() if row["verdict"] in ("worse", "better", "fails")]
+    provenance = {**rows[differs]["provenance"], "items": ["train/longer"], "seconds": 7200.0}
+    paper: list[Row] = [{**rows[differs], "verdict": "within", "provenance": provenance}]
+    content = write_page(full, params, scorecards={"paper": paper})
+    said = {name: content.split(f'id="claim-{name}"')[1].split("</tr>")[0] for name in rows}
+    for name, row in rows.items():
+        assert ("Why? " in said[name]) == (row["verdict"] in ("worse", "better", "fails"))
+        assert ("<dt>to test it" in said[name]) == (row["verdict"] not in ("within", "holds"))
+    assert "profile paper, where it is within (it took 2 h 0 min): <code>dvc repro train@longer<" in said[differs]
+    own = " ".join(item.replace("/", "@") for item in rows[other]["provenance"]["items"])
+    assert f"): <code>dvc repro {own}<" in said[other]
+    missing = next(name for name, row in rows.items() if row["verdict"] == "not run")
+    assert "<code>python -m pipeline status</code>" in said[missing]
 
 
 def test_text_from_files_is_escaped(writer: Writer, params: Params) -> None:
