@@ -23,6 +23,7 @@ class Picture:
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        code: where the function that draws it stands, such as "pipeline/report/runs.py#L105"; empty if not known.
         film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
     """
 
@@ -33,6 +34,7 @@ class Picture:
     alt: str
     records: list[Record]
     document: str = field(default="", kw_only=True)
+    code: str = field(default="", kw_only=True)
     film: str = field(default="", kw_only=True)
 
     @property

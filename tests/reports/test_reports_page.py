@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from made_up import Report, Writer, scorecard, write_page
@@ -16,6 +17,7 @@ from pipeline.report import measures
 from pipeline.results.claims import load_claims
 from pipeline.results.freshness import CHANGED
 
+ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "input", "img", "br"}
 
 
@@ -55,7 +57,7 @@ def content(report: Report) -> str:
 def test_the_page_holds_everything_it_shows(content: str) -> None:
     page = Page(content)
     for url in (*page.attributes("src"), *page.attributes("href"), *page.attributes("srcset")):
-        assert url.startswith(("data:", "#")), url[:80]
+        assert url.startswith(("data:", "#", "../../pipeline/")), url[:80]
     without_scripts = re.sub(r"<script.*?</script>|data:image/[^\"]*", "", content, flags=re.DOTALL)
     assert "://" not in without_scripts
     assert "url(" not in without_scripts
@@ -94,7 +96,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
     assert 'class="notice"' not in content
 
 
-def test_figures_and_tables_name_their_runs(content: str) -> None:
+def test_figures_and_tables_name_their_runs_and_link_to_their_code(content: str) -> None:
     page = Page(content)
     images = [found for tag, found in page.tags if tag == "img"]
     assert len(images) == 16 + 1  # and one of them, smaller, on the first screen
@@ -102,6 +104,9 @@ def test_figures_and_tables_name_their_runs(content: str) -> None:
     for part in (*content.split("<figure ")[1:], *content.split('class="table"')[1:]):
         assert "Source: " in part
         assert "20251102-140509-" in part
+        address, *_ = re.findall(r'href="../../(pipeline/[^"]*\.py#L\d+)">', part)
+        file, _, line = address.partition("#L")
+        assert (ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith(("def ", "@"))
 
 
 def test_a_claim_says_how_to_measure_it_again_and_what_other_profiles_found(
