@@ -46,11 +46,11 @@ QUICK, PAPER = COMPARED_PROFILES
 """The profile that a fresh clone has, and the one with the documents' data."""
 CHANGES = {
     "not run": "",
-    "budget": "a longer training in params.yaml",
-    "noise": "more seeds or test images in params.yaml",
-    "data": "the document's data",
-    "setting": "the document's settings, as in profile paper-gpu",
-    "unexplained": "another seed in params.yaml",
+    "budget": "with a longer training in params.yaml",
+    "noise": "with more seeds or test images in params.yaml",
+    "data": "with the document's data",
+    "setting": "with the document's settings, as in profile paper-gpu",
+    "unexplained": "with another seed in params.yaml",
 }
 """By the kind of the reason, what to change in order to test a claim."""
 
@@ -235,7 +235,7 @@ def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
     """
     change = CHANGES[kind]
     if paper and paper["verdict"] != "not run":
-        row, change = paper, f"profile {PAPER}, where it is {paper['verdict']}"
+        row, change = paper, f"in profile {PAPER}, where it is {paper['verdict']}"
     items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
     if not items:
         return "what this profile has not run yet", "python -m pipeline status"
