@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import matplotlib
 from matplotlib.figure import Figure
 
-from pipeline.drawing.style import Kind
+from pipeline.drawing.style import RC, Kind
 from pipeline.results.provenance import Record
 
 
@@ -22,6 +23,7 @@ class Picture:
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        code: where the function that draws it stands, such as "pipeline/report/runs.py#L105"; empty if not known.
         film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
     """
 
@@ -32,6 +34,7 @@ class Picture:
     alt: str
     records: list[Record]
     document: str = field(default="", kw_only=True)
+    code: str = field(default="", kw_only=True)
     film: str = field(default="", kw_only=True)
 
     @property
@@ -44,6 +47,13 @@ class Drawing(Picture):
     """A figure that is drawn when `figure` is called."""
 
     figure: Callable[[], Figure]
+
+    def write_pdf(self, path: Path) -> None:
+        """Draw it as PDF, the same bytes for the same data, with TrueType fonts: publishers refuse Type 3, matplotlib's
+        default.
+        """
+        with matplotlib.rc_context({**RC, "pdf.fonttype": 42}):
+            self.figure().savefig(path, metadata={"Title": self.title, "CreationDate": None})
 
 
 @dataclass

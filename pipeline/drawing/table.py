@@ -23,6 +23,7 @@ class Table:
         shown: the same as text, for people.
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        code: where the function that builds it stands, as of a figure.
         sort: by what a page sorts the rows, with the columns of `shown`: numbers or text, None for what comes last;
             None if its rows stay as they are.
     """
@@ -34,6 +35,7 @@ class Table:
     shown: pd.DataFrame
     records: list[Record]
     document: str = ""
+    code: str = ""
     sort: pd.DataFrame | None = None
 
     def to_csv(self) -> str:

@@ -61,7 +61,7 @@ def export(root: Path, folder: Path) -> int:
         drawn = set()
         for drawing in report.draw(results, Written()):
             path = Path(made, f"{drawing.name}.pdf")
-            drawing.figure().savefig(path, metadata={"Title": drawing.title, "CreationDate": None})
+            drawing.write_pdf(path)
             add(path, "figures/", drawing)
             drawn.add(drawing.name)
         for picture in on_disk(layout.figures_folder, results):

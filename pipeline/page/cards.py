@@ -22,6 +22,7 @@ from pipeline.page.scorecard import (
     dataset_and_remarks,
     tier,
     tolerance,
+    why,
 )
 from pipeline.results.claims import Claim
 from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
@@ -41,8 +42,17 @@ verdict clear without colour.
 
 COMPARED_PROFILES = ("quick", "paper")
 """Profiles whose numbers are shown beside the page's own, where they have a scorecard."""
-QUICK = "quick"
-"""The profile that a fresh clone has."""
+QUICK, PAPER = COMPARED_PROFILES
+"""The profile that a fresh clone has, and the one with the documents' data."""
+CHANGES = {
+    "not run": "",
+    "budget": "with a longer training in params.yaml",
+    "noise": "with more seeds or test images in params.yaml",
+    "data": "with the document's data",
+    "setting": "with the document's settings, as in profile paper-gpu",
+    "unexplained": "with another seed in params.yaml",
+}
+"""By the kind of the reason, what to change in order to test a claim."""
 
 _LEAST = 0.05  # smaller numbers would be rounded to 0 with one decimal
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
@@ -103,7 +113,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Card:
-    """A claim on the page: the document's number, the page's own finding, and other profiles' findings."""
+    """A claim on the page: the document's number, the page's own finding, and other profiles' findings.
+
+    Attributes:
+        why: what may explain that our finding does not agree, its kind first; empty if it does, or there is none.
+        test: what to change in order to test the claim, and the command; None if our finding agrees.
+    """
 
     claim: Claim
     key: str
@@ -112,7 +127,8 @@ class Card:
     paper: str
     tolerance: str
     own: Cell
-    untested: str
+    why: str
+    test: tuple[str, str] | None
     others: list[Cell]
     dataset: str
     remarks: list[str]
@@ -171,7 +187,7 @@ def _card(
     repository: str | None,
 ) -> Card:
     dataset, remarks = dataset_and_remarks(row)
-    paper = row["paper"]
+    paper, reason = row["paper"], why(row)
     return Card(
         claim=claim,
         key=row["verdict"].replace(" ", "-"),
@@ -180,7 +196,8 @@ def _card(
         paper="" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
         tolerance=_tolerance(claim),
         own=_cell(row, claim, profile),
-        untested=_untested(row),
+        why=": ".join(reason) if reason and row["verdict"] != "not run" else "",
+        test=_test(row, reason[0], others.get(PAPER) if profile == QUICK else None) if reason else None,
         others=[_cell(found, claim, name) for name, found in others.items() if found],
         dataset=dataset,
         remarks=remarks,
@@ -207,14 +224,26 @@ def _cell(row: Row, claim: Claim, profile: str) -> Cell:
         tone=tone,
         tier=tier(row),
         sort=list(MARKS).index(verdict) if ours is None else ours["value"],
-        untested=_untested(row).partition(":")[0],
+        untested=(row.get("untested") or "").partition(":")[0],  # another profile's scorecard may be older
         commands=commands(row["provenance"]["items"], profile),
     )
 
 
-def _untested(row: Row) -> str:
-    """Why a row's number does not test its claim; empty if it does. Another profile's scorecard may be older."""
-    return row.get("untested") or ""
+def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
+    """What to change in order to test a claim whose reason is of `kind`, with the time that it took before, and the
+    command. If the row of profile paper is given and was run, that profile tests it.
+    """
+    change = CHANGES[kind]
+    if paper and paper["verdict"] != "not run":
+        row, change = paper, f"in profile {PAPER}, where it is {paper['verdict']}"
+    items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
+    if not items:
+        return "what this profile has not run yet", "python -m pipeline status"
+    return change if seconds is None else f"{change} (it took {_duration(seconds)})", _repro(items)
+
+
+def _repro(items: Sequence[str]) -> str:
+    return f"dvc repro {' '.join(item.replace('/', '@', 1) for item in items)}"
 
 
 def commands(items: Sequence[str], profile: str) -> list[str]:
@@ -222,9 +251,8 @@ def commands(items: Sequence[str], profile: str) -> list[str]:
     if not items:
         return []
     switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
-    targets = [item.replace("/", "@", 1) for item in items]
     # Alone (-s), for they depend on every other result of the profile, too.
-    return [*switch, f"dvc repro {' '.join(targets)}", "dvc repro -s figures tables"]
+    return [*switch, _repro(items), "dvc repro -s figures tables"]
 
 
 def by_reason(items: Iterable[str], changed: Mapping[str, str]) -> list[tuple[str, str]]:

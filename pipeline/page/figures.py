@@ -20,7 +20,7 @@ from pipeline.report import draw
 from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import ResultError, Results
 
-_TEXTS = ("name", "kind", "title", "caption", "alt", "document")
+_TEXTS = ("name", "kind", "title", "caption", "alt", "document", "code")
 """The texts kept with a picture."""
 _AGAIN = "Get it back with `git checkout`, or delete it and run `dvc repro -f -s figures`."
 _SOURCE = ("stage", "item", "tracking_run")
@@ -80,7 +80,8 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
                 f"{_words(folder)} is corrupt: a figure without its sources ({error!r}). {_AGAIN}"
             ) from None
         if all(record is not None for record in records):
-            words = {key: entry.get(key, "") for key in _TEXTS}  # older entries name no document: see `_with_kept`
+            # Older entries name no code, and no document: see `_with_kept`.
+            words = {key: entry.get(key, "") for key in _TEXTS}
             kept = [record for record in records if record is not None]
             pictures.append(Picture(**words, records=kept, film=_film_of(folder, entry)))
     return pictures
@@ -125,7 +126,8 @@ def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Pict
             earlier = [names.index(each.name) for each in before[:place] if each.name in names]
             at = max(earlier[-1:], default=-1) + 1
             document = picture.document or (shown[at - 1].document if at else "")
-            shown.insert(at, replace(picture, document=document))
+            file = picture.code.partition("#")[0]  # its lines may have moved since
+            shown.insert(at, replace(picture, document=document, code=file))
             names.insert(at, picture.name)
     return shown
 

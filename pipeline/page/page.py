@@ -61,7 +61,7 @@ def build_page(
             (`freshness.compare`). Figures, tables and claims that use one are marked.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         scorecards: of other profiles, to be shown beside this one's.
-        repository: address of the repository, for links to commits.
+        repository: address of the repository, for links to commits and code; without it, code is linked by its file.
     """
     records = [record for table in tables for record in table.records]
     scorecards = scorecards or {}
@@ -140,6 +140,7 @@ def _figure(shown: Shown, others: Mapping[str, str], repository: str | None) -> 
         "title": drawing.title,
         "caption": drawing.caption,
         "alt": drawing.alt,
+        "code": _address(drawing.code, repository),
         "film": in_script(drawing.film),
         "origin": origin_of(drawing.records, repository),
         "differing": _differing(drawing.records, others),
@@ -160,9 +161,15 @@ def _table(table: Table, others: Mapping[str, str], repository: str | None) -> d
         "head": list(table.shown.columns),
         "rows": table.shown.to_numpy().tolist(),
         "keys": None if table.sort is None else _keys(table.sort),
+        "code": _address(table.code, repository),
         "origin": origin_of(table.records, repository),
         "differing": _differing(table.records, others),
     }
+
+
+def _address(code: str, repository: str | None) -> str:
+    """The address of a place in the code: in the repository's page, or as the files lie beside each other."""
+    return code and (f"{repository}/blob/HEAD/{code}" if repository else f"../../{code}")
 
 
 def _keys(sort: pd.DataFrame) -> list[list[Any]]:

@@ -23,6 +23,14 @@ the error of a network whose training is known, that is so if at its end
 
 This changes no verdict, no number and no count.
 
+Why a claim fails, or its number is better or worse, is never certain; `why` names the first that may explain it:
+
+- budget: the training was too short, as above;
+- noise: the difference is at most two standard errors of our mean over seeds;
+- budget, data, setting, noise: a remark says that we train less, have other or fewer images, set something otherwise,
+  or have fewer seeds or test images than the document, and none says what comes before it here;
+- unexplained: there is no remark.
+
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
 is counted separately (`tier`, `count_verdicts`).
@@ -31,6 +39,7 @@ is counted separately (`tier`, `count_verdicts`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NotRequired, TypedDict
@@ -38,7 +47,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from pipeline import report
 from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.measured import SIGNIFICANT_SES
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import item_name, merged_provenance, unique
 from pipeline.results.reading import Results
 
@@ -54,6 +63,13 @@ TEST_IMAGES = 10_000
 TOO_SHORT = "too short to test"
 
 _SEPARATOR = "; "
+_KINDS = {
+    "budget": r"epochs of [\d,]+ steps|of the run's epochs|[\d,]+ steps \(paper|\b(epochs|examples) [\d,]+ / ",
+    "data": rf"{NOT_THE_PAPERS_DATA}|JPEG copies|^trained on|^our distortions|^without Fashion",
+    "noise": r"^tested on|^\d+ seeds?\b",
+}
+"""Kinds of remarks, by their words; others are of settings."""
+_ORDER = ("budget", "data", "setting", "noise")
 
 
 class Ours(TypedDict):
@@ -226,6 +242,31 @@ def tier(row: Row) -> Tier | None:
     if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in remarks):
         return "stand-in data"
     return "other settings" if remarks else "paper's setting"
+
+
+def why(row: Row) -> tuple[str, str] | None:
+    """What may explain that a row does not agree with its document: the kind and the reason. None if it agrees. See the
+    rules above.
+    """
+    if row["verdict"] in ("within", "holds"):
+        return None
+    if row["verdict"] == "not run":
+        return "not run", "a result is missing, or a draft"
+    if short := row.get("untested"):
+        return "budget", short
+    ours, value = row["ours"], row["paper"]["value"]
+    if ours and value is not None:
+        noise = SIGNIFICANT_SES * Measured(ours["value"], ours["sd"], ours["n"], ours.get("standard_error", False)).se
+        if abs(ours["value"] - value) <= noise:
+            return "noise", f"two standard errors of our mean are {noise:.2g}"
+    remarks: dict[str, list[str]] = {}
+    for remark in dataset_and_remarks(row)[1]:
+        kind = next((kind for kind, words in _KINDS.items() if re.search(words, remark)), "setting")
+        remarks.setdefault(kind, []).append(remark)
+    first, *others = [kind for kind in _ORDER if kind in remarks] or ["unexplained"]
+    if first == "unexplained":
+        return first, "setting, budget and data are the document's, as far as it gives them"
+    return first, remarks[first][0] + (f"; differing, too: {', '.join(others)}" if others else "")
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:

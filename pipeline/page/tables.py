@@ -11,6 +11,7 @@ import pandas as pd
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
+from pipeline.report import code_of
 from pipeline.results.reading import ResultError
 
 OUTCOMES = {
@@ -61,4 +62,4 @@ def faults(path: Path) -> list[Table]:
     total = [sum(counts[place] for counts in kinds.values()) for place in range(len(OUTCOMES))]
     rows = [[kind, *map(str, counts)] for kind, counts in [*kinds.items(), ("all", total)]]
     shown = pd.DataFrame(rows, columns=["fault", *OUTCOMES.values()])
-    return [Table("faults", "Faults during reproductions", caption, data, shown, [])]
+    return [Table("faults", "Faults during reproductions", caption, data, shown, [], code=code_of(faults))]

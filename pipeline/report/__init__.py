@@ -13,10 +13,13 @@ Systems come first, in their order, and modules by name.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from pipeline.drawing.table import Table
     from pipeline.results.findings import Measure
     from pipeline.results.reading import Results
+
+
+_ROOT = Path(__file__).parents[2]
 
 
 def modules() -> Iterator[tuple[ModuleType, str]]:
@@ -56,7 +62,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     for module, document in modules():
         if hasattr(module, "draw"):
             for drawing in module.draw(results, written):
-                yield replace(drawing, document=drawing.document or document)
+                yield replace(drawing, document=drawing.document or document, code=code_of(drawing.figure))
 
 
 def build(results: Results) -> Iterator[Table]:
@@ -64,7 +70,16 @@ def build(results: Results) -> Iterator[Table]:
     for module, document in modules():
         if hasattr(module, "build"):
             for table in module.build(results):
-                yield replace(table, document=table.document or document)
+                yield replace(table, document=table.document or document, code=code_of(module.build))
+
+
+def code_of(function: Callable[..., object]) -> str:
+    """Where a function stands: its file in the repository, and its line after `#L`."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    path = Path(inspect.getfile(function)).relative_to(_ROOT)
+    return f"{path.as_posix()}#L{inspect.getsourcelines(function)[1]}"
 
 
 def measures() -> dict[str, Measure]:

@@ -24,7 +24,9 @@ def test_the_committed_results_become_a_crate(tmp_path: Path) -> None:
     assert set(files) <= listed.keys()
     drawn = list((folder / "figures").glob("*.pdf"))
     assert drawn
-    assert all(path.read_bytes().startswith(b"%PDF") for path in drawn)
+    contents = [path.read_bytes() for path in drawn]
+    assert all(each.startswith(b"%PDF") and b"/FontFile2" in each for each in contents)
+    assert not any(b"/Type3" in each for each in contents), "publishers refuse these fonts"
     assert all(listed[f"figures/{path.name}"]["description"] for path in drawn)
     assert (folder / "tables/grid-digits.tex").read_text().startswith("\\begin{table}")
     claims = pd.read_csv(folder / "scorecard.csv", dtype={"document": str})

@@ -19,6 +19,7 @@ from pipeline.page.scorecard import (
     judge,
     tolerance,
     untested,
+    why,
 )
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding, Learned, Measure
@@ -136,6 +137,44 @@ def test_only_numbers_that_are_too_high_can_be_untested() -> None:
     statement = Claim(id="000.x", where="here", claim="c", holds_when="it does", unit="%")
     assert untested(statement, replace(found(90.0, holds=False), learned=learned)) is None
     assert untested(numeric(1.8, better="lower"), None) is None
+
+
+JPEG = "decoded from JPEG copies (the paper's: the published files)"
+STEPS = "4 epochs of 50 steps (in the published code the margin is halfway after 200,000 steps)"
+
+
+@pytest.mark.parametrize(
+    ("ours", "remarks", "learned", "kind", "says"),
+    [
+        (Measured(5.0, 0.0, 1), [JPEG], Learned(3.1), "budget", "training error 3.10 %"),
+        (Measured(5.0, 4.9, 9), [JPEG], None, "noise", "two standard errors of our mean are 3.3"),
+        (Measured(5.0, 4.7, 9), [JPEG], None, "data", JPEG),  # 3.2 points too high, two standard errors are 3.13
+        (Measured(5.0, 0.0, 1), [JPEG, "channels 64 / 32 (ours / the paper's)", STEPS], None, "budget", STEPS),
+        (Measured(5.0, 0.0, 1), ["channels 64 / 32, epochs 5 / 13 (ours / the paper's)"], None, "budget", "5 / 13"),
+        (Measured(5.0, 0.0, 1), ["trained on 5 images (paper: 9)"], None, "data", "trained on 5"),
+        (Measured(5.0, 0.0, 1), ["1 seed (paper: 5)", "parts set at epoch 5"], None, "setting", "parts set"),
+        (Measured(5.0, 0.0, 1), ["tested on 5 images (paper: 9)"], None, "noise", "tested on 5"),
+        (Measured(5.0, 0.0, 1), [], None, "unexplained", "as far as it gives them"),
+        (Measured(1.0, 0.0, 1), [JPEG], None, "data", JPEG),  # better
+    ],
+)
+def test_a_row_says_what_may_explain_that_it_does_not_agree(
+    results: Results, ours: Measured, remarks: list[str], learned: Learned | None, kind: str, says: str
+) -> None:
+    claim = numeric(1.8, better="lower")
+    finding = Finding(ours, "smallNORB", [], remarks=remarks, learned=learned)
+    (row,) = build_scorecard([claim], results, {claim.id: lambda _: finding})
+    found, reason = why(row) or ("", "")
+    assert found == kind
+    assert says in reason
+
+
+def test_what_agrees_needs_no_reason_and_what_is_not_run_has_none_but_that(results: Results) -> None:
+    assert [why(row) for row in build_scorecard(CLAIMS[:2], results, MEASURES)] == [None, None]
+    (missing,) = build_scorecard(CLAIMS[2:], results, MEASURES)
+    assert why(missing) == ("not run", "a result is missing, or a draft")
+    (fails,) = build_scorecard(CLAIMS[1:2], results, {"000.b": lambda found: replace(second(found), holds=False)})
+    assert why(fails) == ("data", "not the paper's data (MNIST)")
 
 
 def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_what_it_comes_to(

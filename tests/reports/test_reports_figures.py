@@ -62,6 +62,7 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(
     assert "evaluate/capsules-digits (its examples)" in incomplete(folder) == written.missing
     assert {path.name for path in folder.iterdir()} == ALL
     assert {f"{each.name}.{each.kind}" for each in on_disk(folder, results)} == ALL
+    assert all(each.code.endswith(".py") for each in on_disk(folder, results) if each.name.startswith("templates"))
     content = (folder / "templates-capsules-digits.png").read_bytes()
     assert content == (report.figures / "templates-capsules-digits.png").read_bytes()
     path = results.records / "evaluate" / "capsules-digits.json"

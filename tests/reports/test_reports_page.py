@@ -6,16 +6,18 @@ import html
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from made_up import Report, Writer, scorecard, write_page
 
-from pipeline.page.scorecard import VERDICTS
+from pipeline.page.scorecard import VERDICTS, Row
 from pipeline.params import Params
 from pipeline.report import measures
 from pipeline.results.claims import load_claims
 from pipeline.results.freshness import CHANGED
 
+ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "input", "img", "br"}
 
 
@@ -55,14 +57,14 @@ def content(report: Report) -> str:
 def test_the_page_holds_everything_it_shows(content: str) -> None:
     page = Page(content)
     for url in (*page.attributes("src"), *page.attributes("href"), *page.attributes("srcset")):
-        assert url.startswith(("data:", "#")), url[:80]
+        assert url.startswith(("data:", "#", "../../pipeline/")), url[:80]
     without_scripts = re.sub(r"<script.*?</script>|data:image/[^\"]*", "", content, flags=re.DOTALL)
     assert "://" not in without_scripts
     assert "url(" not in without_scripts
     assert "@import" not in without_scripts
     assert not any(tag in ("iframe", "object", "embed") for tag, _ in page.tags)
     assert not [name for _, found in page.tags for name in found if name.startswith("on")]
-    assert len(content.encode()) < 6_000_000
+    assert len(content.encode()) < 5_000_000
 
 
 def test_ids_are_unique_and_references_lead_somewhere(content: str) -> None:
@@ -94,7 +96,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
     assert 'class="notice"' not in content
 
 
-def test_figures_and_tables_name_their_runs(content: str) -> None:
+def test_figures_and_tables_name_their_runs_and_link_to_their_code(content: str) -> None:
     page = Page(content)
     images = [found for tag, found in page.tags if tag == "img"]
     assert len(images) == 16 + 1  # and one of them, smaller, on the first screen
@@ -102,6 +104,9 @@ def test_figures_and_tables_name_their_runs(content: str) -> None:
     for part in (*content.split("<figure ")[1:], *content.split('class="table"')[1:]):
         assert "Source: " in part
         assert "20251102-140509-" in part
+        address, *_ = re.findall(r'href="../../(pipeline/[^"]*\.py#L\d+)">', part)
+        file, _, line = address.partition("#L")
+        assert (ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith(("def ", "@"))
 
 
 def test_a_claim_says_how_to_measure_it_again_and_what_other_profiles_found(
@@ -116,6 +121,23 @@ def test_a_claim_says_how_to_measure_it_again_and_what_other_profiles_found(
     both = write_page(full, params, scorecards={"paper": rows}).split(claim)[1].split("</tr>")[0]
     assert 'data-name="Ours, paper"' in both
     assert "too short to test" in both
+
+
+def test_a_claim_that_does_not_agree_says_why_and_what_would_test_it(full: Writer, params: Params) -> None:
+    rows = scorecard(full, params)
+    differs, other, *_ = [name for name, row in rows.items() if row["verdict"] in ("worse", "better", "fails")]
+    provenance = {**rows[differs]["provenance"], "items": ["train/longer"], "seconds": 7200.0}
+    paper: list[Row] = [{**rows[differs], "verdict": "within", "provenance": provenance}]
+    content = write_page(full, params, scorecards={"paper": paper})
+    said = {name: content.split(f'id="claim-{name}"')[1].split("</tr>")[0] for name in rows}
+    for name, row in rows.items():
+        assert ("Why? " in said[name]) == (row["verdict"] in ("worse", "better", "fails"))
+        assert ("<dt>to test it" in said[name]) == (row["verdict"] not in ("within", "holds"))
+    assert "profile paper, where it is within (it took 2 h 0 min): <code>dvc repro train@longer<" in said[differs]
+    own = " ".join(item.replace("/", "@") for item in rows[other]["provenance"]["items"])
+    assert f"): <code>dvc repro {own}<" in said[other]
+    missing = next(name for name, row in rows.items() if row["verdict"] == "not run")
+    assert "<code>python -m pipeline status</code>" in said[missing]
 
 
 def test_text_from_files_is_escaped(writer: Writer, params: Params) -> None:

@@ -1,0 +1,91 @@
+"""Figures inside the page are smaller than their files, and show the same."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from pipeline.drawing.drawings import Picture
+from pipeline.drawing.style import Kind, in_house_style, to_bytes
+from pipeline.page.images import load_figures, vector_uri
+from pipeline.results.reading import ResultError
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+LINK = "{http://www.w3.org/1999/xlink}href"
+
+
+def picture(kind: Kind) -> Picture:
+    return Picture("drawn", kind, "Title", "Caption.", "Drawn.", [])
+
+
+@in_house_style
+def curves() -> Figure:
+    """Lines, markers, a filled area, an image and letters, some of them cut by the axes."""
+    figure = Figure(figsize=(3, 2))
+    axes = figure.subplots()
+    x = np.linspace(0, 1, 9)
+    axes.plot(x, np.sin(9 * x), "o-", label="sine")
+    axes.fill_between(x, x, 2 * x)
+    axes.imshow(np.random.default_rng(0).random((4, 4)), extent=(0, 0.5, 0, 0.5))
+    axes.set(title="Title", xlabel="$x^2$", ylim=(0, 0.7))
+    axes.legend()
+    return figure
+
+
+def elements(svg: str) -> list[tuple[str, dict[str, str]]]:
+    """What a drawing draws, in order: names and attributes, where what an element refers to stands for its id."""
+    found = list(ElementTree.fromstring(svg).iter())
+    places = {element.get("id"): str(place) for place, element in enumerate(found) if element.get("id")}
+    shown = []
+    for element in found:
+        attributes = {name.replace(LINK, "href"): value for name, value in element.attrib.items() if name != "id"}
+        for name in ("href", "clip-path"):
+            if refers := re.search(r"#([\w-]+)", attributes.get(name, "")):
+                attributes[name] = places[refers[1]]
+        shown.append((element.tag, attributes))
+    return [(tag, attributes) for tag, attributes in shown if "metadata" not in tag]
+
+
+def test_a_drawing_inside_the_page_draws_the_same_to_a_hundredth_of_a_point() -> None:
+    svg = to_bytes(curves(), "svg").decode()
+    uri = vector_uri(svg)
+    assert len(uri) < 0.8 * len(svg)
+    before, after = elements(svg), elements(unquote(uri).partition(",")[2])
+    assert len(before) == len(after) > 50
+    for (tag, exact), (same, rounded) in zip(before, after, strict=True):
+        assert tag == same
+        assert exact.keys() == rounded.keys()
+        for name, value in exact.items():
+            words, numbers = NUMBER.split(value), [float(each) for each in NUMBER.findall(value)]
+            assert "".join("".join(words).split()) == "".join("".join(NUMBER.split(rounded[name])).split())
+            assert [float(each) for each in NUMBER.findall(rounded[name])] == pytest.approx(numbers, abs=0.01)
+
+
+def test_an_image_inside_the_page_has_the_same_pixels(tmp_path: Path) -> None:
+    content = to_bytes(curves(), "png")
+    (tmp_path / "drawn.png").write_bytes(content)
+    [shown] = load_figures(tmp_path, [picture("png")])
+    inside = base64.b64decode(shown.uri.partition(",")[2])
+    assert len(inside) < len(content)
+    with Image.open(io.BytesIO(inside)) as after, Image.open(io.BytesIO(content)) as before:
+        assert np.array_equal(after.convert("RGB"), before.convert("RGB"))
+    assert shown.width == 3 * 96
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_a_damaged_file_is_named(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / f"drawn.{kind}"
+    for content in (None, b"", b"\x89PNG", to_bytes(curves(), "png")[:3000]):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ResultError, match=rf"drawn\.{kind}"):
+            load_figures(tmp_path, [picture(kind)])
