@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import (
@@ -141,7 +140,7 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
         name = curve.name.removesuffix(f", {curve.iterations} iterations")  # which markers tell
         axis.annotate(
             name, (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, color=_WORDS, ha=side,
-            va="center", path_effects=[withStroke(linewidth=2, foreground="white")],
+            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )  # fmt: skip
     handles = []
     for each, colour in zip(ours, _COLOURS, strict=False):
