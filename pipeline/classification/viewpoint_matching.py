@@ -96,6 +96,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """The row `epoch, familiar, novel` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
+    level = max(level, table[:, 1].min())  # a mean of equal errors may be less than each, by rounding
     first = int(np.flatnonzero(table[:, 1] <= level)[0])
     if first == 0:
         return table[0]

@@ -55,6 +55,8 @@ def test_networks_match_where_the_worse_is_at_the_end() -> None:
     np.testing.assert_allclose(found.loc["capsules", values].astype(float), [1.75, 0.35, 0.45])
     better = curves(capsules=capsules | {"familiar": [0.2, 0.3, *[0.1] * (LATE - 1)]}, cnn=cnn)
     assert match(better).set_index("network").loc["capsules", values].tolist() == [1, 0.2, 0.6]
+    equal = {"familiar": [0.02] * LATE, "novel": [0.2] * LATE}  # whose mean is less than 0.02, by rounding
+    assert match(curves(capsules=equal, cnn=equal))["novel"].tolist() == pytest.approx([0.2, 0.2])
     history = pd.DataFrame(
         {"replica": [0], "epoch": [1], "familiar_accuracy": [0.75], "novel_accuracy": [0.5], "train_loss": [1.0]}
     )

@@ -159,7 +159,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             f"Errors on novel viewpoints against those on familiar ones, {dataset}",
             "Which network has the lower error on novel viewpoints, if both have the same error on familiar ones? A "
-            f"dot is an epoch of a seed. Large marks: the worse of the two by means over its last ten epochs, and "
+            "dot is an epoch of a seed. Large marks: the worse of the two by means over its last ten epochs, and "
             "the other where its error on familiar viewpoints first falls to as much, which may be early in training "
             f"(means over seeds; bars: one sd). Open marks: the paper's on {PAPER_DATASET} (Table 2 of document 004).",
             "Scatter plots of error on novel viewpoints over error on familiar ones, a panel for each axis, both "
