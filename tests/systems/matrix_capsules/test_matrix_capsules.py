@@ -207,3 +207,10 @@ def test_a_kernel_larger_than_its_layer_is_refused() -> None:
         MatrixCapsules(params(), 2)
     with pytest.raises(UserError, match="see more than the 4x4 below"):
         MatrixCapsules(params(capsule_kernel=5), 10)
+
+
+@pytest.mark.parametrize("size", [9, 14])
+def test_images_of_another_size_are_refused(size: int) -> None:
+    """The compiled kernel would read beyond the children that there are."""
+    with pytest.raises(ValueError, match="the network is for 10"):
+        network(10).scores(torch.rand(2, 2, size, size))

@@ -216,7 +216,7 @@ class MatrixCapsules(Classifier):
 
     def __init__(self, params: MatrixCapsulesModelParams, image_size: int) -> None:
         super().__init__(mixup=params.mixup)
-        self.params = params
+        self.params, self.image_size = params, image_size
         if image_size < params.kernel:
             raise UserError(
                 f"matrix capsules: kernels of {params.kernel} pixels see more than {image_size}x{image_size}"
@@ -236,7 +236,13 @@ class MatrixCapsules(Classifier):
         self.routed = nn.ModuleList(layers)
 
     def maps(self, images: Tensor) -> Tensor:
-        """Feature maps that primary capsules are linear in, `[B, A, H, H]`."""
+        """Feature maps that primary capsules are linear in, `[B, A, H, H]`.
+
+        Raises:
+            ValueError: images are not of the network's size, for which the receptive fields are laid out.
+        """
+        if images.shape[-1] != self.image_size:
+            raise ValueError(f"images are {images.shape[-1]} pixels wide, the network is for {self.image_size}")
         maps: Tensor = self.norm_first(self.first(standardise(images)))
         return maps.relu()
 
