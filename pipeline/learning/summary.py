@@ -15,7 +15,7 @@ from pipeline.results.spread import spread
 
 def outcome(trained: Trained, model: Model) -> Outcome:
     """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes.
-    The table has every epoch of every replica.
+    The table has every epoch of every replica, without its speed, which no two runs share.
 
     Args:
         model: an untrained model, to count its parameters.
@@ -30,8 +30,8 @@ def outcome(trained: Trained, model: Model) -> Outcome:
         "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
     }
     headline = [f"{part}.{name}" for part in ("validation", KNOWN) for name in numbers.get(part, {})][:MOST_HEADLINES]
-    first = ("replica", "epoch")
-    table = history[[*first, *(column for column in history.columns if column not in first)]]
+    first = ["replica", "epoch"]
+    table = history[[*first, *history.columns.difference([*first, "images_per_second"], sort=False)]]
     return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.files import write_arrays, write_json, write_text
+from pipeline.files import write_arrays, write_text
 
 DIGITS = 4
 """Significant digits of a headline number, few enough to hide noise between machines."""
@@ -140,6 +141,9 @@ def _not_finite(numbers: object, path: str = "") -> Iterator[str]:
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
     """Write the headline numbers with the full record, the table and the arrays, each file atomically.
 
+    The record is one line, because its seconds, dates and commits differ from run to run: so `git diff` shows one line
+    of it, and each headline number that changed.
+
     Raises:
         FileWriteError: a file could not be written.
         NotFiniteError: a number is not finite.
@@ -151,7 +155,8 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
             f"{outcome.kind}: not finite: {named}. The training behind it may have diverged: look at its curves in "
             "MLflow, or lower `learning_rate` in params.yaml. Nothing was written."
         )
-    write_json(places.record, {**headlines(outcome.numbers, outcome.headline), RECORD: [record]})
+    shown = json.dumps(headlines(outcome.numbers, outcome.headline) | {RECORD: []}, indent=2, allow_nan=False)
+    write_text(places.record, shown.replace("[]", json.dumps([record], allow_nan=False)) + "\n")
     write_text(places.table, outcome.table.to_csv(index=False, float_format="%.7g"))
     if places.arrays is not None:
         places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for items without arrays

@@ -250,10 +250,10 @@ def test_the_summary_takes_each_replicas_best_epoch() -> None:
     assert summary["parameters"]["total"] == summary["parameters"]["generative"] + 144 * 8 + 8 + 8 * 6 + 6
     json.dumps(summary, allow_nan=False)
     assert found.headline == ("validation.loss", "validation.bound")
-    pd.testing.assert_frame_equal(found.table, result.history, check_exact=True)
+    pd.testing.assert_frame_equal(found.table, result.history[columns[:-1]], check_exact=True)
     shuffled = Trained({}, result.history[columns[::-1]].astype(float), [2, 1], 1.234)
     table = outcome(shuffled, build_model(small_run("vae"), SIZE)).table
-    assert table.to_csv(index=False).splitlines()[1] == "0,1,100.0,-4.0,4.0,5.0", "whole replicas and epochs"
+    assert table.to_csv(index=False).splitlines()[1] == "0,1,-4.0,4.0,5.0", "whole replicas and epochs"
 
 
 # ---- kill -9
@@ -315,9 +315,8 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
         file = f"models/capsules/{weights_file(seed)}"
         assert (cut / file).read_bytes() == (whole / file).read_bytes()
     first, second = (pd.read_csv(root / "reports/small/results/train/capsules.csv") for root in (whole, cut))
-    measured = [column for column in first.columns if column != "images_per_second"]
     assert len(first) == 8
-    pd.testing.assert_frame_equal(first[measured], second[measured], check_exact=True)
+    pd.testing.assert_frame_equal(first, second, check_exact=True)
     metrics = [load_record(root / "reports/small/results/train/capsules.json") for root in (whole, cut)]
     for changing in ("seconds", "images_per_second", "provenance"):
         for each in metrics:

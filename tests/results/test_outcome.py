@@ -130,3 +130,17 @@ def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(place
     with pytest.raises(NotFiniteError, match=r"deep\.bound"):
         write_outcome(places, outcome(numbers={"deep": {"bound": one(float("nan"))}}), {})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_runs_with_equal_numbers_differ_in_one_line(tmp_path: Path) -> None:
+    """Seconds, dates and commits are in the record: a diff of equal results is one line of each file."""
+    lines = []
+    for commit in ("a" * 40, "b" * 40):
+        numbers = {"test": {"error": one(0.25), "loss": one(1.5)}}
+        outcome = Outcome("probes", pd.DataFrame({"error": [0.25]}), numbers, ("test.error", "test.loss"))
+        places = Places(tmp_path / "record.json", tmp_path / "table.csv", None)
+        write_outcome(places, outcome, {"commit": commit, "seconds": len(lines)})
+        lines.append(places.record.read_text().splitlines())
+    assert len(lines[0]) == len(lines[1]) > 5
+    assert sum(one != other for one, other in zip(*lines, strict=True)) == 1
+    assert json.loads("\n".join(lines[1]))["record"][0]["provenance"] == [{"commit": "b" * 40, "seconds": 1}]
