@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -237,6 +238,8 @@ def check() -> None:
     from pipeline.state import outputs
 
     root = find_root()
+    if not os.access(root, os.W_OK):
+        raise UserError(f"{root} is not writable for you: work in a clone of your own")
     params = load_params(root / "params.yaml")
     if merges_written_out(root / "params.yaml"):
         print(

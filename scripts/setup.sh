@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the virtual environment named by $1 from requirements.lock, with the first Python that will do (or $PYTHON).
+# Make the virtual environment named by $1 from requirements.lock, with $PYTHON or else the first Python that will do.
 # Settings of pip (PIP_INDEX_URL, PIP_FIND_LINKS, ...) are honoured.
 set -eu
 venv=$1
@@ -9,14 +9,20 @@ good() {
 }
 
 found=
-for python in ${PYTHON:+"$PYTHON"} python3.11 python3.12 python3.13 python3.14 python3 python; do
+if [ -n "${PYTHON:-}" ]; then
+    set -- "$PYTHON"
+else
+    set -- python3.11 python3.12 python3.13 python3.14 python3 python
+fi
+for python in "$@"; do
     if good "$python"; then
         found=$python
         break
     fi
 done
 if [ -z "$found" ]; then
-    echo "No Python from 3.11 to 3.14 with venv and pip was found." >&2
+    named=${PYTHON:+"$PYTHON is not a Python"}
+    echo "${named:-There is no Python} from 3.11 to 3.14 with venv and pip." >&2
     echo "Install one (Debian, Ubuntu: apt install python3 python3-venv), or name it: make PYTHON=/path/to/python" >&2
     exit 1
 fi

@@ -83,6 +83,14 @@ def test_a_failed_installation_is_explained_and_tried_again(clone: Path) -> None
     assert make(clone, "test").returncode == 0
 
 
+def test_a_named_python_that_will_not_do_is_not_replaced_by_another(clone: Path) -> None:
+    (clone.parent / "python3.11").unlink()
+    result = make(clone, "test")
+    assert result.returncode != 0
+    assert str(clone.parent / "python3.11") in result.stderr
+    assert not (clone / ".venv").exists()
+
+
 @pytest.mark.parametrize("entry", ["pipeline", "stages.train", "stages.study", "benchmarks"])
 def test_a_python_without_the_packages_is_named_with_the_one_that_has_them(entry: str) -> None:
     command = [sys.executable, "-S", "-m", entry, "x"]  # -S: without the folder of installed packages
