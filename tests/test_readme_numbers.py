@@ -1,0 +1,94 @@
+"""The numbers in README's sentences on results are those of the recorded results."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAPER = ROOT / "reports" / "paper"
+
+SENTENCES: dict[str, list[str]] = {
+    "The exception is t0 on affine images: {:.0f} % (paper: {:.0f} %).": ["000.t1.t0.aff", "paper 000.t1.t0.aff"],
+    "trained without shifts: {:.0f} %.": ["evaluate/capsules-mnist probe/t0/refit/affine"],
+    "one *sample* of t0 has {:.0f} % accuracy": ["evaluate/capsules-mnist probe/t0_sampled/refit/rotated_0"],
+    "on clean digits ({:.0f} %)": ["paper 000.t1.vae.0"],
+    "the accuracy is {:.2f} % with routing and {:.2f} % without": ["001.acc.r3", "001.acc.r0"],
+    "are reproduced ({:.2f} and {:.2f} %)": ["002.d2.digits", "002.d2.fashion"],
+    "a test error on smallNORB of {:.1f} % with three iterations of EM routing, as in the paper ({:.1f} %)": [
+        "evaluate/matrix-small-damped-smallnorb test/centre", "paper 004.small",
+    ],
+    "damped by 0.1 as published, it is {:.1f} %": ["evaluate/matrix-small-smallnorb test/centre"],
+    "With two iterations it is {:.1f} ± {:.1f} % in the same way (two seeds), {:.1f} % on crops": [
+        "evaluate/matrix-small-two-damped-smallnorb test/centre",
+        "sd evaluate/matrix-small-two-damped-smallnorb test/centre",
+        "evaluate/matrix-small-crops-smallnorb test/centre",
+    ],
+    "and {:.1f} % on warped images. With mixup": ["evaluate/matrix-small-warped-smallnorb test/centre"],
+    "as mixing proportions as well, it is {:.1f} %": ["evaluate/matrix-small-mixing-smallnorb test/centre"],
+    "with variational Bayes on warped images, it is {:.1f} %, and {:.1f} % after 1.7 million images": [
+        "evaluate/vb-warped-smallnorb test/centre", "evaluate/vb-long-smallnorb test/centre",
+    ],
+    "change little: {:.1f} % with three iterations after 3.5 million, and {:.1f} % with two after 4.3 million": [
+        "evaluate/matrix-small-long-smallnorb test/centre", "evaluate/matrix-small-two-long-smallnorb test/centre",
+    ],
+    "A CNN of 4.2 million parameters has {:.1f} % on warped images, and {:.1f} % with mixup as well": [
+        "evaluate/cnn-warped-smallnorb test/centre", "evaluate/cnn-mixup-smallnorb test/centre",
+    ],
+    "the network of the paper's size has {:.2f} % (paper: {:.2f} %), and our CNN of 2.4 million parameters {:.2f} ± "
+    "{:.2f} %": [
+        "004.mnist", "paper 004.mnist", "evaluate/cnn-mnist test/centre", "sd evaluate/cnn-mnist test/centre",
+    ],
+    "without an attack {:.0f} and {:.0f} %": [
+        "attack/smallnorb own_loss/FGSM/general/capsules/0", "attack/smallnorb own_loss/FGSM/general/cnn/0",
+    ],
+    "novel elevations ({:.1f} ± {:.1f} and {:.1f} ± {:.1f} %)": [
+        "004.t2.el.caps", "sd 004.t2.el.caps", "004.t2.el.cnn", "sd 004.t2.el.cnn",
+    ],
+    "novel azimuths ({:.1f} ± {:.1f} and {:.1f} ± {:.1f} %)": [
+        "004.t2.az.caps", "sd 004.t2.az.caps", "004.t2.az.cnn", "sd 004.t2.az.cnn",
+    ],
+    "as what others published: {:.1f} % with three iterations": ["evaluate/matrix-small-smallnorb test/centre"],
+    "three iterations have {:.1f} % after 0.86 million, and two {:.1f} % after 4.3 million": [
+        "evaluate/matrix-small-damped-smallnorb test/centre", "evaluate/matrix-small-two-long-smallnorb test/centre",
+    ],
+}  # fmt: skip
+"""Sentences with places for numbers, and where each number is: a claim of the scorecard, ours or the paper's; or a
+measurement of an item, as a share. `sd`: over seeds."""
+
+
+@cache
+def scorecard() -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in json.loads((PAPER / "scorecard.json").read_text(encoding="utf-8"))}
+
+
+@cache
+def record(item: str) -> dict[str, Any]:
+    path = PAPER / "results" / f"{item}.json"
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["record"][-1]
+    return record
+
+
+def number(place: str) -> float:
+    """In percent, if it is a share."""
+    kind, _, rest = place.rpartition("sd ")
+    if rest.startswith("paper "):
+        return float(scorecard()[rest.removeprefix("paper ")]["paper"]["value"])
+    if rest in scorecard():
+        return float(scorecard()[rest]["ours"]["sd" if place != rest else "value"])
+    item, keys = rest.split(" ")
+    found: Any = record(item)
+    for key in keys.split("/"):
+        found = found[key]
+    return 100 * float(found["sd" if place != rest else "mean"])
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_readme_says_what_was_measured(sentence: str) -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = sentence.format(*map(number, SENTENCES[sentence]))
+    assert said in readme, f"the results say: {said}"
