@@ -75,7 +75,7 @@ def record(item: str) -> dict[str, Any]:
 
 def number(place: str) -> float:
     """In percent, if it is a share."""
-    kind, _, rest = place.rpartition("sd ")
+    rest = place.removeprefix("sd ")
     if rest.startswith("paper "):
         return float(scorecard()[rest.removeprefix("paper ")]["paper"]["value"])
     if rest in scorecard():
