@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.errors import UserError, show_error
+from pipeline.errors import ParamsError, UserError, show_error
 
 if TYPE_CHECKING:
     from pipeline.params import Params
@@ -233,7 +233,7 @@ def check() -> None:
     Exit code 2 if a value in params.yaml is not allowed here.
     """
     from pipeline.layout import find_root
-    from pipeline.params import ParamsError, load_params
+    from pipeline.params import load_params
     from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
 
@@ -275,7 +275,6 @@ def check() -> None:
 def _check_models(params: Params) -> None:
     """Check that the model of every run can be built for its images, and that its weights fit into memory."""
     from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
-    from pipeline.params import ParamsError
     from pipeline.systems import count_parameters
 
     for name, run in params.runs.items():

@@ -11,6 +11,12 @@ class UserError(RuntimeError):
     exit_code = 1
 
 
+class ParamsError(UserError):
+    """A parameter is unknown, missing or out of range. The message names each field and its allowed values."""
+
+    exit_code = 2
+
+
 def show_error(error: UserError | OSError) -> int:
     """Print an error as one message; the exit code that belongs to it.
 

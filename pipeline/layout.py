@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import UserError
+from pipeline.errors import ParamsError, UserError
 
 if TYPE_CHECKING:
     from pipeline.tracking import Store
@@ -35,8 +35,6 @@ def find_root(start: Path | None = None) -> Path:
             return folder
     if named := os.environ.get("DVC_ROOT"):
         return Path(named).resolve()
-    from pipeline.params import ParamsError
-
     raise ParamsError(f"no params.yaml in {begin} or above: run this inside the repository")
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
-from pipeline.errors import UserError
+from pipeline.errors import ParamsError, UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import EvaluateParams
@@ -25,12 +25,6 @@ from pipeline.settings import NAME_PATTERN, Name, Section, check_once
 from pipeline.studies import studies
 from pipeline.systems import Run
 from pipeline.systems.generative.settings import FailureParams
-
-
-class ParamsError(UserError):
-    """A parameter is unknown, missing or out of range. The message names each field and its allowed values."""
-
-    exit_code = 2
 
 
 class Shared(Section):

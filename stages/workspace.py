@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, GraphError
-from pipeline.errors import UserError
+from pipeline.errors import ParamsError, UserError
 from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
-from pipeline.params import Params, ParamsError, parse_params, read_params
+from pipeline.params import Params, parse_params, read_params
 from pipeline.studies.context import Context
 from pipeline.tracking import TrackedRun
 from stages import notes, tracked

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
+from pipeline.errors import ParamsError, UserError
 from pipeline.layout import find_root, tracking_store
-from pipeline.params import ParamsError
 
 
 def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(

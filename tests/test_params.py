@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 import pytest
 
+from pipeline.errors import ParamsError
 from pipeline.files import parse_yaml, read_yaml
-from pipeline.params import Params, ParamsError, load_params, parse_params
+from pipeline.params import Params, load_params, parse_params
 from pipeline.profiles import Profiles
 from pipeline.settings import Section, flatten
 

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline import kernels
-
-if TYPE_CHECKING:
-    from pipeline.layers.attention import MultiheadAttentionBlock
 
 _SOURCE = Path(__file__).with_name("attention.cpp")
 _NAME = "attention"
@@ -42,20 +39,20 @@ class _Block(ctypes.Structure):
     )
 
 
-def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
-    """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]`."""
+def supported(block: nn.Module, x: Tensor, y: Tensor) -> bool:
+    """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]` of such a block."""
     return (
         x.device.type == "cpu"
-        and x.dtype == y.dtype == block.query.weight.dtype == torch.float32
+        and x.dtype == y.dtype == cast(nn.Linear, block.query).weight.dtype == torch.float32
         and x.dim() == y.dim() == 3
         and x.shape[0] in (1, y.shape[0])
         and min(x.numel(), y.numel()) > 0
-        and x.shape[-1] // block.heads % _LANES == 0
+        and x.shape[-1] // cast(int, block.heads) % _LANES == 0
         and kernels.load(_SOURCE) is not None
     )
 
 
-def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
+def attend(block: nn.Module, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
     """`block.plain_forward(x, y)`, `[B, n, d]`, where that is `supported`.
 
     Args:
@@ -65,7 +62,8 @@ def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.K
         MemoryError: there is not enough memory.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
-    result: Tensor = _Attend.apply(x, y, block.heads, block.norm_query.eps, form or kernels.load(_SOURCE), *parameters)
+    eps = cast(nn.LayerNorm, block.norm_query).eps
+    result: Tensor = _Attend.apply(x, y, block.heads, eps, form or kernels.load(_SOURCE), *parameters)
     return result
 
 

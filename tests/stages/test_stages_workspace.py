@@ -21,8 +21,9 @@ import yaml
 
 from pipeline.commits import COMMIT, git_state
 from pipeline.dependencies import Graph
+from pipeline.errors import ParamsError
 from pipeline.layout import model_folder
-from pipeline.params import ParamsError, load_params
+from pipeline.params import load_params
 from pipeline.results.outcome import Outcome, one
 from pipeline.studies.context import Opened
 from stages.tracked import params_hash
