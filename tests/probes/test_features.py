@@ -108,11 +108,12 @@ def test_samples_are_of_the_posterior_and_follow_their_seed_alone(
         return features(capsules, images, CPU, samples=torch.Generator().manual_seed(seed))
 
     at_once, in_batches, other = found(100, 0), found(4, 0), found(100, 1)
-    assert at_once.keys() == {"t0", "t0_A0", "children", "t0_sampled"}
+    assert at_once.keys() == {"t0", "t0_A0", "children", "t0_sampled", "t0_binary"}
     assert at_once["t0_sampled"].shape == (11, 3)
     np.testing.assert_allclose(in_batches["t0_sampled"], at_once["t0_sampled"], rtol=1e-4, atol=1e-5)
     assert np.array_equal(other["t0"], at_once["t0"])
     noise = logistic_noise((11, 3), torch.Generator().manual_seed(0), CPU)
     expected = ((torch.from_numpy(at_once["t0"]) + noise) / capsules.temperature).sigmoid()
     np.testing.assert_allclose(at_once["t0_sampled"], expected, rtol=1e-5)
+    np.testing.assert_array_equal(at_once["t0_binary"], at_once["t0_sampled"] > 0.5)
     assert not np.allclose(other["t0_sampled"], at_once["t0_sampled"], atol=0.1)

@@ -60,11 +60,11 @@ def test_every_test_is_run_under_both_protocols_for_every_kind_of_features(
     assert table.columns.tolist() == ["features", "protocol", "test", "strength", "accuracy"]
     assert set(zip(table["features"], table["protocol"], table["test"], strict=True)) == {
         (features, protocol, test)
-        for features in ("t0", "t0_A0", "children", "t0_sampled")
+        for features in ("t0", "t0_A0", "children", "t0_sampled", "t0_binary")
         for protocol in ("refit", "fixed")
         for test in ("rotated_0", "rotated_22.5", "affine")
     }
-    assert len(table) == 24
+    assert len(table) == 30
     assert table["accuracy"].between(0, 1).all()
     probe = clean_probe(capsules, dataset, "t0_A0", settings(), CPU)
     images, labels = dataset.part("test")
@@ -167,7 +167,7 @@ def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeMo
     at_zero = rotation_probes(capsules, dataset, 0.0, settings(), CPU)
     assert at_zero.columns.tolist() == ["features", "strength", "accuracy"]
     table = probe_accuracies(capsules, dataset, settings(angles=[0.0, 90.0]), CPU)
-    not_sampled = table[(table["protocol"] == "refit") & (table["features"] != "t0_sampled")]
+    not_sampled = table[(table["protocol"] == "refit") & ~table["features"].isin(["t0_sampled", "t0_binary"])]
     refit = not_sampled.set_index(["test", "features"])["accuracy"]
     for angle in (0.0, 90.0):
         measured = rotation_probes(capsules, dataset, angle, settings(), CPU).set_index("features")["accuracy"]

@@ -20,7 +20,7 @@ from pipeline.systems.generative.evaluation.templates import template_copies
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
-RULER = ("test.presence_information", "probe.t0_sampled.refit.rotated_0")
+RULER = ("test.binary_information", "probe.t0_binary.refit.rotated_0")
 """The two numbers that tell whether presences carry information."""
 
 

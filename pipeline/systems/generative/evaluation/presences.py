@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pipeline.probes.features import batches
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.information import (
+    binary_information,
     information_by_object,
     joint_information,
     presence_kl,
@@ -39,6 +40,7 @@ def presence_measures(
         by name:
         presence_information: mutual information of t0 and the image: the mean over images of KL(q(t0 | x) || mean
             posterior), by Monte Carlo (`joint_information`).
+        binary_information: the same of presences that are 0 or 1.
         presence_information_by_object: the sum over objects of each presence's own information, an upper bound.
         presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It is at least the sum by object:
             it also counts how the mean posterior differs from the prior.
@@ -56,6 +58,7 @@ def presence_measures(
     prior = math.log(model.params.object_presence) - math.log1p(-model.params.object_presence)
     found = {
         "presence_information": torch.stack([joint_information(logits, each) for each in noise]).mean(),
+        "binary_information": torch.stack([binary_information(logits, each) for each in noise]).mean(),
         "presence_information_by_object": information_by_object(logits).sum(),
         "presence_kl": presence_kl(logits, prior).sum(-1).mean(),
         "presence_logit_sd": logits.std(0).mean(),

@@ -295,14 +295,17 @@ class GenerativeModel(Model):
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """t0_sampled, one sample of the relaxed presences `[B, O]` in [0, 1] from the log odds `t0` in `found`.
+        """One sample of the presences `[B, O]` from the log odds `t0` in `found`: t0_sampled, relaxed, in [0, 1]; and
+        t0_binary, 0 or 1, by the same noise. The relaxed value tells more than whether an object is there: a trace of
+        its log odds.
 
         Args:
             generator: on the CPU, so that every device sees the same noise.
         """
         t0 = found["t0"]
         noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
-        return {"t0_sampled": RelaxedPresence(t0, self.temperature, noise).rsample().sigmoid()}
+        y = RelaxedPresence(t0, self.temperature, noise).rsample()
+        return {"t0_sampled": y.sigmoid(), "t0_binary": (y > 0).to(t0)}
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
         """Noise `[*shape, noise_size]`: standard logistic for the presences of parts, then of objects; for Gaussian

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pipeline.systems.generative.model.presences import presence_log_prob
@@ -46,6 +47,18 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     mixture = [
         presence_log_prob(u.unsqueeze(1), logits, 1.0).sum(-1).logsumexp(-1) for u in (logits + noise).split(_ROWS)
     ]
+    return (own - torch.cat(mixture)).mean() + math.log(len(logits))
+
+
+def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
+    """As `joint_information`, of presences that are 0 or 1: where their logit is above 0. At most O log 2.
+
+    A relaxed presence has a value besides, so that its information is larger.
+    """
+    on = (logits + noise > 0).to(logits)
+    off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
+    own = (on * logits).sum(-1) - off
+    mixture = [(rows @ logits.T - off).logsumexp(-1) for rows in on.split(_ROWS)]
     return (own - torch.cat(mixture)).mean() + math.log(len(logits))
 
 

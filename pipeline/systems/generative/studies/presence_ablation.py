@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.studies.context import Context
 
 
-PROBED = ("t0_sampled", "t0", "t0_A0")
+PROBED = ("t0_binary", "t0_sampled", "t0", "t0_A0")
 """The features that are probed, on clean images."""
 
 
@@ -60,7 +60,7 @@ def measure(context: Context) -> Outcome:
             | presence_measures(model, dataset.part("test")[0], evaluate.seed, device)
             for model in of_kind(GenerativeModel, trained.models)
         ]
-    return outcome("presence_ablation", "condition", measured, ("t0_sampled", "presence_information"))
+    return outcome("presence_ablation", "condition", measured, ("t0_binary", "binary_information"))
 
 
 def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -> GenerativeRun:
