@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import COLUMN, FAINT, INK, in_house_style, panels
-from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -142,9 +142,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     records: dict[str, list[Record]] = {}
     for item, numbers in results.executed("viewpoint"):
         study = numbers.settings.viewpoint[item]
-        table = results.table("viewpoint", item, ("replica", "epoch", "familiar", "novel", "network"))
+        table = written.table(results, "viewpoint", item, ("replica", "epoch", "familiar", "novel", "network"))
         if table is None:
-            written.miss(f"viewpoint/{item} (its table)")
             continue
         points = {}
         for network in numbers.names("matched"):
@@ -220,6 +219,7 @@ def _draw_panel(axis: Axes, study: Panel) -> float:
 
 def build(results: Results) -> list[Table]:
     """Table 2, and both networks at the end of training."""
+    heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = []
     for item, numbers in results.executed("viewpoint"):
         at = numbers.settings.viewpoint[item].axis
@@ -227,10 +227,8 @@ def build(results: Results) -> list[Table]:
         for kind in ("matched", "late"):
             for network, words in NETWORKS.items():
                 beside = [PAPER_FAMILIAR[at], papers[network]] if kind == "matched" else ["", ""]
-                found = {column: percent(numbers, kind, network, column) for column in ("familiar", "novel")}
-                found["epoch"] = numbers.measured(kind, network, "epoch")
-                rows.append(([item, at, kind, words, trained_on(numbers.trained[network]), *beside], found, numbers))
-    heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
+                row = [item, at, kind, words, trained_on(numbers.trained[network]), *beside]
+                rows.append((row, cells(numbers, heads, kind, network), numbers))
     papers_columns = ["the paper's, familiar (%)", "the paper's, novel (%)"]
     keys = ["study", "axis", "read where", "network", "trained on", *papers_columns]
     caption = (
