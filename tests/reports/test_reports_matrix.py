@@ -22,7 +22,7 @@ from pipeline.systems.matrix_capsules.report.runs import CLASSES, class_names
 
 def draw(results: Results, written: Written) -> list[Drawing]:
     """Every figure of matrix capsules."""
-    modules: Any = (errors, images_seen, votes, viewpoints, robustness)
+    modules: Any = (errors, images_seen, votes, robustness)
     return [drawing for module in modules for drawing in module.draw(results, written)]
 
 
@@ -45,7 +45,6 @@ def test_figures(results: Results) -> None:
     assert list(drawings) == [
         "matrix-factors-toys",
         "matrix-votes-matrix-toys",
-        "matrix-viewpoints-toys",
         "matrix-attacks-toys",
         "matrix-attacked-toys",
     ]
@@ -126,14 +125,14 @@ def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path
     results = recorded(studied.results, parse_params(with_matrix(values)))
     for item in ("evaluate/matrix-toys", "attack/toys"):
         (studied.arrays / item / "examples.npz").unlink()
-    for item in ("evaluate/cnn-toys", "viewpoint/azimuth", "attack/toys"):
+    for item in ("evaluate/cnn-toys", "attack/toys"):
         (studied.results.records / f"{item}.csv").unlink()
     written = Written()
     names = [drawing.name for drawing in draw(results, written)]
-    assert names == ["matrix-factors-toys", "matrix-viewpoints-toys"]
+    assert names == ["matrix-factors-toys"]
     assert written.missing == [
         "evaluate/cnn-toys (its table)", "evaluate/matrix-toys (its examples)",
-        "viewpoint/azimuth (its table)", "attack/toys (its table)", "attack/toys (its examples)",
+        "attack/toys (its table)", "attack/toys (its examples)",
     ]  # fmt: skip
 
 
