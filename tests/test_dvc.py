@@ -153,7 +153,7 @@ def test_plots_are_shown_without_an_error(clone: Clone) -> None:
     for name in (
         f"results/train/{VAE}.csv",
         f"results/optimise/{CAPSULES}.csv",
-        f"figures/learning-{VAE}.svg",
+        "figures/systems-parameters.svg",
         "digits.png",
         "Learning__loss_of_validation",
     ):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
+import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.style import RC, Kind
 from pipeline.results.provenance import Record
+from pipeline.results.reading import Results
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,20 @@ class Written:
     files: list[Path] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
+
+    def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """The arrays of an item as `Results.examples` gives them; where they are missing, so is the item."""
+        found = results.examples(stage, item, names)
+        if found is None:
+            self.miss(f"{stage}/{item} (its examples)")
+        return found
+
+    def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
+        """The table of an item as `Results.table` gives it; where it is missing, so is the item."""
+        found = results.table(stage, item, columns)
+        if found is None:
+            self.miss(f"{stage}/{item} (its table)")
+        return found
 
     def miss(self, item: str) -> None:
         """Record a missing item, once."""

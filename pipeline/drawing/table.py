@@ -107,16 +107,26 @@ def study_table(
 
 Row = tuple[list[object], dict[str, Measured | None], Numbers]
 """One row: its keys, its measurements by column, and the result that they come from."""
+Heads = dict[str, tuple[str, int]]
+"""By column, its heading for people and the number of decimals."""
+
+
+def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measured | None]:
+    """The measurements under `place` by column, `_percent` left out of their names; in percent where a heading is."""
+    found: dict[str, Measured | None] = {}
+    for column, (words, _) in heads.items():
+        value = numbers.measured(*place, column.replace("_percent", "")) if numbers else None
+        found[column] = value.scaled(100) if value and "(%)" in words else value
+    return found
 
 
 def measured_table(
-    name: str, title: str, caption: str, keys: Sequence[str], heads: dict[str, tuple[str, int]], rows: Iterable[Row]
+    name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row]
 ) -> list[Table]:
     """A list with one table of `rows`, or an empty list if there are no rows.
 
     Args:
         keys: names of the key columns.
-        heads: for each column, its heading for people and the number of decimals.
     """
     data, shown = [], []
     records: list[Record] = []

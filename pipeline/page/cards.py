@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,80 +60,8 @@ _FEW = 3
 _SHORT_HASH = 7
 
 
-@dataclass(frozen=True)
-class Commit:
-    """A commit by its short hash, and its page if the repository's address is known."""
-
-    short: str
-    url: str | None
-
-
-@dataclass(frozen=True)
-class Origin:
-    """One line on where numbers come from.
-
-    Attributes:
-        items: such as "train/capsules-digits, evaluate/capsules-digits and 2 more".
-        effort: duration and device.
-        record: the rest, as names and texts: all items if the line leaves some out, tracked runs, parameters, epochs.
-    """
-
-    items: str
-    dataset: str
-    commits: list[Commit]
-    more_commits: int
-    effort: str
-    record: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What one profile found about a claim.
-
-    Attributes:
-        value: our number as text; empty if there is none.
-        spread_of: what the number after ± is over, in words; empty if there is no number.
-        sort: by what the column is sorted: our number, or the verdict's place where there is none.
-        untested: in a few words, why the number does not test the claim; empty if it does.
-        commands: shell commands that make the measurement again; empty if it was not run.
-    """
-
-    profile: str
-    value: str
-    spread_of: str
-    verdict: Verdict
-    mark: str
-    tone: str
-    tier: Tier | None
-    sort: float
-    untested: str
-    commands: list[str]
-
-
-@dataclass(frozen=True)
-class Card:
-    """A claim on the page: the document's number, the page's own finding, and other profiles' findings.
-
-    Attributes:
-        why: what may explain that our finding does not agree, its kind first; empty if it does, or there is none.
-        test: what to change in order to test the claim, and the command; None if our finding agrees.
-    """
-
-    claim: Claim
-    key: str
-    unit: str
-    long_unit: str
-    paper: str
-    tolerance: str
-    own: Cell
-    why: str
-    test: tuple[str, str] | None
-    others: list[Cell]
-    dataset: str
-    remarks: list[str]
-    notes: list[str]
-    differing: list[tuple[str, str]]
-    origin: Origin | None
+Content = dict[str, Any]
+"""What the template `page.html.j2` shows of something, by the names that it has there."""
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
@@ -163,8 +90,8 @@ def cards(
     changed: Mapping[str, str],
     others: Mapping[str, Sequence[Row]],
     repository: str | None = None,
-) -> list[Card]:
-    """One card per row.
+) -> list[Content]:
+    """One card per row: the claim, the document's number, the page's own finding, and those of other profiles.
 
     Args:
         changed: results that do not belong to the profile as it is now, with the reason (`freshness.compare`).
@@ -173,7 +100,7 @@ def cards(
     by_profile = {name: {row["id"]: row for row in found} for name, found in others.items()}
     shown = []
     for row, claim in zip(rows, claims, strict=True):
-        beside = {name: found.get(row["id"]) for name, found in by_profile.items()}
+        beside = {name: found[row["id"]] for name, found in by_profile.items() if row["id"] in found}
         shown.append(_card(row, claim, profile, changed, beside, repository))
     return shown
 
@@ -183,50 +110,54 @@ def _card(
     claim: Claim,
     profile: str,
     changed: Mapping[str, str],
-    others: Mapping[str, Row | None],
+    others: Mapping[str, Row],
     repository: str | None,
-) -> Card:
+) -> Content:
     dataset, remarks = dataset_and_remarks(row)
     paper, reason = row["paper"], why(row)
-    return Card(
-        claim=claim,
-        key=row["verdict"].replace(" ", "-"),
-        unit=_AFTER_UNIT.split(claim.unit)[0],
-        long_unit=claim.unit if _AFTER_UNIT.search(claim.unit) else "",
-        paper="" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
-        tolerance=_tolerance(claim),
-        own=_cell(row, claim, profile),
-        why=": ".join(reason) if reason and row["verdict"] != "not run" else "",
-        test=_test(row, reason[0], others.get(PAPER) if profile == QUICK else None) if reason else None,
-        others=[_cell(found, claim, name) for name, found in others.items() if found],
-        dataset=dataset,
-        remarks=remarks,
-        notes=row["notes"],
-        differing=by_reason(row["other_settings"], changed),
-        origin=origin(row["provenance"], dataset, repository),
-    )
+    return {
+        "claim": claim,
+        "key": row["verdict"].replace(" ", "-"),
+        "unit": _AFTER_UNIT.split(claim.unit)[0],
+        "long_unit": claim.unit if _AFTER_UNIT.search(claim.unit) else "",
+        "paper": "" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
+        "tolerance": _tolerance(claim),
+        "own": _cell(row, claim, profile),
+        "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
+        "test": _test(row, reason[0], others.get(PAPER) if profile == QUICK else None) if reason else None,
+        "others": [_cell(found, claim, name) for name, found in others.items()],
+        "dataset": dataset,
+        "remarks": remarks,
+        "notes": row["notes"],
+        "differing": by_reason(row["other_settings"], changed),
+        "origin": origin(row["provenance"], dataset, repository),
+    }
 
 
-def _cell(row: Row, claim: Claim, profile: str) -> Cell:
+def _cell(row: Row, claim: Claim, profile: str) -> Content:
+    """What one profile found about a claim: its number, what is after ±, what it is sorted by; its verdict, and in a
+    few words why the number does not test the claim; and the shell commands that measure it again.
+    """
     ours, verdict = row["ours"], row["verdict"]
     mark, tone = MARKS[verdict]
-    is_error = ours is not None and ours.get("standard_error", False)
-    return Cell(
-        profile=profile,
-        value="" if ours is None else _spread(ours["value"], ours["sd"] if is_error or ours["n"] > 1 else None, claim),
-        spread_of=""
-        if ours is None
-        else "± standard error"
-        if is_error
-        else f"{ours['n']} seed{'s' * (ours['n'] != 1)}",
-        verdict=verdict,
-        mark=mark,
-        tone=tone,
-        tier=tier(row),
-        sort=list(MARKS).index(verdict) if ours is None else ours["value"],
-        untested=(row.get("untested") or "").partition(":")[0],  # another profile's scorecard may be older
-        commands=commands(row["provenance"]["items"], profile),
-    )
+    cell = {
+        "profile": profile,
+        "value": "",
+        "spread_of": "",
+        "sort": list(MARKS).index(verdict),
+        "verdict": verdict,
+        "mark": mark,
+        "tone": tone,
+        "tier": tier(row),
+        "untested": (row.get("untested") or "").partition(":")[0],  # another profile's scorecard may be older
+        "commands": commands(row["provenance"]["items"], profile),
+    }
+    if ours:
+        is_error = ours.get("standard_error", False)
+        seeds = f"{ours['n']} seed{'s' * (ours['n'] != 1)}"
+        value = _spread(ours["value"], ours["sd"] if is_error or ours["n"] > 1 else None, claim)
+        cell |= {"value": value, "spread_of": "± standard error" if is_error else seeds, "sort": ours["value"]}
+    return cell
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
@@ -306,10 +237,7 @@ def _digits(value: float | None) -> int:
     return len(text.partition(".")[2])
 
 
-Summary = dict[str, Any]
-
-
-def bar(verdicts: Iterable[Verdict]) -> list[Summary]:
+def bar(verdicts: Iterable[Verdict]) -> list[Content]:
     """The segments of a bar of verdicts, from agreement to disagreement, without empty ones."""
     counted = list(verdicts)
     return [
@@ -329,8 +257,10 @@ def repository_url(root: Path) -> str | None:
     return url.rstrip("/") if isinstance(url, str) and url.startswith(("https://", "http://")) else None
 
 
-def origin(merged: Mapping[str, Any], dataset: str = "", repository: str | None = None) -> Origin | None:
-    """The origin in a provenance merged by `merged_provenance`; None if it has no items."""
+def origin(merged: Mapping[str, Any], dataset: str = "", repository: str | None = None) -> Content | None:
+    """One line on where numbers come from, of a provenance merged by `merged_provenance`: items, data, commits, time
+    and device; and the rest, as names and texts, under `record`. None if there are no items.
+    """
     if not merged["items"]:
         return None
     found = commits(merged["commit"], repository)
@@ -343,32 +273,33 @@ def origin(merged: Mapping[str, Any], dataset: str = "", repository: str | None 
         "parameters": merged["params_hash"],
         "epochs": "" if epochs is None else f"{epochs:,.0f}",
     }
-    return Origin(
-        _few(merged["items"]),
-        dataset,
-        found[:_FEW],
-        max(0, len(found) - _FEW),
-        ", ".join(each for each in effort if each),
-        [(name, text) for name, text in texts.items() if text],
-    )
+    return {
+        "items": _few(merged["items"]),
+        "dataset": dataset,
+        "commits": found[:_FEW],
+        "more_commits": max(0, len(found) - _FEW),
+        "effort": ", ".join(each for each in effort if each),
+        "record": {name: text for name, text in texts.items() if text},
+    }
 
 
-def origin_of(records: Sequence[Record], repository: str | None = None) -> Origin | None:
+def origin_of(records: Sequence[Record], repository: str | None = None) -> Content | None:
     """The origin of what several provenance records give."""
     return origin(merged_provenance(records), dataset_label(records), repository)
 
 
-def commits(merged: str | None, repository: str | None) -> list[Commit]:
-    """The commits that `merged_provenance` joins by commas, each once."""
+def commits(merged: str | None, repository: str | None) -> list[Content]:
+    """The commits that `merged_provenance` joins by commas, each once: short hash, and page in the repository."""
     names = unique((merged or "").split(", ")) if merged else []
     return [_commit(name, repository) for name in names]
 
 
-def _commit(name: str, repository: str | None) -> Commit:
+def _commit(name: str, repository: str | None) -> Content:
     full, dash, dirty = name.partition("-")
     if not re.fullmatch("[0-9a-f]{7,64}", full):
-        return Commit(name, None)
-    return Commit(full[:_SHORT_HASH] + dash + dirty, f"{repository}/commit/{full}" if repository else None)
+        return {"short": name, "url": None}
+    url = f"{repository}/commit/{full}" if repository else None
+    return {"short": full[:_SHORT_HASH] + dash + dirty, "url": url}
 
 
 def _few(items: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, Card, bar, by_reason, cards, commits, origin_of, tier_key, tier_place
+from pipeline.page.cards import MARKS, bar, by_reason, cards, commits, origin_of, tier_key, tier_place
 from pipeline.page.images import Shown, front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
@@ -111,19 +111,19 @@ def _content(name: str) -> str:
 
 def _document(
     number: str,
-    all_cards: Sequence[Card],
+    all_cards: Sequence[Mapping[str, Any]],
     figures: Sequence[Shown],
     shown_figures: Sequence[Mapping[str, Any]],
     shown_tables: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """A document with its claims, its figures and its tables."""
-    chosen = [card for card in all_cards if card.claim.document == number]
+    chosen = [card for card in all_cards if card["claim"].document == number]
     return {
         "number": number,
         "title": DOCUMENTS.get(number, ""),
         "cards": chosen,
-        "run": sum(card.own.verdict != "not run" for card in chosen),
-        "bar": bar(card.own.verdict for card in chosen),
+        "run": sum(card["own"]["verdict"] != "not run" for card in chosen),
+        "bar": bar(card["own"]["verdict"] for card in chosen),
         "picture": front_picture(each for each in figures if each.drawing.document == number),
         "figures": [each for each in shown_figures if each["document"] == number],
         "tables": [each for each in shown_tables if each["document"] == number],

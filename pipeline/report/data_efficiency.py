@@ -1,4 +1,4 @@
-"""Test errors over the number of training images, all systems side by side: figure, table, and a claim's measure."""
+"""Test errors over the number of training images, all systems side by side: figure, and a claim's measure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.drawing.table import Table, spread, tracked
 from pipeline.report.models import ITSELF
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
@@ -130,32 +127,6 @@ def errors_over_images(found: list[Curve]) -> Figure:
         axis.legend()
     axes[0].set_ylabel("test error (%)")
     return figure
-
-
-def build(results: Results) -> list[Table]:
-    """The errors of all systems: one table, or none. Raises `ResultError` as `curves`."""
-    found = curves(results)
-    if not found:
-        return []
-    data, shown = [], []
-    for curve in found:
-        classified = "the model" if curve.how == ITSELF else f"linear probe on {look(curve.how).name}"
-        size = "" if curve.parameters is None else f"{curve.parameters:,.0f}"
-        for images, error in curve.errors.items():
-            row = {"run": curve.run, "dataset": curve.dataset, "classified_by": curve.how, "images": images}
-            numbers = {"error": error.mean, "error_sd": error.sd, "n": error.n, "parameters": curve.parameters}
-            data.append({**row, **numbers, "tracking_run": tracked(curve.numbers.records)})
-            percent = error.scaled(100)
-            text = spread(percent.mean, percent.sd, percent.n)
-            shown.append([curve.run, curve.dataset, size, classified, f"{images:,}", text])
-    caption = (
-        "Test errors after training on shares of the training and validation images, the first ones of each class, "
-        "with as many steps as on all of them. Compare errors on the same data only."
-    )
-    head = ["run", "data", "parameters", "classified by", "training images", "test error (%)"]
-    records = [record for curve in found for record in curve.numbers.records]
-    title = "Error by the number of training images"
-    return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown, columns=head), records)]
 
 
 def capsules_need_less(results: Results) -> Finding | None:

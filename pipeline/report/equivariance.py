@@ -1,48 +1,58 @@
-"""Equivariance and invariance of all systems: errors of their layers, and the measure of document 003's claim."""
+"""Equivariance and invariance of all systems side by side (document 003): the measure of its claim, the best layer of
+each system in one picture, and all layers in a table.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import FAINT, INK, in_house_style, plain
+from pipeline.drawing.table import Table, tracked
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import dataset_label, unique
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import Record, dataset_label, unique
 from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems import SYSTEMS
 
-OWN, FITTED, INVARIANCE = "own", "fitted", "invariance"
-TRAINED = "trained"
-
+DOCUMENT = "003"
+"""The document that says what they should be."""
+OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
+"""What a layer is predicted to do: what theory says, what a fitted map says, nothing; and what resampling costs."""
+TRAINED, UNTRAINED = "trained", "untrained"
+CONTROLS = ("pixels", "moments", "quarter turns")
+FAMILIES = {
+    "rotation": ("{}°", "1°"),
+    "shift": ("{} px", "1 px"),
+    "scale": ("x {}", "1 %"),
+    "shear": ("{}", "0.01"),
+}
+"""A magnitude in words, and what a derivative is by."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Systems whose capsules have poses."""
+_PREDICTED = {OWN: "by theory", FITTED: "fitted map"}
+_ROW, _REST = 0.2, 0.45
+"""Inches: height of a row of the picture, and of all else."""
 
 
-@dataclass(frozen=True)
-class Error:
-    """An error, its mean over replicas, and its standard error over test images and replicas."""
-
-    mean: float
-    se: float
-    n: int
-
-    @property
-    def measured(self) -> Measured:
-        """With the standard error as the sd."""
-        return Measured(self.mean, self.se, self.n, standard_error=True)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.{_digits(self.mean)}f} ± {self.se:.{_digits(self.mean)}f}"
+def in_words(error: Measured | None) -> str:
+    """An error with its standard error; empty if there is none."""
+    if error is None:
+        return ""
+    digits = 2 if error.mean >= 0.095 else 3
+    return f"{error.mean:.{digits}f} ± {error.se:.{digits}f}"
 
 
-def _digits(value: float) -> int:
-    return 2 if value >= 0.095 else 3
-
-
-def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Error | None:
-    """The error of a subject, layer, measure, family and (if finite) magnitude; None if it was not measured.
+def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
+    """The error of a subject, layer, measure, family and (if finite) magnitude, its mean over replicas with the
+    standard error over test images and replicas; None if it was not measured.
 
     Args:
         kind: "relative_error", or "derivative".
@@ -50,111 +60,103 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Err
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
         return None
-    return Error(error.mean, math.hypot(over_images.mean, error.se), error.n)
+    return Measured(error.mean, math.hypot(over_images.mean, error.se), error.n, standard_error=True)
 
 
-def overall(numbers: Numbers, layer: str, measure: str) -> Error | None:
+def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
     """The error of a trained layer over all transformations: the mean over families of that over magnitudes.
 
     The same images are moved each time, so that standard errors are averaged, not reduced.
     """
-    place = ("relative_error", TRAINED, layer, measure)
+    place = (TRAINED, layer, measure)
     by_family = []
-    for family in numbers.names(*place):
-        found = [error_at(numbers, *place[1:], family, magnitude) for magnitude in numbers.names(*place, family)]
-        by_family.append([each for each in found if each is not None])
+    for family in numbers.names("relative_error", *place):
+        found = [error_at(numbers, *place, family, each) for each in numbers.names("relative_error", *place, family)]
+        by_family.append([error for error in found if error])
     if not by_family or not all(by_family):
         return None
-
-    def mean(values: list[list[float]]) -> float:
-        return sum(sum(each) / len(each) for each in values) / len(values)
-
-    return Error(
-        mean([[each.mean for each in found] for found in by_family]),
-        mean([[each.se for each in found] for found in by_family]),
-        min(each.n for found in by_family for each in found),
-    )
+    means = [
+        (sum(error.mean for error in found) / len(found), sum(error.se for error in found) / len(found))
+        for found in by_family
+    ]
+    mean, se = (sum(each) / len(means) for each in zip(*means, strict=True))
+    return Measured(mean, se, min(error.n for found in by_family for error in found), standard_error=True)
 
 
 @dataclass(frozen=True)
 class Followed:
-    """A layer of a trained network over all transformations.
+    """A layer of a trained network that is meant to move with the image, over all transformations.
 
     Attributes:
-        measure: how it is predicted to move: by theory, or by a fitted map.
-        error: of this prediction.
-        invariance: the error if it is taken to stay; None if it was not measured.
-    """
-
-    layer: str
-    measure: str
-    error: Error
-    invariance: Error | None
-
-    @property
-    def prediction(self) -> str:
-        """What says how it moves."""
-        return _PREDICTED[self.measure]
-
-    def __str__(self) -> str:
-        return f"{self.layer}, {self.prediction}"
-
-
-_PREDICTED = {OWN: "by theory", FITTED: "fitted map"}
-
-
-def best_layer(numbers: Numbers, variant: str) -> Followed | None:
-    """Of the layers that are meant to move with the image, the one that does so best; None if none was measured."""
-    found = []
-    for layer, measure in SYSTEMS[variant].layers.items():
-        taken = measure_of(numbers, layer, measure)
-        error = overall(numbers, layer, taken)
-        if error is not None:
-            found.append(Followed(layer, taken, error, overall(numbers, layer, INVARIANCE)))
-    return min(found, key=lambda each: each.error.mean, default=None)
-
-
-def measure_of(numbers: Numbers, layer: str, measure: str) -> str:
-    """How a layer is judged: poses that are vectors by a map, for theory does not say how they move."""
-    return measure if numbers.names("relative_error", TRAINED, layer, measure) else FITTED
-
-
-def variant_of(item: str, numbers: Numbers) -> tuple[str, str]:
-    """The run of an item, and the run's variant."""
-    run = str(numbers.settings.equivariance[item].run)
-    return run, str(numbers.run(run).variant)
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """A layer that the claim is about; `error` is None of one that is constant.
-
-    Attributes:
-        source: of the data set.
+        measure: how it is predicted to move: by theory, or by a fitted map where theory does not say.
+        error: of this prediction; None of a layer that is constant.
+        stays: the error if it is taken to stay; None if it was not measured.
     """
 
     run: str
-    layer: str
-    source: str
+    variant: str
+    name: str
     measure: str
-    error: Error | None
-    stays: Error | None
+    error: Measured | None
+    stays: Measured | None
     numbers: Numbers
 
-    def better_than(self, other: Error) -> bool:
+    @property
+    def mean(self) -> float:
+        """The error, infinite if there is none."""
+        return self.error.mean if self.error else math.inf
+
+    @property
+    def words(self) -> str:
+        """The layer, and what says how it moves."""
+        return f"{self.name}, {_PREDICTED[self.measure]}"
+
+    @property
+    def dataset(self) -> str:
+        """The display name of its data."""
+        return dataset_label(self.numbers.records)
+
+    @property
+    def source(self) -> str:
+        """Of the data set."""
+        return str(self.numbers.dataset_of(self.run).source)
+
+    def better_than(self, other: Followed) -> bool:
         """Whether its error is smaller by more than two standard errors, and its numbers move with the image: they are
         nearer to where the action takes them than to where they were.
         """
-        if self.error is None or self.stays is None:
+        if self.error is None or self.stays is None or other.error is None:
             return False
-        clear = other.mean - self.error.mean > SIGNIFICANT_SES * math.hypot(self.error.se, other.se)
-        return clear and self.error.mean < self.stays.mean
+        return other.error.clearly_above(self.error) and self.error.mean < self.stays.mean
 
     def __str__(self) -> str:
         if self.error is None:
-            return f"{self.run}, {self.layer}: constant"
+            return f"{self.run}, {self.name}: constant"
         by = {OWN: "by theory", FITTED: "by a fitted map"}[self.measure]
-        return f"{self.run}, {self.layer}: {self.error} {by}, {self.stays} without moving"
+        return f"{self.run}, {self.name}: {in_words(self.error)} {by}, {in_words(self.stays)} without moving"
+
+
+def run_of(item: str, numbers: Numbers) -> str:
+    """The run of an item."""
+    return str(numbers.settings.equivariance[item].run)
+
+
+def layers_of(run: str, numbers: Numbers) -> Iterator[Followed]:
+    """The layers of a run that are meant to move with the image and that were measured."""
+    variant = str(numbers.run(run).variant)
+    for layer, measure in SYSTEMS[variant].layers.items():
+        if layer in numbers.names("layers", TRAINED):
+            taken = measure if numbers.names("relative_error", TRAINED, layer, measure) else FITTED
+            error, stays = (overall(numbers, layer, each) for each in (taken, INVARIANCE))
+            yield Followed(run, variant, layer, taken, error, stays, numbers)
+
+
+def best_of(layers: Iterable[Followed]) -> Followed | None:
+    """The layer that moves as predicted best; None if none has an error."""
+    return min((each for each in layers if each.error), key=lambda each: each.mean, default=None)
+
+
+# ---- the claim
 
 
 def poses_are_equivariant(results: Results) -> Finding | None:
@@ -164,28 +166,26 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     capsule run must be better. One that is not refutes the claim; that it holds needs all systems of capsules, each
     beside a convolutional network.
     """
-    pairs: list[tuple[_Judged, _Judged]] = []
+    pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
     variants: set[str] = set()
     for names in results.evidence.comparison.equivariance:
-        known = [each for each in _judged(results, names.cnn) if each.error]
-        features = min(known, key=lambda each: _error(each).mean, default=None)
-        for item in names.capsules:
-            for poses in _judged(results, item):
-                variants.add(str(poses.numbers.run(poses.run).variant))
-                if features and features.source == poses.source:
-                    pairs.append((poses, features))
-                else:
-                    alone.append(poses.run)
+        features = best_of(_executed(results, names.cnn))
+        for poses in (layer for item in names.capsules for layer in _executed(results, item)):
+            variants.add(poses.variant)
+            if features and features.source == poses.source:
+                pairs.append((poses, features))
+            else:
+                alone.append(poses.run)
     if not pairs:
         return None
-    holds = all(poses.better_than(_error(features)) for poses, features in pairs)
+    holds = all(poses.better_than(features) for poses, features in pairs)
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
         return None
     shown = [*{each.run: each for _, each in pairs}.values(), *(poses for poses, _ in pairs)]
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
-    ratios = [poses.error.measured.over(_error(features).measured) for poses, features in pairs if poses.error]
+    ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     data = [each.numbers.dataset_of(each.run) for each in shown]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
@@ -201,24 +201,173 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     )
 
 
-def _judged(results: Results, item: str) -> Iterator[_Judged]:
-    """The layers of an item that the claim is about; none if it was not executed."""
+def _executed(results: Results, item: str) -> Iterator[Followed]:
+    """The layers of an item; none if it was not executed."""
     numbers = results.numbers("equivariance", item)
-    if numbers is None:
-        return
-    run, variant = variant_of(item, numbers)
-    source = str(numbers.dataset_of(run).source)
-    for layer, measure in SYSTEMS[variant].layers.items():
-        if layer in numbers.names("layers", TRAINED):
-            taken = measure_of(numbers, layer, measure)
-            error, stays = (overall(numbers, layer, each) for each in (taken, INVARIANCE))
-            yield _Judged(run, layer, source, taken, error, stays, numbers)
-
-
-def _error(judged: _Judged) -> Error:
-    assert judged.error is not None
-    return judged.error
+    if numbers is not None:
+        yield from layers_of(run_of(item, numbers), numbers)
 
 
 MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
-"""The measures of document 003's claims."""
+
+
+# ---- the picture
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """The best layer of each system, if any was measured. Raises `ResultError` if a result is corrupt."""
+    items = list(results.executed("equivariance"))
+    found = best_layers(results)
+    if not found:
+        return
+    layers = "; ".join(f"{name}: {layer.words}, on {layer.dataset}" for name, layer in found.items())
+    yield Drawing(
+        "equivariance-summary",
+        "png",
+        "How well each system follows a moved image",
+        "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
+        "vary over images (1: nothing is known of the image): filled if its change is predicted, open if no "
+        "change is (bars: two standard errors). If the filled mark is left of the open one, the numbers move as "
+        "predicted rather than stay; a map fitted to training images is an easier test than the action given by "
+        f"theory, and rows on different data cannot be compared. Layers: {layers}.",
+        f"A row for each of {', '.join(found)}, with two marks each.",
+        [record for _, numbers in items for record in numbers.records],
+        partial(summary, found),
+    )
+
+
+def best_layers(results: Results) -> dict[str, Followed]:
+    """The best layer of every run that was measured, by its system, whose order they have; runs of one system by name.
+
+    Raises:
+        ResultError: a result is corrupt.
+    """
+    runs = [(run_of(item, numbers), numbers) for item, numbers in results.executed("equivariance")]
+    found = [layer for run, numbers in runs if (layer := best_of(layers_of(run, numbers)))]
+    variants, order = [layer.variant for layer in found], list(SYSTEMS)
+    return {
+        SYSTEMS[layer.variant].label if variants.count(layer.variant) == 1 else layer.run: layer
+        for layer in sorted(found, key=lambda layer: order.index(layer.variant))
+    }
+
+
+@in_house_style
+def summary(found: dict[str, Followed]) -> Figure:
+    """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
+    figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
+    axes = figure.subplots()
+    for place, layer in enumerate(found.values()):
+        colour, marker = SYSTEMS[layer.variant].colour, SYSTEMS[layer.variant].marker
+        moved, stays = layer.error, layer.stays
+        assert moved is not None
+        if stays is not None:
+            axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
+            axes.plot(stays.mean, place, marker=marker, color=colour, markerfacecolor="white", markersize=6)
+        axes.errorbar(moved.mean, place, xerr=2 * moved.se, color=colour, marker=marker, markersize=6, capsize=0)
+    axes.axvline(1, color=INK, linewidth=0.7)
+    axes.set_yticks(range(len(found)), [plain(name) for name in found])
+    axes.tick_params(axis="y", length=0, labelsize=10)
+    for place, layer in enumerate(found.values()):
+        # On which data, without what these were made from.
+        text = plain(f"{_PREDICTED[layer.measure]}, {layer.dataset.partition(' (')[0]}")
+        axes.text(1.03, place, text, fontsize=8.5, va="center_baseline", transform=axes.get_yaxis_transform())
+    axes.tick_params(axis="x", labelsize=9)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_xlim(0, None)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("relative error (filled: predicted, open: unmoved)", fontsize=9, loc="right")
+    return figure
+
+
+# ---- the table
+
+
+_FINITE = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
+_HEADS = {
+    **{(TRAINED, measure): words for measure, words in _FINITE.items()},
+    **{(UNTRAINED, measure): f"untrained, {_FINITE[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
+    **{("derivative", measure): f"derivative, {_FINITE[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
+}
+
+
+def build(results: Results) -> list[Table]:
+    """All systems and controls side by side: one table, or none. Raises `ResultError` if a result is corrupt."""
+    rows: list[tuple[dict[str, object], dict[str, str]]] = []
+    records: list[Record] = []
+    controls: set[str] = set()
+    for item, numbers in results.executed("equivariance"):
+        label = dataset_label(numbers.records)
+        new = [] if label in controls else [(control, control) for control in CONTROLS]
+        controls.add(label)
+        records += numbers.records
+        rows += [
+            _row(numbers, subject, name, layer, family, magnitude)
+            for subject, name in [*new, (TRAINED, run_of(item, numbers))]
+            for layer in numbers.names("layers", subject)
+            for family, magnitude in _chosen(numbers, subject)
+        ]
+    if not rows:
+        return []
+    caption = (
+        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images, ± one "
+        "standard error over images and seeds. As predicted by the action that theory gives them, by a linear map "
+        "fitted to training images, and by no change (invariance); 1 is the error of a prediction that knows nothing "
+        "of the image, and 1.4 that of another image's numbers. There and back: images moved and moved back, what "
+        "resampling alone costs. Derivatives are those at the identity (Lie derivatives). Above all: functions whose "
+        "equivariance is known. sd: that of the layer's numbers over images, as a share of their size; a layer with "
+        "less than 0.1 % is constant, and has no errors. Dimensions: the effective number of directions in which they "
+        "vary; few are easily predicted."
+    )
+    title = "Equivariance and invariance, system by system"
+    data, shown = (pd.DataFrame(list(each)) for each in zip(*rows, strict=True))
+    return [Table("equivariance-systems", title, caption, data, shown, records)]
+
+
+def _row(
+    numbers: Numbers, subject: str, name: str, layer: str, family: str, magnitude: str
+) -> tuple[dict[str, object], dict[str, str]]:
+    """A row of numbers, and the same as text."""
+    label = dataset_label(numbers.records)
+    errors = {head: _error(numbers, *head, subject, layer, family, magnitude) for head in _HEADS}
+    sd, dimensions = (numbers.measured("layers", subject, layer, key) for key in ("variation", "dimensions"))
+    row: dict[str, object] = {"run": name, "layer": layer, "family": family, "magnitude": magnitude}
+    for head, error in errors.items():
+        column = "_".join(head)
+        row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
+    row |= {"variation": sd and sd.mean, "dimensions": dimensions and dimensions.mean}
+    row |= {"dataset": label, "tracking_run": tracked(numbers.records)}
+    moved, per = FAMILIES[family]
+    shown = {
+        "run": name,
+        "data": label,
+        "layer": layer,
+        "sd": f"{100 * sd.mean:.3g} %" if sd else "",
+        "dimensions": f"{dimensions.mean:.1f}" if dimensions else "",
+        "moved by": f"{family} {moved.format(magnitude)}",
+    }
+    for head, words in _HEADS.items():
+        shown[words] = in_words(errors[head]) + (f" per {per}" if head[0] == "derivative" and errors[head] else "")
+    if not any(errors.values()):
+        shown[_FINITE[OWN]] = "constant"
+    return row, shown
+
+
+def _error(
+    numbers: Numbers, what: str, measure: str, subject: str, layer: str, family: str, magnitude: str
+) -> Measured | None:
+    """The error in a column; that of an untrained network is beside the trained one."""
+    if what == "derivative":
+        return error_at(numbers, subject, layer, measure, family, kind="derivative")
+    if what == TRAINED:
+        return error_at(numbers, subject, layer, measure, family, magnitude)
+    return error_at(numbers, UNTRAINED, layer, measure, family, magnitude) if subject == TRAINED else None
+
+
+def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
+    """One magnitude of each family, the middle one (of four, the second); of quarter turns, those that are exact."""
+    if subject == "quarter turns":
+        own = ("relative_error", subject, "turns", OWN)
+        return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]
+    pixels = ("relative_error", "pixels", "pixels", INVARIANCE)
+    measured = {family: numbers.names(*pixels, family) for family in FAMILIES}
+    return [(family, found[(len(found) - 1) // 2]) for family, found in measured.items() if found]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,8 +23,8 @@ from pipeline.drawing.table import Table, spread, tracked
 from pipeline.report import data_efficiency, equivariance
 from pipeline.report.models import ITSELF, Entry, entries
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import dataset_label, distinct
-from pipeline.results.reading import Numbers, Results
+from pipeline.results.provenance import Record, dataset_label, distinct
+from pipeline.results.reading import Numbers, Recorded, Results
 from pipeline.systems import SYSTEMS
 
 NAME = "systems"
@@ -35,6 +35,19 @@ EPSILON = "0.1"
 """Largest change of a pixel by an attack, images in [0, 1]."""
 SHARES = ("0.01", "0.1", "1")
 """Of the training images."""
+COLUMNS = {
+    **{f"error_share_{share}_percent": f"{100 * float(share):g} % of images" for share in SHARES},
+    **{f"error_rotated_{angle}_percent": f"rotated ±{angle}°" for angle in (ANGLE, WIDEST)},
+    f"error_rotated_{WIDEST}_upright_probe_percent": f"rotated ±{WIDEST}°, probe of upright images",
+    f"error_trained_on_rotated_{WIDEST}_percent": f"trained on rotated ±{WIDEST}°",
+    f"error_optimised_{WIDEST}_percent": f"rotated ±{WIDEST}°, optimised",
+    "error_affine_percent": "warped",
+    **{f"error_novel_{axis}_percent": f"novel {axis}s" for axis in ("azimuth", "elevation")},
+    **{f"error_{method}_{EPSILON}_percent": f"{method}, epsilon {EPSILON}" for method in ("FGSM", "BIM")},
+    "equivariance_error": "equivariance error",
+    "invariance_error": "without moving",
+}
+"""What is asked of every model: the measure in the CSV file, with its unit, and in words, on the page."""
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
 _FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
 """Ticks of errors in each decade, where there is more than one and where there is less."""
@@ -42,168 +55,91 @@ _FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
 
 @dataclass(frozen=True)
 class Found:
-    """A number of a model, the result that it comes from, and what must be known to read it, in a word or two."""
+    """A number of a model, the provenance of its result, and what must be known to read it, in a word or two."""
 
     value: Measured
-    numbers: Numbers
+    records: list[Record]
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A question asked of every model.
+Answers = dict[tuple[str, str], Found]
+"""By run and measure."""
 
-    Attributes:
-        name: in the CSV file, with the unit.
-        head: in words, on the page.
-        find: the answer, if there is one.
-        applies: whether the question makes sense for a model.
-        digits: decimals shown.
+
+# ---- the answers
+
+
+def answers(results: Results, models: Sequence[Entry]) -> Answers:
+    """Everything that was measured of some models besides their test error. Where several studies are about a run, the
+    first counts. Raises `ResultError` if a result is corrupt.
     """
+    found: Answers = {}
 
-    name: str
-    head: str
-    find: Callable[[Studies, Entry], Found | None]
-    applies: Callable[[Entry], bool] = lambda entry: True
-    digits: int = 1
+    def add(run: object, measure: str, value: Measured | None, numbers: Numbers, remark: str = "") -> None:
+        if value:
+            found.setdefault((str(run), measure), Found(value, numbers.records, remark))
 
-
-@dataclass(frozen=True)
-class Studies:
-    """What was executed besides the trainings, by the run that it is about."""
-
-    results: Results
-    efficiency: dict[str, data_efficiency.Curve]
-    equivariance: dict[str, Numbers]
-    optimise: dict[str, tuple[str, Numbers]]
-    viewpoint: dict[tuple[str, str], tuple[str, Numbers]]
-    attack: dict[str, tuple[str, Numbers]]
-
-
-def studies_of(results: Results) -> Studies:
-    """Where several studies are about a run, the first counts. Raises `ResultError` if a result is corrupt."""
-    found = Studies(results, {}, {}, {}, {}, {})
+    for entry in models:
+        probe = "probe" if entry.how == ITSELF else ""
+        if numbers := results.numbers("evaluate", entry.run):
+            # Of the features that are best on clean images.
+            refit, fixed = ((numbers, "probe", entry.features, protocol) for protocol in ("refit", "fixed"))
+            for angle in (ANGLE, WIDEST):
+                add(entry.run, f"error_rotated_{angle}_percent", _error(*refit, f"rotated_{angle}"), numbers, probe)
+            upright = f"error_rotated_{WIDEST}_upright_probe_percent"
+            add(entry.run, upright, _error(*fixed, f"rotated_{WIDEST}"), numbers, probe)
+            add(entry.run, "error_affine_percent", _error(*refit, "affine"), numbers, probe)
+        if numbers := results.numbers("sweep", f"{entry.run}-{WIDEST}"):
+            swept = f"error_trained_on_rotated_{WIDEST}_percent"
+            add(entry.run, swept, _error(numbers, "probe", entry.features), numbers, probe)
     for curve in data_efficiency.curves(results):
-        found.efficiency.setdefault(curve.run, curve)
+        for share in SHARES:
+            error = curve.numbers.measured("share", share, curve.how)
+            add(curve.run, f"error_share_{share}_percent", error and error.scaled(100), curve.numbers)
     for item, numbers in results.executed("equivariance"):
-        found.equivariance.setdefault(equivariance.variant_of(item, numbers)[0], numbers)
+        run = equivariance.run_of(item, numbers)
+        if layer := equivariance.best_of(equivariance.layers_of(run, numbers)):
+            add(run, "equivariance_error", layer.error, numbers, layer.words)
+            add(run, "invariance_error", layer.stays, numbers, layer.name)
     for item, numbers in results.executed("optimise"):
         study = numbers.settings.optimise[item]
-        found.optimise.setdefault(str(study.run), (str(study.chosen), numbers))
+        error = _error(numbers, "engine", study.chosen, str(WIDEST), "refit_accuracy_after")
+        add(study.run, f"error_optimised_{WIDEST}_percent", error, numbers, _images(numbers, study, study.run))
     for item, numbers in results.executed("viewpoint"):
         study = numbers.settings.viewpoint[item]
         for network in ("capsules", "cnn"):
-            found.viewpoint.setdefault((str(study.axis), str(study[network])), (network, numbers))
+            error = numbers.measured("matched", network, "novel")
+            add(study[network], f"error_novel_{study.axis}_percent", error and error.scaled(100), numbers)
     for item, numbers in results.executed("attack"):
         study = numbers.settings.attack[item]
         for network in ("capsules", "cnn"):
-            found.attack.setdefault(str(study[network]), (network, numbers))
+            for method in ("FGSM", "BIM"):
+                error = _error(numbers, "value", method, "general", network, EPSILON)
+                measure, remark = f"error_{method}_{EPSILON}_percent", _images(numbers, study, study[network])
+                add(study[network], measure, error, numbers, remark)
     return found
 
 
-# ---- the questions
+def _error(numbers: Numbers, *place: str) -> Measured | None:
+    """Percent, of the accuracy under these keys."""
+    accuracy = numbers.measured(*place)
+    return accuracy.as_error() if accuracy else None
 
 
-def _share(share: str, studies: Studies, entry: Entry) -> Found | None:
-    curve = studies.efficiency.get(entry.run)
-    error = curve.numbers.measured("share", share, curve.how) if curve else None
-    return Found(error.scaled(100), curve.numbers) if curve and error else None
-
-
-def _probe(protocol: str, test: str, studies: Studies, entry: Entry) -> Found | None:
-    """Of a linear probe: of the features that are best on clean images."""
-    numbers = studies.results.numbers("evaluate", entry.run)
-    accuracy = numbers.measured("probe", entry.features, protocol, test) if numbers else None
-    remark = "probe" if entry.how == ITSELF else ""
-    return Found(accuracy.as_error(), numbers, remark) if numbers and accuracy else None
-
-
-def _swept(studies: Studies, entry: Entry) -> Found | None:
-    numbers = studies.results.numbers("sweep", f"{entry.run}-{WIDEST}")
-    accuracy = numbers.measured("probe", entry.features) if numbers else None
-    return Found(accuracy.as_error(), numbers, "probe" if entry.how == ITSELF else "") if numbers and accuracy else None
-
-
-def _optimised(studies: Studies, entry: Entry) -> Found | None:
-    engine, numbers = studies.optimise.get(entry.run, ("", None))
-    accuracy = numbers.measured("engine", engine, str(WIDEST), "refit_accuracy_after") if numbers else None
-    return Found(accuracy.as_error(), numbers, _images(numbers, entry)) if numbers and accuracy else None
-
-
-def _images(numbers: Numbers, entry: Entry) -> str:
+def _images(numbers: Numbers, study: Recorded, run: str) -> str:
     """Of how many images, where a stage takes the first ones."""
-    record = numbers.records[-1]
-    study = numbers.settings[record["stage"]][record["item"]]
-    return f"{min(study.images, numbers.dataset_of(entry.run).test):,} images"
+    return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 
-def _viewed(axis: str, studies: Studies, entry: Entry) -> Found | None:
-    network, numbers = studies.viewpoint.get((axis, entry.run), ("", None))
-    error = numbers.measured("matched", network, "novel") if numbers else None
-    return Found(error.scaled(100), numbers) if numbers and error else None
-
-
-def _attacked(method: str, studies: Studies, entry: Entry) -> Found | None:
-    network, numbers = studies.attack.get(entry.run, ("", None))
-    accuracy = numbers.measured("value", method, "general", network, EPSILON) if numbers else None
-    return Found(accuracy.as_error(), numbers, _images(numbers, entry)) if numbers and accuracy else None
-
-
-def _moves(invariance: bool, studies: Studies, entry: Entry) -> Found | None:
-    """The mean error over all transformations of the layer that follows them best, or of no change of that layer."""
-    numbers = studies.equivariance.get(entry.run)
-    followed = equivariance.best_layer(numbers, entry.system) if numbers else None
-    if numbers is None or followed is None:
-        return None
-    if not invariance:
-        return Found(followed.error.measured, numbers, str(followed))
-    stays = followed.invariance
-    return Found(stays.measured, numbers, followed.layer) if stays else None
-
-
-def _has_viewpoints(entry: Entry) -> bool:
+def _applies(measure: str, entry: Entry) -> bool:
+    """Whether it makes sense to ask this of a model."""
+    if entry.system == "regression" and ("variance" in measure or "upright_probe" in measure):
+        return False
+    if measure.startswith("error_optimised"):
+        return entry.system == "generative"
     known = PUBLISHED.get(entry.source)
-    return known is None or known.factors is None or bool(known.factors)
-
-
-def _is_network(entry: Entry) -> bool:
-    return entry.system != "regression"
-
-
-COLUMNS = (
-    *(
-        Column(f"error_share_{share}_percent", f"{100 * float(share):g} % of images", partial(_share, share))
-        for share in SHARES
-    ),
-    *(
-        Column(f"error_rotated_{angle}_percent", f"rotated ±{angle}°", partial(_probe, "refit", f"rotated_{angle}"))
-        for angle in (ANGLE, WIDEST)
-    ),
-    Column(
-        f"error_rotated_{WIDEST}_upright_probe_percent",
-        f"rotated ±{WIDEST}°, probe of upright images",
-        partial(_probe, "fixed", f"rotated_{WIDEST}"),
-        applies=_is_network,
-    ),
-    Column(f"error_trained_on_rotated_{WIDEST}_percent", f"trained on rotated ±{WIDEST}°", _swept),
-    Column(
-        f"error_optimised_{WIDEST}_percent",
-        f"rotated ±{WIDEST}°, optimised",
-        _optimised,
-        applies=lambda entry: entry.system == "generative",
-    ),
-    Column("error_affine_percent", "warped", partial(_probe, "refit", "affine")),
-    *(
-        Column(f"error_novel_{axis}_percent", f"novel {axis}s", partial(_viewed, axis), applies=_has_viewpoints)
-        for axis in ("azimuth", "elevation")
-    ),
-    *(
-        Column(f"error_{method}_{EPSILON}_percent", f"{method}, epsilon {EPSILON}", partial(_attacked, method))
-        for method in ("FGSM", "BIM")
-    ),
-    Column("equivariance_error", "equivariance error", partial(_moves, False), applies=_is_network, digits=2),
-    Column("invariance_error", "without moving", partial(_moves, True), applies=_is_network, digits=2),
-)
+    without_viewpoints = known is not None and known.factors is not None and not known.factors
+    return not (measure.startswith("error_novel") and without_viewpoints)
 
 
 # ---- the table
@@ -211,14 +147,24 @@ COLUMNS = (
 
 def build(results: Results) -> list[Table]:
     """One table of all models, or none if there are none. Raises `ResultError` if a result is corrupt."""
-    found = entries(results)
-    if not found:
+    models = entries(results)
+    if not models:
         return []
-    studies = studies_of(results)
-    answers = [[column.find(studies, entry) for column in COLUMNS] for entry in found]
-    records = [record for entry in found for record in entry.records]
-    records += [record for row in answers for answer in row if answer for record in answer.numbers.records]
-    shown, keys = zip(*(_shown(entry, row) for entry, row in zip(found, answers, strict=True)), strict=True)
+    found = answers(results, models)
+    records = [record for entry in models for record in entry.records]
+    shown, keys, tidy = [], [], []
+    for entry in models:
+        text, key = _described(entry)
+        tidy.append(_tidy(entry, "error_percent", Found(entry.error, entry.records)))
+        for measure, head in COLUMNS.items():
+            answer = found.get((entry.run, measure))
+            tidy.append(_tidy(entry, measure, answer))
+            text[head], key[head] = tidy[-1]["state"], None
+            if answer:
+                text[head], key[head] = _in_words(answer), answer.value.mean
+                records += answer.records
+        shown.append(text)
+        keys.append(key)
     caption = (
         "Test errors in percent, ± one sd over seeds; sizes, and the seconds that all seeds took to train. Compare "
         f"within the same data only. Models that learned without labels are classified by the best of their linear "
@@ -231,64 +177,50 @@ def build(results: Results) -> list[Table]:
         "image); without moving: of the same layer, if it is taken to stay as it is."
     )
     title = "Efficiency and robustness of all systems"
-    tidy = pd.DataFrame([row for entry, each in zip(found, answers, strict=True) for row in _tidy(entry, each)])
-    return [
-        Table(NAME, title, caption, tidy, pd.DataFrame(list(shown)), distinct(records), sort=pd.DataFrame(list(keys)))
-    ]
+    data, people, sort = (pd.DataFrame(rows) for rows in (tidy, shown, keys))
+    return [Table(NAME, title, caption, data, people, distinct(records), sort=sort)]
 
 
-def _state(column: Column, entry: Entry, found: Found | None) -> str:
-    return "measured" if found else NOT_RUN if column.applies(entry) else NO_SENSE
-
-
-def _shown(entry: Entry, answers: Iterable[Found | None]) -> tuple[dict[str, str], dict[str, float | str | None]]:
-    """A row as text, and what it is sorted by."""
+def _described(entry: Entry) -> tuple[dict[str, object], dict[str, object]]:
+    """What is known of every model, as text, and what it is sorted by."""
     name = SYSTEMS[entry.system].label
-    text = {"run": entry.run, "system": name, "data": dataset_label(entry.records), "classified by": entry.how}
-    keys: dict[str, float | str | None] = dict(text)
+    words: dict[str, object] = {"run": entry.run, "system": name, "data": dataset_label(entry.records)}
+    words["classified by"] = entry.how
     size = {"parameters": entry.parameters, "training (s)": entry.seconds}
-    text |= {head: NOT_RUN if value is None else f"{value:,.0f}" for head, value in size.items()}
-    keys |= size
-    text["test error"] = spread(entry.error.mean, entry.error.sd, entry.error.n)
-    keys["test error"] = entry.error.mean
-    for column, found in zip(COLUMNS, answers, strict=True):
-        text[column.head], keys[column.head] = _state(column, entry, found), None
-        if found:
-            value = found.value
-            alone = None if column.digits > 1 else value.n  # standard errors are known of one seed, too
-            words = spread(value.mean, value.sd, alone, column.digits)
-            text[column.head] = f"{words} ({found.remark})" if found.remark else words
-            keys[column.head] = value.mean
-    return text, keys
+    text = {head: NOT_RUN if value is None else f"{value:,.0f}" for head, value in size.items()}
+    error = entry.error
+    return (
+        {**words, **text, "test error": spread(error.mean, error.sd, error.n)},
+        {**words, **size, "test error": error.mean},
+    )
 
 
-def _tidy(entry: Entry, answers: Iterable[Found | None]) -> Iterator[dict[str, object]]:
-    """A row for each question, with the model that it is asked of."""
+def _in_words(answer: Found) -> str:
+    value = answer.value
+    # Standard errors are known of one seed, too.
+    words = spread(value.mean, value.sd, None, 2) if value.standard_error else spread(value.mean, value.sd, value.n)
+    return f"{words} ({answer.remark})" if answer.remark else words
 
-    def row(name: str, state: str, value: Measured | None, found: Found | None) -> dict[str, object]:
-        known = {"value": value.mean, "sd": value.sd, "n": value.n} if value else {}
-        records = found.numbers.records if found else entry.records if value else []
-        return {
-            "run": entry.run,
-            "system": entry.system,
-            "dataset": dataset_label(entry.records),
-            "classified_by": entry.how,
-            "parameters": entry.parameters,
-            "seconds": entry.seconds,
-            "measure": name,
-            "state": state,
-            "value": None,
-            "sd": None,
-            "n": None,
-            "sd_is": "" if value is None else "standard error" if value.standard_error else "over seeds",
-            "remark": found.remark if found else "",
-            **known,
-            "tracking_run": tracked(records),
-        }
 
-    yield row("error_percent", "measured", entry.error, None)
-    for column, found in zip(COLUMNS, answers, strict=True):
-        yield row(column.name, _state(column, entry, found), found.value if found else None, found)
+def _tidy(entry: Entry, measure: str, answer: Found | None) -> dict[str, object]:
+    """The row of a question and the model that it is asked of."""
+    value = answer.value if answer else None
+    return {
+        "run": entry.run,
+        "system": entry.system,
+        "dataset": dataset_label(entry.records),
+        "classified_by": entry.how,
+        "parameters": entry.parameters,
+        "seconds": entry.seconds,
+        "measure": measure,
+        "state": "measured" if answer else NOT_RUN if _applies(measure, entry) else NO_SENSE,
+        "value": value and value.mean,
+        "sd": value and value.sd,
+        "n": value and value.n,
+        "sd_is": "" if value is None else "standard error" if value.standard_error else "over seeds",
+        "remark": answer.remark if answer else "",
+        "tracking_run": tracked(answer.records if answer else []),
+    }
 
 
 # ---- the figure

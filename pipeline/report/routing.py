@@ -32,9 +32,8 @@ _PERCENT = ("test_error", "moved")
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """A figure for each network that was followed. Raises `ResultError` if a result is corrupt."""
     for study, numbers in results.executed("routing"):
-        arrays = results.examples("routing", study, _ARRAYS)
+        arrays = written.examples(results, "routing", study, _ARRAYS)
         if arrays is None:
-            written.miss(f"routing/{study} (its examples)")
             continue
         film = _film(study, numbers, arrays)
         square = "a part" if film.one_by_one else "all parts of a position"

@@ -10,7 +10,7 @@ from small import EQUIVARIANCE, run_on
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
-from pipeline.report import equivariance, equivariance_layers
+from pipeline.report import equivariance
 from pipeline.results.reading import Results
 
 FAMILIES = {"rotation": ["15", "45", "90", "180"], "shift": ["2"], "scale": ["1.2"], "shear": ["0.2"]}
@@ -154,30 +154,27 @@ def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dic
     assert error.se == pytest.approx((0.02**2 + 0.08**2 / 4) ** 0.5 / 4 + 3 * 0.02 / 4)
 
 
-def test_the_summary_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
+def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
-    rows = {row.label: row.followed for row in equivariance_layers.rows(list(found.executed("equivariance")))}
-    assert list(rows) == ["probabilistic capsules", "SCAE", "VAE", "CapsNet", "matrix capsules", "CNN"]
-    capsules = rows["probabilistic capsules"]
-    assert (capsules.layer, capsules.measure) == ("parts", "own")
-    assert capsules.error.mean == pytest.approx(0.2)
-    assert capsules.error.se == pytest.approx(0.02)
-    assert capsules.invariance is not None
-    assert capsules.invariance.mean == pytest.approx(0.9)
-    assert rows["CNN"].layer == "maps", "its other layer is constant"
+    best = equivariance.best_layers(found)
+    assert list(best) == ["probabilistic capsules", "SCAE", "VAE", "CapsNet", "matrix capsules", "CNN"]
+    capsules = best["probabilistic capsules"]
+    assert (capsules.name, capsules.measure, capsules.mean) == ("parts", "own", pytest.approx(0.2))
+    assert capsules.stays is not None
+    assert capsules.stays.mean == pytest.approx(0.9)
+    assert best["CNN"].name == "maps", "its other layer is constant"
+    check_drawn(equivariance.draw(found, Written()))
 
 
-def test_the_figures_show_every_system_with_the_controls(writer: Writer, values: dict[str, Any]) -> None:
-    found = results(writer, values, RUNS | {"cnn-warped-toys": "cnn"})
-    by_dataset = equivariance_layers.lines(list(found.executed("equivariance")))
-    digits, toys = (
-        {measure: {line.label for line in drawn} for measure, drawn in by_dataset[dataset].items()}
-        for dataset in sorted(by_dataset)
-    )
-    assert {"capsules-digits: parts", "moments", "quarter turns"} <= digits["own"]
-    assert "cnn-toys: maps" in toys["own"]
-    assert {"vae-digits: code", "capsnet-digits: capsules"} <= digits["fitted"]
-    assert {"capsules-digits: presences", "pixels", "untrained"} <= digits["invariance"]
-    assert "capsules-digits: parts" not in digits["invariance"], "poses should move"
-    layers, summary = equivariance_layers.draw(found, Written())
-    check_drawn([layers, summary])
+def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values: dict[str, Any]) -> None:
+    found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
+    (table,) = equivariance.build(found)
+    rows = table.shown[table.shown["moved by"] == "rotation 45°"].set_index(["run", "layer"])
+    assert rows["by theory"][("capsules-digits", "parts")] == "0.20 ± 0.02"
+    assert rows["untrained, invariance"][("cnn-toys", "maps")] == "1.10 ± 0.02"
+    assert rows["derivative, by theory"][("cnn-toys", "maps")] == "0.009 ± 0.000 per 1°"
+    assert rows["by theory"][("cnn-toys", "hidden")] == "constant"
+    assert set(rows.loc["pixels"]["data"]) == {"digits (scikit-learn)", "toys (stand-in)"}
+    assert len(rows.loc["pixels"]) == 2, "of each data set"
+    moved = table.shown[table.shown["run"] == "quarter turns"]["moved by"]
+    assert set(moved) == {"rotation 90°", "rotation 180°"}, "which are exact"

@@ -21,12 +21,13 @@ from pipeline.results.documents import LABELS, documents
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Numbers, Results, with_training
+from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import (
     ACCURACY,
     CHANCE,
     accuracy_axis,
+    answer,
     chance_of,
     classes_of,
     drawn,
@@ -40,7 +41,6 @@ from pipeline.systems.generative.report.shared import (
     other_images,
     percent,
     plot_accuracy,
-    shortcomings,
     symbols,
     wide,
 )
@@ -74,31 +74,27 @@ def _probe(features: str, test: str) -> Measure:
         if accuracy is None:
             return None
         dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
-        said = shortcomings(numbers, run, document, replicas=accuracy.n, tested=dataset.test)
+        answered = answer(
+            results, numbers, run, accuracy.scaled(100), document, replicas=accuracy.n, tested=dataset.test
+        )
+        said, notes = answered.remarks, answered.notes
         if affine and official is None and dataset.source == "mnist":
             # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
             said.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
         if variant == "vae" and test != "rotated_0":
             said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
-        notes = presences.notes(numbers, classes_of(numbers, run)) if features == "t0" else []
+        if features == "t0":
+            notes += presences.notes(numbers, classes_of(numbers, run))
         if variant == "vae":
             model = numbers.run(run).model
             sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
             notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
         if test != "rotated_0":
             notes.insert(0, "probe refit on equally warped training images")
-        others = {}
         fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
         if fixed and test != "rotated_0":
-            others["probe fit on clean images"] = fixed.scaled(100)
-        return Finding(
-            accuracy.scaled(100),
-            dataset_label(numbers.records),
-            with_training(results, numbers, run),
-            remarks=said,
-            notes=notes,
-            others=others,
-        )
+            answered.others["probe fit on clean images"] = fixed.scaled(100)
+        return answered
 
     return measure
 
@@ -110,13 +106,7 @@ def parameters(results: Results) -> Finding | None:
     if found is None or count is None:
         return None
     run, numbers = found
-    return Finding(
-        Measured(count, 0.0, 1),
-        dataset_label(numbers.records),
-        numbers.records,
-        holds=count < MAX_PARAMETERS,
-        remarks=shortcomings(numbers, run),
-    )
+    return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < MAX_PARAMETERS)
 
 
 def children_classify(results: Results) -> Finding | None:
@@ -133,12 +123,14 @@ def children_classify(results: Results) -> Finding | None:
         return None
     children, t0 = children.scaled(100), t0.scaled(100)
     chance = chance_of(numbers, run)
-    return Finding(
+    return answer(
+        results,
+        numbers,
+        run,
         children,
-        dataset_label(numbers.records),
-        with_training(results, numbers, run),
+        replicas=children.n,
+        tested=numbers.dataset_of(run).test,
         holds=children.mean - chance >= (t0.mean - chance) / 2 > 0,
-        remarks=shortcomings(numbers, run, replicas=children.n, tested=numbers.dataset_of(run).test),
         notes=[f"probe on t0: {t0.mean:.1f} %"],
     )
 

@@ -8,28 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, INK, WIDTH, in_house_style, panels
-from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.drawing.style import WIDTH, in_house_style
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.generative.report.shared import (
     Sweep,
+    answer,
     complete_sweep,
     evaluated,
     evaluated_capsules,
     name_of_test,
-    shortcomings,
     sweeps,
     swept_shortcomings,
     tested_on,
@@ -83,13 +80,13 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
     if len(deviation) < 2:
         return None
-    return Finding(
+    # The paper shows one digit, and gives no number of seeds or test images to compare with.
+    return answer(
+        results,
+        numbers,
+        run,
         missed[-1].scaled(100),
-        dataset_label(numbers.records),
-        with_training(results, numbers, run),
         holds=deviation[-1].mean > numbers.run(run).model.pose_sd_floor and grows(deviation),
-        # The paper shows one digit, and gives no number of seeds or test images to compare with.
-        remarks=shortcomings(numbers, run),
         notes=[tested_on(numbers, run, numbers.settings.failures.images)],
     )
 
@@ -109,12 +106,12 @@ def templates_are_copies(results: Results) -> Finding | None:
     pairs, copied, strokes, noise = (numbers.measured("templates", name) for name in names)
     if pairs is None or copied is None or strokes is None or noise is None:
         return None
-    return Finding(
+    return answer(
+        results,
+        numbers,
+        run,
         pairs.scaled(100),
-        dataset_label(numbers.records),
-        with_training(results, numbers, run),
         holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
-        remarks=shortcomings(numbers, run),
         notes=[
             f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
             tested_on(numbers, run, numbers.settings.failures.images),
@@ -161,30 +158,10 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figures 5 to 7. Runs whose results have no failure analysis are skipped."""
+    """Figures 6 and 7. Runs whose results have no failure analysis are skipped."""
     for run, numbers in evaluated(results).items():
-        yield from _evaluated(run, numbers, results, written)
-    yield from _part_use(results, written)
-
-
-def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -> Iterator[Drawing]:
-    if numbers.names("equivariance"):
-        yield Drawing(
-            f"equivariance-{run}",
-            "svg",
-            f"Do poses rotate with the image? {run}",
-            "Poses that rotate exactly with the image have a deviation of zero; poses that do not rotate at all lie on "
-            "the dashed line (the paper's Figure 5 in numbers). The band contains the middle half of the images.",
-            "Two line plots over the rotation angle of the input, for parts and for objects: the deviation of poses "
-            "from the rotated poses, and the deviation of poses that do not rotate.",
-            numbers.records,
-            partial(poses_over_rotation, numbers),
-        )
-    if numbers.names("templates"):
-        arrays = results.examples("evaluate", run, _COPIES)
-        if arrays is None:
-            written.miss(f"evaluate/{run} (its examples)")
-        elif len(arrays["parts"]) > 1:
+        arrays = written.examples(results, "evaluate", run, _COPIES) if numbers.names("templates") else None
+        if arrays and len(arrays["parts"]) > 1:
             yield Drawing(
                 f"copies-{run}",
                 "png",
@@ -198,17 +175,12 @@ def _evaluated(run: str, numbers: Numbers, results: Results, written: Written) -
                 numbers.records,
                 partial(template_copies, arrays, numbers.settings.failures.threshold),
             )
-
-
-def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
     for sweep in sweeps(results).values():
         found = []
         for angle, consistency in sweep.measured("consistency").items():
             item = sweep.items[angle].path.stem
-            arrays = results.examples("sweep", item, ("images", "arrangements"))
-            if arrays is None:
-                written.miss(f"sweep/{item} (its examples)")
-            else:
+            arrays = written.examples(results, "sweep", item, ("images", "arrangements"))
+            if arrays:
                 found.append((angle, consistency, arrays))
         if len(found) < 2:
             continue
@@ -228,32 +200,6 @@ def _part_use(results: Results, written: Written) -> Iterator[Drawing]:
             [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
             partial(pictures.image_rows, rows),
         )
-
-
-@in_house_style
-def poses_over_rotation(numbers: Numbers) -> Figure:
-    """Deviation of poses from the rotated poses over the rotation angle of the input, in the mean over replicas."""
-    figure, axes = panels(2, 2.3)
-    for each, layer in zip(axes, ("parts", "objects"), strict=True):
-        columns = [deviations(numbers, layer, name) for name in ("low", "high", "deviation", "unfollowed")]
-        # At angle 0 all deviations are 0.
-        angle = np.array([0.0, *columns[0]])
-        low, high, deviation, identity = ([0.0, *(of.mean for of in column.values())] for column in columns)
-        each.fill_between(angle, low, high, color=BLUE, alpha=0.2, linewidth=0)
-        each.plot(angle, deviation, color=BLUE, marker="o")
-        each.plot(angle, identity, color=INK, linestyle="--", linewidth=1.0)
-        each.set_title(layer)
-        each.set_ylim(0, None)
-        each.set_xticks(angle, [f"{value:g}°" for value in angle])
-        each.set_xlabel("rotation of the input")
-    axes[0].set_ylabel("deviation (image half widths)")
-    handles: list[Any] = [
-        Line2D([], [], color=BLUE, marker="o", label="measured"),
-        Patch(color=BLUE, alpha=0.2, linewidth=0, label="middle half of the images"),
-        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label="poses that do not rotate"),
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
-    return figure
 
 
 @in_house_style
@@ -318,14 +264,12 @@ def equivariance(results: Results) -> list[Table]:
         "centre_unfollowed": ("if centres did not rotate", 3),
         "switched": ("presences switched", 3),
     }
-    rows: list[Row] = []
-    for run, numbers in evaluated(results).items():
-        for layer in numbers.names("equivariance"):
-            columns = {column: deviations(numbers, layer, column) for column in heads}
-            rows += [
-                ([run, layer, angle], {each: columns[each].get(angle) for each in heads}, numbers)
-                for angle in columns["deviation"]
-            ]
+    rows: list[Row] = [
+        ([run, layer, float(angle)], cells(numbers, heads, "equivariance", layer, angle), numbers)
+        for run, numbers in evaluated(results).items()
+        for layer in numbers.names("equivariance")
+        for angle in sorted(numbers.names("equivariance", layer), key=float)
+    ]
     caption = (
         "Difference between the poses found in an image rotated by the angle (degrees) and the rotated poses of the "
         "upright image: presence-weighted root mean square over the six numbers of a pose, or the two of its centre, "
@@ -342,16 +286,15 @@ def templates(results: Results) -> list[Table]:
         "pairs": ("pairs alike (%)", 1),
         "copied": ("with a copy (%)", 1),
         "faded_strokes_pairs": ("strokes: pairs alike (%)", 1),
-        "faded_strokes_pairs_sd": ("sd over draws", 1),
+        "faded_strokes_pairs_sd": ("sd over draws (%)", 1),
         "faded_strokes_copied": ("strokes: with a copy (%)", 1),
     }
     rows: list[Row] = []
     for run, numbers in evaluated(results).items():
         if not numbers.names("templates"):
             continue
-        found = {column: numbers.measured("templates", column) for column in heads}
-        percent = {name: value.scaled(100) if value and name != "drawn" else value for name, value in found.items()}
-        rows.append(([run, float(numbers.settings.failures.threshold)], percent, numbers))
+        shown = cells(numbers, heads, "templates")
+        rows.append(([run, float(numbers.settings.failures.threshold)], shown, numbers))
     caption = (
         "Pairs of templates that are alike: their correlation under the best affine map is at least the given one. "
         "Templates that draw less than a hundredth of the ink are left out. For comparison, the same for equally many "
@@ -375,17 +318,14 @@ def part_use(results: Results) -> list[Table]:
         consistency = sweep.measured("consistency")
         for angle, measured in consistency.items():
             numbers = sweep.items[angle]
-            found = {"consistency": measured, "overlap": numbers.measured("overlap")}
-            for name in ("pairs", "copied"):
-                share = numbers.measured("duplicates", name)
-                found[name] = share.scaled(100) if share else None
+            found = cells(numbers, heads, "duplicates")
+            found |= {"consistency": measured, "overlap": numbers.measured("overlap")}
             rows.append(([sweep.run, angle, angle], found, numbers))
         for angle in consistency:
             if other := unswept(results, sweep, angle):
-                numbers, measured = other
-                found = {"consistency": measured, "overlap": numbers.measured("part_use", f"{angle:g}", "overlap")}
+                numbers, _ = other
                 own = float(numbers.run(sweep.run).augmentation.rotation)
-                rows.append(([sweep.run, own, angle], found | {"pairs": None, "copied": None}, numbers))
+                rows.append(([sweep.run, own, angle], cells(numbers, heads, "part_use", f"{angle:g}"), numbers))
     caption = (
         "Images rotated within an angle (degrees), in training and in the test: how often the same part draws a pixel "
         "in two digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); how well the "

@@ -28,9 +28,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 def _turned(results: Results, written: Written) -> Iterator[Drawing]:
     for study, numbers in results.executed("turn"):
-        arrays = results.examples("turn", study, _TURNED)
+        arrays = written.examples(results, "turn", study, _TURNED)
         if arrays is None:
-            written.miss(f"turn/{study} (its examples)")
             continue
         tracks = (arrays[name] for name in ("frames", "presences", "colours"))
         yield Drawing(
@@ -58,9 +57,8 @@ def _evaluated(results: Results, written: Written) -> Iterator[Drawing]:
     for run, numbers in evaluated(results).items():
         if numbers.run(run).variant != "generative":
             continue
-        arrays = results.examples("evaluate", run, _EVALUATED)
+        arrays = written.examples(results, "evaluate", run, _EVALUATED)
         if arrays is None:
-            written.miss(f"evaluate/{run} (its examples)")
             continue
         yield Drawing(
             f"arrangements-{run}",

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from pipeline.drawing.table import Row, Table, measured_table
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.provenance import Record, dataset_label
-from pipeline.results.reading import Numbers, Results, with_training
-from pipeline.systems.generative.report.shared import shortcomings, tested_on
+from pipeline.results.reading import Numbers, Results
+from pipeline.systems.generative.report.shared import answer, tested_on
 
 
-def _posterior(results: Results) -> tuple[Numbers, list[Record], list[str], list[str]] | None:
-    """The posterior study: its numbers, their provenance, remarks and notes."""
+def _posterior(results: Results) -> tuple[Numbers, str, list[str]] | None:
+    """The posterior study: its numbers, its run and a note."""
     found = results.answering("posterior", results.evidence.generative.posterior)
     if found is None:
         return None
     name, numbers = found
     study = numbers.settings.posterior[name]
     # The paper does not say on how many seeds and images it checked this.
-    notes = [f"bounds {tested_on(numbers, study.run, study.images)}"]
-    return numbers, with_training(results, numbers, study.run), shortcomings(numbers, study.run), notes
+    return numbers, study.run, [f"bounds {tested_on(numbers, study.run, study.images)}"]
 
 
 def full_posterior_bound(results: Results) -> Finding | None:
@@ -31,7 +29,7 @@ def full_posterior_bound(results: Results) -> Finding | None:
     found = _posterior(results)
     if found is None:
         return None
-    numbers, records, said, notes = found
+    numbers, run, notes = found
     refined, scratch, refined_normalised, scratch_normalised = (
         numbers.measured("guide", guide, bound)
         for bound in ("elbo", "elbo_normalised")
@@ -39,12 +37,13 @@ def full_posterior_bound(results: Results) -> Finding | None:
     )
     if refined is None or scratch is None or refined_normalised is None or scratch_normalised is None:
         return None
-    if refined.n == 1:
-        said.append("1 seed: the noise of the lead is unknown")
     lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
     notes.append(f"by the document's density, not normalised, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
-    return Finding(lead, dataset_label(numbers.records), records, holds=holds, remarks=said, notes=notes)
+    finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
+    if refined.n == 1:
+        finding.remarks.append("1 seed: the noise of the lead is unknown")
+    return finding
 
 
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
@@ -60,7 +59,7 @@ def full_posterior_probes(results: Results) -> Finding | None:
     found = _posterior(results)
     if found is None:
         return None
-    numbers, records, said, notes = found
+    numbers, run, notes = found
     moves = []
     for features, sd in PROBE_SDS.items():
         before, after = (numbers.measured("guide", guide, features) for guide in ("delta", "refined"))
@@ -69,7 +68,7 @@ def full_posterior_probes(results: Results) -> Finding | None:
         before, after = before.scaled(100), after.scaled(100)
         moves.append((abs(after.mean - before.mean) / max(sd, before.sd), after.minus(before)))
     in_sds, move = max(moves, key=lambda each: each[0])
-    return Finding(move, dataset_label(numbers.records), records, holds=in_sds <= 2, remarks=said, notes=notes)
+    return answer(results, numbers, run, move, holds=in_sds <= 2, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {"000.full.elbo": full_posterior_bound, "000.full.acc": full_posterior_probes}
@@ -85,13 +84,11 @@ def build(results: Results) -> list[Table]:
         "t0_percent": ("t0 probe (%)", 1),
         "t0_A0_percent": ("t0 and A0 probe (%)", 1),
     }
-    rows: list[Row] = []
-    for study, numbers in results.executed("posterior"):
-        samples = numbers.settings.posterior[study].samples
-        for guide in ("delta", "refined", "scratch"):
-            found = {name: numbers.measured("guide", guide, name.removesuffix("_percent")) for name in heads}
-            scaled = {name: of.scaled(100) if of and "percent" in name else of for name, of in found.items()}
-            rows.append(([study, guide, samples], scaled, numbers))
+    rows: list[Row] = [
+        ([study, guide, numbers.settings.posterior[study].samples], cells(numbers, heads, "guide", guide), numbers)
+        for study, numbers in results.executed("posterior")
+        for guide in ("delta", "refined", "scratch")
+    ]
     caption = (
         "Encoders with a full posterior over poses: evidence lower bound and importance-weighted bound with the given "
         "number of samples, in nats per test image; accuracy of refit probes on clean images. Delta poses have no "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from pipeline.drawing.table import Row, Table, in_words, measured_table
+from pipeline.drawing.table import Row, Table, cells, in_words, measured_table
 from pipeline.results.measured import Measured
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report.shared import classes_of
@@ -88,7 +88,7 @@ def build(results: Results) -> list[Table]:
 def _of_runs(results: Results) -> list[Table]:
     rows: list[Row] = []
     for run, numbers in results.executed("evaluate"):
-        found = {name: numbers.measured("test", name) for name in _HEADS}
+        found = cells(numbers, _HEADS, "test")
         if not any(found.values()):
             continue
         found["sampled"] = _probe(numbers, "t0_sampled")
@@ -128,12 +128,9 @@ def _of_conditions(results: Results) -> list[Table]:
     for study, numbers in results.executed("presence_ablation"):
         settings = numbers.settings.presence_ablation[study]
         for condition in numbers.names("condition"):
-            found = {name: numbers.measured("condition", condition, name) for name in _ABLATION_HEADS}
-            scaled = {
-                name: value.scaled(100) if value and name.startswith("t0") else value for name, value in found.items()
-            }
+            found = cells(numbers, _ABLATION_HEADS, "condition", condition)
             changed = in_words(settings.conditions.get(condition, {}))
-            rows.append(([study, settings.run, condition, changed], scaled, numbers))
+            rows.append(([study, settings.run, condition, changed], found, numbers))
     caption = (
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
         "probes on one sample of t0, on its log odds and on these with the mean of A0 (clean images); mutual "

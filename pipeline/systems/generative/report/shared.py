@@ -19,9 +19,10 @@ from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.features import Look, look
 from pipeline.drawing.style import FAINT
 from pipeline.results.documents import remarks
+from pipeline.results.findings import Finding
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, unique
-from pipeline.results.reading import Numbers, Recorded, ResultError, Results
+from pipeline.results.provenance import Record, dataset_label, unique
+from pipeline.results.reading import Numbers, Recorded, ResultError, Results, with_training
 
 COMPARED = ("generative", "scae", "vae")
 """The systems that document 000 probes. Classifiers are probed too, but have their own tables."""
@@ -124,6 +125,27 @@ def shortcomings(
     """In what a run that a result rests on falls short of the paper's (arguments as of `remarks`)."""
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     return remarks("generative", document, settings, dataset, replicas=replicas, tested=tested)
+
+
+def answer(
+    results: Results,
+    numbers: Numbers,
+    run: str,
+    ours: Measured,
+    document: str = "capsules",
+    *,
+    replicas: int | None = None,
+    tested: int | None = None,
+    **more: Any,
+) -> Finding:
+    """What a result finds about a claim that rests on one run (document, replicas, tested as of `shortcomings`).
+
+    Args:
+        more: fields of `Finding`.
+    """
+    said = shortcomings(numbers, run, document, replicas=replicas, tested=tested)
+    records = with_training(results, numbers, run)
+    return Finding(ours, dataset_label(numbers.records), records, remarks=said, **more)
 
 
 def _reached(run: Recorded) -> Recorded:

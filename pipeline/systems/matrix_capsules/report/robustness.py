@@ -14,7 +14,6 @@ from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.matrix_capsules.report.errors import symlog_ticks
 from pipeline.systems.matrix_capsules.report.robustness_claims import COLUMNS, METHODS, Attacked
 from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS, percent
 
@@ -32,10 +31,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """For each study the curves of Figure 3, and the images that attacks made."""
     for item, numbers in results.executed("attack"):
         study, label = Attacked(item, numbers), dataset_label(numbers.records)
-        table = results.table("attack", item, COLUMNS)
-        if table is None:
-            written.miss(f"attack/{item} (its table)")
-        else:
+        table = written.table(results, "attack", item, COLUMNS)
+        if table is not None:
             yield Drawing(
                 f"matrix-attacks-{item}",
                 "svg",
@@ -48,9 +45,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 numbers.records,
                 partial(curves, table, study.chance),
             )
-        arrays = results.examples("attack", item, ())
+        arrays = written.examples(results, "attack", item, ())
         if arrays is None:
-            written.miss(f"attack/{item} (its examples)")
             continue
         yield Drawing(
             f"matrix-attacked-{item}",
@@ -94,7 +90,8 @@ def curves(table: pd.DataFrame, chance: float) -> Figure:
         axis.set_xlabel("epsilon")
         if largest > _MANY_TIMES * smallest:
             axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
-            ticks = symlog_ticks(smallest, largest, steps=(1,))
+            decades = [float(f"1e{power}") for power in range(-6, 2)]
+            ticks = [0.0, *(tick for tick in decades if smallest <= tick <= largest)]
             axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axis.minorticks_off()
         axis.set_ylabel(words)
@@ -133,9 +130,8 @@ def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Figure 3 in numbers, a table for each study; and the sizes of the gradients that attacks follow (section 6)."""
+    """Figure 3 in numbers, a table for each study."""
     tables: list[Table] = []
-    gradients: list[Row] = []
     for item, numbers in results.executed("attack"):
         study = Attacked(item, numbers)
         epsilons = [f"{epsilon:g}" for epsilon in sorted(set(study.settings.epsilons))]
@@ -153,14 +149,4 @@ def build(results: Results) -> list[Table]:
         heads = {at: (f"epsilon {at}", 1) for at in epsilons}
         keys = ["attack", "method", "network"]
         tables += measured_table(f"matrix-attacks-{item}", f"Adversarial attacks, {item}", caption, keys, heads, rows)
-        for network, called in NETWORKS.items():
-            median = numbers.measured("gradient", network, "median")
-            sizes = {
-                "zeros": percent(numbers, "gradient", network, "zeros"),
-                "median": median.scaled(1e6) if median else None,
-            }
-            gradients.append(([item, called], sizes, numbers))
-    heads = {"zeros": ("exactly 0 (%)", 3), "median": ("median of the others (1e-6)", 3)}
-    caption = "Derivatives of an image's loss by its pixels: the share that is exactly 0, and the size of the others."
-    head = ["study", "network"]
-    return tables + measured_table("matrix-gradients", "Gradients by pixels", caption, head, heads, gradients)
+    return tables

@@ -10,12 +10,10 @@ from typing import Literal, NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
 from pipeline.results.claims import load_claims
-from pipeline.results.documents import LABELS
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record
 from pipeline.results.reading import Numbers, Recorded, Results, natural
 
-PAPER_DATASET = LABELS["smallnorb"]
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}

@@ -6,34 +6,24 @@ Claims are answered by the networks that the profile's `evidence` names. Errors 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import partial
 
-from matplotlib.figure import Figure
-
-from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, INK, in_house_style, panels
-from pipeline.drawing.table import Row, Table, in_words, measured_table
+from pipeline.drawing.table import Row, Table, cells, in_words, measured_table
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
-from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.errors import ERRORS
 from pipeline.systems.matrix_capsules.report.runs import (
-    PAPER_DATASET,
     Trial,
     ablations,
     in_percent,
     paper_values,
     percent,
-    records_of,
     rounded,
     runs,
     stands_in,
     trained_on,
     trial_of,
-    warped,
 )
 
 ROWS = {
@@ -52,8 +42,6 @@ ROWS = {
 CNN_CLAIM = "004.t1.cnn"
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
 """Settings of the model that tell the rows apart."""
-_ALIKE = 3
-"""Our errors and the paper's have one scale if the ranges of either differ by less than this factor."""
 
 
 def row_of(trial: Trial) -> str | None:
@@ -163,7 +151,7 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-# ---- the figure and the table
+# ---- the table
 
 
 def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
@@ -182,64 +170,6 @@ def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
         ]
         found[base] = named + [trial for trial in evaluated if trial.item == base]
     return found
-
-
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A figure for each run that was changed: its conditions, and the convolutional network on the same data."""
-    for base, trials in conditions_by_run(results).items():
-        cnns = [
-            trial for trial in runs(results, "evaluate", "cnn") if trial.run.dataset in {t.run.dataset for t in trials}
-        ]
-        shown = [trial for trial in [*trials, *cnns] if trial.numbers.at("test", "centre")]
-        # The paper has one CNN: its error is drawn beside the one of ours that answers for it.
-        papers = [
-            paper_error(trial)
-            if stands_in(trial.dataset)
-            and (trial.run.variant != "cnn" or trial.item == results.evidence.matrix_capsules.cnn)
-            else None
-            for trial in shown
-        ]
-        errors = [error for trial in shown if (error := percent(trial.numbers, "test", "centre"))]
-        if shown:
-            yield Drawing(
-                f"matrix-conditions-{base}",
-                "svg",
-                f"What each component of matrix capsules is worth, {base}",
-                "Test errors of networks with one component changed, and those in Table 1 of document 004 (open "
-                f"diamonds, on {PAPER_DATASET}). Ours are on {dataset_label(records_of(shown))}; bars are one sd over "
-                f"seeds. The last rows are the unchanged network and the CNN.{warped(shown)}",
-                "Two dot plots of test error with a row for each condition, ours and the paper's.",
-                records_of(shown),
-                partial(dots, [_name(trial) for trial in shown], errors, papers),
-            )
-
-
-def _name(trial: Trial) -> str:
-    """What the row of a condition, or of what stands beside them, is called."""
-    if trial.stage == "ablation":
-        return trial.name.replace("-", " ")
-    return f"{trial.item} (CNN)" if trial.run.variant == "cnn" else f"{trial.item} ({trial.run.training.epochs} epochs)"
-
-
-@in_house_style
-def dots(names: Sequence[str], ours: Sequence[Measured], papers: Sequence[float | None]) -> Figure:
-    """A row for each name; our error at the left, the paper's at the right where it has any, in percent."""
-    figure, axes = panels(2, 0.6 + 0.19 * len(names), sharey=True)
-    for row, (error, paper) in enumerate(zip(ours, papers, strict=True)):
-        axes[0].errorbar(error.mean, row, xerr=error.sd if error.n > 1 else None, color=BLUE, marker="o")
-        if paper is not None:
-            axes[1].plot(paper, row, color=INK, marker="D", markerfacecolor="white", linestyle="")
-    axes[0].set_yticks(range(len(names)), names)
-    axes[0].set_ylim(len(names) - 0.5, -0.5)
-    rights = [1.04 * axis.get_xlim()[1] for axis in axes]  # no marker lies on the frame
-    alike = max(rights) < _ALIKE * min(rights)
-    for axis, title, right in zip(axes, ("ours", "the paper's"), rights, strict=True):
-        axis.set_title(title)
-        axis.set_xlabel("test error (%)")
-        axis.set_xlim(0, max(rights) if alike else right)
-    if not alike:
-        axes[1].set_title("the paper's (other scale)")
-    return figure
 
 
 def build(results: Results) -> list[Table]:
@@ -261,7 +191,7 @@ def build(results: Results) -> list[Table]:
             paper = paper_error(trial) if stands_in(trial.dataset) else None
             of_row: list[object] = [trial.name, changed, trained_on(trial.run), trial.run.training.epochs]
             of_row += ["" if paper is None else paper, size, rounded(trained, "seconds")]
-            found = {column: percent(trial.numbers, "test", column) for column in ERRORS}
+            found = cells(trial.numbers, ERRORS, "test")
             found["validation"] = percent(trained, "validation", "accuracy")
             rows.append((of_row, found, trial.numbers))
         title = f"What each component is worth, {base}"

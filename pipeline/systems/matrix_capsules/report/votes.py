@@ -63,9 +63,8 @@ MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """A figure for each network whose votes were looked at."""
     for trial in runs(results, "evaluate", "matrix_capsules"):
-        arrays = results.examples("evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
+        arrays = written.examples(results, "evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
         if arrays is None:
-            written.miss(f"evaluate/{trial.item} (its examples)")
             continue
         classes = tuple(map(plain, class_names(trial.numbers.settings, trial.dataset, trial.run.model.classes)))
         yield Drawing(
