@@ -22,7 +22,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 PROFILE = "paper"
-_COUNTS = ("claims run", "agree", "of these at the paper's setting", "better", "do not agree")
+_COUNTS = (
+    "claims run",
+    "agree",
+    "of these at the paper's setting",
+    "better",
+    "do not agree",
+    "not tested or undecided",
+)
 FILES = (Path("README.md"), Path(f"reports/{PROFILE}/README.md"))
 
 _BLOCK = re.compile(r"(<!-- made by scripts/readme_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -59,7 +66,9 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
         agreeing = [row for row in run if row["verdict"] in ("within", "holds")]
         confirmed = sum(tier(row) == TIERS[0] for row in agreeing)
         better = sum(row["verdict"] == "better" for row in run)
-        counts = [len(agreeing), confirmed, better, len(run) - len(agreeing) - better]
+        disagreeing = sum(row["verdict"] in ("worse", "fails") for row in run)
+        open_ = len(run) - len(agreeing) - better - disagreeing
+        counts = [len(agreeing), confirmed, better, disagreeing, open_]
         return [f"{len(run)} of {len(rows)}", *map(str, counts)]
 
     lines = _head("document", *_COUNTS, "data")

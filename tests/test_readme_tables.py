@@ -39,11 +39,14 @@ def test_claims_are_counted_by_document_and_outcome(script: ModuleType) -> None:
             row("004", "holds", "toys; not the paper's data (smallNORB)"),
             row("004", "worse", "toys"),
             row("004", "fails", "toys"),
+            row("004", "not tested", "toys"),
+            row("004", "undecided", "toys"),
         ]
     )
     assert lines[0] == (
-        "| document | claims run | agree | of these at the paper's setting | better | do not agree | data |"
+        "| document | claims run | agree | of these at the paper's setting | better | do not agree "
+        "| not tested or undecided | data |"
     )
-    assert lines[2].endswith("(`000`) | 3 of 4 | 2 | 1 | 1 | 0 | MNIST, Fashion-MNIST |")
-    assert lines[6].endswith("(`004`) | 3 of 3 | 1 | 0 | 0 | 2 | toys |")
-    assert lines[7] == "| all | 6 of 7 | 3 | 1 | 1 | 2 |  |"
+    assert lines[2].endswith("(`000`) | 3 of 4 | 2 | 1 | 1 | 0 | 0 | MNIST, Fashion-MNIST |")
+    assert lines[6].endswith("(`004`) | 5 of 5 | 1 | 0 | 0 | 2 | 2 | toys |")
+    assert lines[7] == "| all | 8 of 9 | 3 | 1 | 1 | 2 | 2 |  |"

@@ -170,7 +170,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
         value=float(ours["value"]) if ours else None,
         sd=float(ours.get("sd", 0.0)),
         n=int(ours.get("n", 1)),
-        verdict=str(row["verdict"]),
+        verdict=str(row.get("judged", row["verdict"])),  # older scorecards have one verdict
         items=tuple(made.get("items") or ()),
         params_hash=str(made.get("params_hash") or ""),
         runs=tuple(made.get("tracking_runs") or ()),

@@ -31,6 +31,8 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "holds": ("✓", "good"),
     "within": ("●", "good"),
     "better": ("▲", "good"),
+    "undecided": ("≈", "none"),
+    "not tested": ("◌", "none"),
     "worse": ("▼", "bad"),
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
@@ -149,7 +151,7 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "mark": mark,
         "tone": tone,
         "tier": tier(row),
-        "untested": (row.get("untested") or "").partition(":")[0],  # another profile's scorecard may be older
+        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # others' scorecards may be older
         "commands": commands(row["provenance"]["items"], profile),
     }
     if ours:

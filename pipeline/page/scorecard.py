@@ -8,25 +8,27 @@ The rules of the verdict, all of them:
   binomial standard error of the document's number on 10,000 test images (as many as MNIST has): the same model would
   vary at least that much with another sample of test images.
 - Outside the tolerance it is "better" on the good side (`better` in claims.yaml: accuracies higher, errors lower) and
-  "worse" on the other.
+  "worse" on the other. A baseline's number has no good side: it is "worse" on either (`better: neither`), because a
+  better baseline weakens the document's comparison.
 - A claim without a measurement is "not run". Where results are for publication (`publish` in params.yaml), so is one
   whose number rests on a draft: a result made from uncommitted changes.
 
-A number that is "worse" does not test its claim if the training was too short, and the row says so (`untested`). For
-the error of a network whose training is known, that is so if at its end
+That is what a row was `judged` by itself. Its verdict is the same but in two cases, in which the page shows both:
 
-- the error on training images, augmented as they were, is above the document's number for the test error: the network
-  does not yet know what it is shown as well as the document's network knows new images; or
-- the error still falls: that on watched test images, where it was recorded, or else on validation images is, on average
-  over the last eighth of the epochs, lower than over the eighth before it, by more than two standard errors of the
-  difference (binomial, of the images measured, as if the two means were of different images).
-
-This changes no verdict, no number and no count.
+- "undecided": a number outside the tolerance by at most two standard errors of our mean over seeds.
+- "not tested": a number that is "worse", where the row says why the document's regime was not reached (`untested`):
+  - the training took fewer steps than the document's or its published code's; or it is known to be too short: at its
+    end, the error on training images, augmented as they were, is above the document's number for the test error (the
+    network does not yet know what it is shown as well as the document's network knows new images), or the error still
+    falls: that on watched test images, where it was recorded, or else on validation images is, on average over the last
+    eighth of the epochs, lower than over the eighth before it, by more than two standard errors of the difference
+    (binomial, of the images measured, as if the two means were of different images);
+  - the images stand in for distorted ones that the document does not give.
 
 Why a claim fails, or its number is better or worse, is never certain; `why` names the first that may explain it:
 
-- budget: the training was too short, as above;
-- noise: the difference is at most two standard errors of our mean over seeds;
+- budget, data: why it is not tested;
+- noise: why it is undecided;
 - budget, data, setting, noise: a remark says that we train less, have other or fewer images, set something otherwise,
   or have fewer seeds or test images than the document, and none says what comes before it here;
 - unexplained: there is no remark.
@@ -42,17 +44,17 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from pipeline import report
 from pipeline.results.claims import Claim
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
-from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Learned, Measure
+from pipeline.results.measured import SIGNIFICANT_SES
 from pipeline.results.provenance import item_name, merged_provenance, unique
 from pipeline.results.reading import Results
 
-Verdict = Literal["within", "better", "worse", "holds", "fails", "not run"]
-VERDICTS: tuple[Verdict, ...] = ("within", "better", "worse", "holds", "fails", "not run")
+Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "not tested", "not run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Tier = Literal["paper's setting", "other settings", "stand-in data"]
 TIERS: tuple[Tier, ...] = ("paper's setting", "other settings", "stand-in data")
@@ -70,6 +72,8 @@ _KINDS = {
 }
 """Kinds of remarks, by their words; others are of settings."""
 _ORDER = ("budget", "data", "setting", "noise")
+_UNTESTED = {"budget": r"epochs of [\d,]+ steps|[\d,]+ steps \(paper", "data": r"^our distortions"}
+"""Of these kinds, those by which a worse number does not test its claim."""
 
 
 class Ours(TypedDict):
@@ -91,6 +95,7 @@ class Row(TypedDict):
     paper: dict[str, float | None]
     ours: Ours | None
     verdict: Verdict
+    judged: Verdict
     untested: str | None
     dataset: str | None
     notes: list[str]
@@ -112,7 +117,7 @@ def tolerance(claim: Claim) -> float:
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
-    """The verdict on a claim. See the rules above."""
+    """The verdict on a claim by its number or its check alone. See the rules above."""
     if finding is None:
         return "not run"
     if claim.value is None:
@@ -123,19 +128,32 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     # A little slack for rounding: 0.94 * 100 is not 94 in floating point, and a tie should count as within.
     if abs(above) <= tolerance(claim) + 1e-9:
         return "within"
-    return "better" if (above > 0) == (claim.better == "higher") else "worse"
+    return "better" if claim.better == ("higher" if above > 0 else "lower") else "worse"
 
 
-def untested(claim: Claim, finding: Finding | None) -> str | None:
-    """Why a number that is "worse" does not test its claim, in words: what it is, a colon, and the numbers that say so.
-    None if it does, or if what the rule needs is not known. See the rules above.
+def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
+    """Why a number outside the tolerance does not decide its claim: the kind ("noise": it is undecided; others: it is
+    not tested), and the reason. None if it does, or if what the rules need is not known. See the rules above.
     """
-    learned = finding.learned if finding else None
-    if learned is None or claim.value is None or claim.better != "lower" or judge(claim, finding) != "worse":
+    judged, ours = judge(claim, finding), finding.ours
+    if claim.value is None or ours is None or judged not in ("better", "worse"):
         return None
+    if judged == "worse":
+        if finding.learned and claim.better != "higher" and (reason := _too_short(claim.value, finding.learned)):
+            return "budget", reason
+        for kind, words in _UNTESTED.items():
+            if remark := next((remark for remark in finding.remarks if re.search(words, remark)), None):
+                return kind, remark
+    noise = SIGNIFICANT_SES * ours.se
+    return (
+        ("noise", f"two standard errors of our mean are {noise:.2g}") if abs(ours.mean - claim.value) <= noise else None
+    )
+
+
+def _too_short(value: float, learned: Learned) -> str | None:
     trained, before, last = learned.training_error, learned.before, learned.last
-    if trained is not None and trained > claim.value:
-        return f"{TOO_SHORT}: training error {trained:.2f} %, the document's test error {claim.value:g} %"
+    if trained is not None and trained > value:
+        return f"{TOO_SHORT}: training error {trained:.2f} %, the document's test error {value:g} %"
     variance = sum(error * (100 - error) for error in (before, last))
     if learned.images and before - last > SIGNIFICANT_SES * math.sqrt(variance / learned.images):
         return (
@@ -207,6 +225,7 @@ def build_scorecard(
             finding, draft = None, finding or measure(results)
             notes = _draft_notes(claim, draft) if draft else []
         records = finding.records if finding else []
+        judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
         provenance = merged_provenance(records)
         rows.append(
             Row(
@@ -216,8 +235,9 @@ def build_scorecard(
                 claim=claim.claim,
                 paper={"value": claim.value, "sd": claim.sd},
                 ours=_ours(finding),
-                verdict=judge(claim, finding),
-                untested=untested(claim, finding),
+                verdict=judged if reason is None else "undecided" if reason[0] == "noise" else "not tested",
+                judged=judged,
+                untested=": ".join(reason) if reason else None,
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
                 notes=notes,
                 profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
@@ -252,13 +272,9 @@ def why(row: Row) -> tuple[str, str] | None:
         return None
     if row["verdict"] == "not run":
         return "not run", "a result is missing, or a draft"
-    if short := row.get("untested"):
-        return "budget", short
-    ours, value = row["ours"], row["paper"]["value"]
-    if ours and value is not None:
-        noise = SIGNIFICANT_SES * Measured(ours["value"], ours["sd"], ours["n"], ours.get("standard_error", False)).se
-        if abs(ours["value"] - value) <= noise:
-            return "noise", f"two standard errors of our mean are {noise:.2g}"
+    if row["untested"]:
+        kind, _, reason = row["untested"].partition(": ")
+        return kind, reason
     remarks: dict[str, list[str]] = {}
     for remark in dataset_and_remarks(row)[1]:
         kind = next((kind for kind, words in _KINDS.items() if re.search(words, remark)), "setting")

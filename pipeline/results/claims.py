@@ -40,7 +40,9 @@ class Claim(BaseModel):
     claim: str
     value: float | None = Field(default=None, description="the document's number; accuracies and errors in percent")
     sd: float | None = Field(default=None, gt=0, description="its standard deviation, if the document gives one")
-    better: Literal["higher", "lower"] | None = Field(default=None, description="which side of the number is better")
+    better: Literal["higher", "lower", "neither"] | None = Field(
+        default=None, description="which side of the number is better; neither, of a baseline"
+    )
     tolerance: float | None = Field(default=None, gt=0, description="in place of the rule of scorecard.py")
     holds_when: str | None = Field(default=None, description="what the check tests, for a claim without a number")
     unit: str = Field(default="%", description="unit of our number")

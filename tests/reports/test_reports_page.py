@@ -113,14 +113,15 @@ def test_a_claim_says_how_to_measure_it_again_and_what_other_profiles_found(
     full: Writer, params: Params, content: str
 ) -> None:
     rows = list(scorecard(full, params, "000.t1.t0.0").values())
-    rows[0]["verdict"], rows[0]["untested"] = "worse", "too short to test: because"
+    rows[0] |= {"verdict": "not tested", "judged": "worse", "untested": "budget: because"}
     claim = 'id="claim-000.t1.t0.0"'
     own = content.split(claim)[1].split("</tr>")[0]
     assert "dvc repro train@capsules-digits evaluate@capsules-digits" in own
     assert 'data-name="Ours, paper"' not in own
     both = write_page(full, params, scorecards={"paper": rows}).split(claim)[1].split("</tr>")[0]
     assert 'data-name="Ours, paper"' in both
-    assert "too short to test" in both
+    assert "not tested" in both
+    assert "by its number worse" in both
 
 
 def test_a_claim_that_does_not_agree_says_why_and_what_would_test_it(full: Writer, params: Params) -> None:
