@@ -26,7 +26,6 @@ FEATURES = {
     "t0_A0": Look("t0 and A0", "$t^0$ and $A^0$", VERMILLION, "s"),
     "t0_sampled": Look("t0, sampled", "$t^0$, sampled", SKY, "v"),
     "t0_binary": Look("t0, sampled, 0 or 1", "$t^0$, 0 or 1", INK, "<"),
-    "t0_any_slot": Look("t0, parts in any slot", "$t^0$, parts in any slot", ORANGE, "P"),
     "mu_sigma": Look("VAE: mu and sigma", r"VAE: $\mu$ and $\sigma$", GREEN, "^"),
     "posterior": Look("SCAE: posterior presences", "SCAE: posterior", ORANGE, "P"),
     "prior": Look("SCAE: prior presences", "SCAE: prior", SKY, "X"),

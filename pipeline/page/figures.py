@@ -44,7 +44,9 @@ def write_figures(folder: Path, results: Results) -> Written:
         drawn.append(drawing)
     kept_from_before = [each for each in before if (folder / each.file).exists() and _waits(each, written.missing)]
     shown = _with_kept(drawn, kept_from_before)
-    write_json(_words(folder), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing})
+    write_json(
+        folder.with_suffix(".json"), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
+    )
     contents = {_film(folder, each.name): each.film for each in shown if each.film}
     for path, content in contents.items():
         write_text(path, content)
@@ -73,41 +75,16 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
     """
     pictures = []
     for entry in _read(folder).get("figures", []):
-        try:
-            records = [_record(results, source) for source in entry["sources"]]
-        except (TypeError, KeyError) as error:
-            raise ResultError(
-                f"{_words(folder)} is corrupt: a figure without its sources ({error!r}). {_AGAIN}"
-            ) from None
-        if all(record is not None for record in records):
-            # Older entries name no code, and no document: see `_with_kept`.
-            words = {key: entry.get(key, "") for key in _TEXTS}
-            kept = [record for record in records if record is not None]
-            pictures.append(Picture(**words, records=kept, film=_film_of(folder, entry)))
+        records = [record for source in entry["sources"] if (record := _record(results, source))]
+        if len(records) == len(entry["sources"]):
+            film = _film(folder, entry["name"])
+            content = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
+            pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=content))
     return pictures
 
 
-def _film_of(folder: Path, entry: dict[str, Any]) -> str:
-    """The film of a figure; empty if it has none."""
-    path = _film(folder, entry["name"])
-    if not entry.get("film"):
-        return ""
-    try:
-        content = path.read_text(encoding="utf-8")
-        json.loads(content)
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError, RecursionError) as error:
-        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
-    return content
-
-
 def incomplete(folder: Path) -> list[str]:
-    """Executed items whose arrays or tables were missing when the figures were drawn.
-
-    Raises:
-        ResultError: as `on_disk`.
-    """
+    """Executed items whose arrays or tables were missing when figures were drawn. Raises `ResultError` as `on_disk`."""
     return [str(each) for each in _read(folder).get("incomplete", [])]
 
 
@@ -125,26 +102,20 @@ def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Pict
         if picture.name not in names:
             earlier = [names.index(each.name) for each in before[:place] if each.name in names]
             at = max(earlier[-1:], default=-1) + 1
-            document = picture.document or (shown[at - 1].document if at else "")
-            file = picture.code.partition("#")[0]  # its lines may have moved since
-            shown.insert(at, replace(picture, document=document, code=file))
+            shown.insert(at, replace(picture, code=picture.code.partition("#")[0]))  # its lines may have moved since
             names.insert(at, picture.name)
     return shown
 
 
-def _words(folder: Path) -> Path:
-    return folder.with_suffix(".json")
-
-
 def _read(folder: Path) -> dict[str, Any]:
-    path = _words(folder)
+    """The content of `figures.json` beside the folder."""
+    path = folder.with_suffix(".json")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(content, dict)
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError, AssertionError) as error:
-        raise ResultError(f"{path} is corrupt: {error or 'no JSON object'}. {_AGAIN}") from None
+    except ValueError as error:
+        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
     return content
 
 
@@ -156,10 +127,8 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 
 def _to_json(figure: Picture) -> dict[str, Any]:
-    words = {key: getattr(figure, key) for key in _TEXTS}
-    film = {"film": True} if figure.film else {}
     return {
-        **words,
-        **film,
+        **{key: getattr(figure, key) for key in _TEXTS},
+        **({"film": True} if figure.film else {}),
         "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
     }

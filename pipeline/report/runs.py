@@ -34,55 +34,34 @@ def clusters(results: Results) -> list[Table]:
     return measured_table("clusters", "Clusters without labels", caption, ["run", "features"], heads, rows)
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else round(value)
-
-
 def training(results: Results) -> list[Table]:
     """Time, speed and final validation numbers of each training run, and a note on those that stopped learning."""
     rows, shown, records, notes = [], [], [], []
     for run, numbers in results.executed("train"):
         records += numbers.records
+        dataset = dataset_label(numbers.records)
         device = ", ".join(dict.fromkeys(str(each.get("device", "")) for each in numbers.records))
-        row: dict[str, object] = {
-            "run": run,
-            "variant": numbers.run(run).variant,
-            "dataset": dataset_label(numbers.records),
-        }
         measured = {
             "epochs": numbers.measured("epochs"),
             "images_per_second": numbers.measured("images_per_second"),
             "validation_bound": numbers.measured("validation", "bound"),
             "validation_pixel_error": numbers.measured("validation", "pixel_error"),
         }
+        seeds = max((found.n for found in measured.values() if found), default=0)
+        sizes = {name: numbers.number("parameters", name) for name in ("generative", "total")}
+        row: dict[str, object] = {"run": run, "variant": numbers.run(run).variant, "dataset": dataset}
         for name, found in measured.items():
             row[name], row[f"{name}_sd"] = (found.mean, found.sd) if found else (None, None)
-        seeds = max((found.n for found in measured.values() if found), default=0)
-        plain = {
-            "seconds": numbers.number("seconds"),
-            "parameters_generative": _whole(numbers.number("parameters", "generative")),
-            "parameters_total": _whole(numbers.number("parameters", "total")),
-        }
-        row |= plain | {"n": seeds, "device": device, "tracking_run": tracked(numbers.records)}
-        rows.append(row)
+        row["seconds"] = numbers.number("seconds")
+        row |= {f"parameters_{name}": None if size is None else round(size) for name, size in sizes.items()}
+        rows.append(row | {"n": seeds, "device": device, "tracking_run": tracked(numbers.records)})
         history = results.table("train", run, ("replica", "epoch", "train_gradient_norm"))
         notes.append("" if history is None else stalled(history, numbers.run(run)))
         text = {name: spread(found.mean, found.sd, found.n) if found else "" for name, found in measured.items()}
-        epochs = measured["epochs"]
-        whole = epochs is not None and epochs.sd == 0  # no replica stopped early
-        shown.append(
-            [
-                run,
-                row["dataset"],
-                device,
-                str(seeds),
-                f"{epochs.mean:,.0f}" if epochs and whole else text["epochs"],
-                *("" if value is None else f"{value:,.0f}" for value in plain.values()),
-                text["images_per_second"],
-                text["validation_bound"],
-                text["validation_pixel_error"],
-            ]
-        )
+        if (epochs := measured["epochs"]) and epochs.sd == 0:  # no replica stopped early
+            text["epochs"] = f"{epochs.mean:,.0f}"
+        whole = ("" if value is None else f"{value:,.0f}" for value in (numbers.number("seconds"), *sizes.values()))
+        shown.append([run, dataset, device, str(seeds), text.pop("epochs"), *whole, *text.values()])
     if not rows:
         return []
     head = ["run", "data", "device", "seeds", "epochs", "seconds", "generative parameters", "all parameters"]

@@ -63,16 +63,13 @@ def alike(roles: Iterable[str], kind: str = "") -> Iterable[tuple[str, str]]:
 
 
 class GenerativeEvidence(Section):
-    """Document 000. The runs of `affine` answer for affNIST, whose digits are shifted, those of `table_1` for the rest.
-
-    Two runs of the sweep, `own_slots` and `any_slots`, differ in this alone.
-    """
+    """Document 000. Runs of `affine` answer for affNIST, whose digits are shifted, those of `table_1` for the rest."""
 
     table_1: Roles = group("runs", VARIANTS.items())
     affine: Roles = group("runs", VARIANTS.items())
     optimise: Name | None = one("optimise")
     posterior: Name | None = one("posterior")
-    sweep: Roles = group("sweep", [*VARIANTS.items(), *alike(("own_slots", "any_slots"), "generative")])
+    sweep: Roles = group("sweep", VARIANTS.items())
 
 
 class MiddleLayer(Section):

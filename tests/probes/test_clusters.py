@@ -1,14 +1,8 @@
 """k-means matched to classes: planted clusters are found, whatever their numbers; mixtures score what they must."""
 
 import numpy as np
-import pytest
-import torch
-from small import SIZE, small_run
 
-from pipeline.data.datasets import Dataset
-from pipeline.probes.evaluation import cluster_accuracies, kmeans_accuracy, matched_accuracy
-from pipeline.probes.features import features
-from pipeline.systems import build_model
+from pipeline.probes.evaluation import kmeans_accuracy, matched_accuracy
 
 
 def test_a_cluster_is_one_class_and_a_class_one_cluster() -> None:
@@ -43,15 +37,3 @@ def test_noise_is_near_chance_and_features_are_taken_as_they_are() -> None:
     values, labels = planted(2, 100, 0.01)
     loud = np.concatenate([values, random.normal(0, 30, (200, 1))], axis=1)
     assert kmeans_accuracy(loud, labels, 2, 0) < 0.7
-
-
-@pytest.mark.parametrize(("variant", "kinds"), [("generative", ["t0", "t0_A0", "children"]), ("vae", ["mu_sigma"])])
-def test_every_kind_of_features_is_clustered(dataset: Dataset, variant: str, kinds: list[str]) -> None:
-    torch.manual_seed(0)
-    model = build_model(small_run(variant), SIZE)
-    table = cluster_accuracies(model, dataset, 0, torch.device("cpu"))
-    assert table["features"].tolist() == kinds
-    images, labels = dataset.part("test")
-    values = features(model, images, torch.device("cpu"))
-    expected = [kmeans_accuracy(values[kind], labels, 3, 0) for kind in kinds]
-    assert table["accuracy"].tolist() == pytest.approx(expected)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small import SCAE_SIZE, small_run, squares
 
 from pipeline.data.datasets import Dataset
 from pipeline.probes import metrics
 from pipeline.probes.metrics import metrics_on_test_images
-from pipeline.systems import build_model
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 CPU = torch.device("cpu")
@@ -34,9 +32,3 @@ def test_metrics_are_means_over_all_test_images(
     assert found["bound"] == pytest.approx(
         found["log_pixels"] + found["log_parts"] + found["log_objects"] + found["entropy"], rel=1e-4
     )
-
-
-def test_what_speaks_of_the_whole_batch_is_left_out() -> None:
-    model = build_model(small_run("scae"), SCAE_SIZE)
-    found = metrics_on_test_images(model, squares(size=SCAE_SIZE), 0, CPU)["metric"].tolist()
-    assert found == ["log_pixels", "log_parts", "deformation", "pixel_error", "parts_on", "objects_on"]

@@ -469,25 +469,23 @@ def moved_on(values: dict[str, Any]) -> Params:
     return parse_params(without | {"runs": values["runs"] | {"vae-digits": vae}, "optimise": {}, "sweep": sweep})
 
 
-def write_page(
-    writer: Writer, params: Params, claims: Sequence[Claim] | None = None, now: Params | None = None, **more: Any
+def page_of(
+    results: Results, params: Params, claims: Sequence[Claim] | None = None, figures: Path | None = None, **more: Any
 ) -> str:
-    """Draw the figures into `reports/quick/figures` and return the page.
+    """The page of the profile with these parameters, which may have moved on from the results.
 
     Args:
-        params: that the results were made with.
-        now: the profile when the page is written, where it is another.
+        figures: folder to draw them in; None: the page has none.
         more: of `build_page`.
     """
     claims = claims or load_claims()
-    folder = writer.root / "reports" / "quick" / "figures"
-    results = recorded(writer.results, params)
-    missing, others = compare(results, expected_settings(*graph_of(now or params)))
-    written = write_figures(folder, results)
-    tables = list(report.build(results))
-    rows = build_scorecard(claims, results, profile="quick", others=others)
-    figures = load_figures(folder, on_disk(folder, results))
-    return build_page(rows, claims, "quick", figures, tables, missing, others, incomplete=written.missing, **more)
+    missing, others = compare(results, expected_settings(*graph_of(params)))
+    rows, tables = build_scorecard(claims, results, profile="quick", others=others), list(report.build(results))
+    shown = []
+    if figures:
+        more |= {"incomplete": write_figures(figures, results).missing}
+        shown = load_figures(figures, on_disk(figures, results))
+    return build_page(rows, claims, "quick", shown, tables, missing, others, **more)
 
 
 @dataclass(frozen=True)
@@ -502,7 +500,7 @@ class Report:
 
     @classmethod
     def of(cls, writer: Writer, params: Params, now: Params | None = None) -> Report:
-        content = write_page(writer, params, now=now)
-        page = writer.root / "index.html"
+        page, figures = writer.root / "index.html", writer.root / "reports" / "quick" / "figures"
+        content = page_of(recorded(writer.results, params), now or params, figures=figures)
         page.write_text(content, encoding="utf-8")
-        return cls(writer, params, writer.root / "reports" / "quick" / "figures", page, content)
+        return cls(writer, params, figures, page, content)

@@ -6,21 +6,27 @@ import io
 
 import pandas as pd
 import pytest
-from made_up import Writer, recorded
+from made_up import Report, Writer, recorded
 
-from pipeline import report
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.page.tables import write_tables
 from pipeline.params import Params
+from pipeline.report import build
 
 
-def tables(writer: Writer, params: Params) -> dict[str, Table]:
-    return {table.name: table for table in report.build(recorded(writer.results, params))}
+def built(writer: Writer, params: Params) -> dict[str, Table]:
+    return {table.name: table for table in build(recorded(writer.results, params))}
 
 
-def test_table_1_has_both_protocols_beside_the_paper(full: Writer, params: Params) -> None:
-    table = tables(full, params)["table1-capsules-digits"]
+@pytest.fixture(scope="module")
+def tables(report: Report) -> dict[str, Table]:
+    """All tables of the made-up results."""
+    return built(report.writer, report.params)
+
+
+def test_table_1_has_both_protocols_beside_the_paper(tables: dict[str, Table]) -> None:
+    table = tables["table1-capsules-digits"]
     data = pd.read_csv(io.StringIO(table.to_csv())).set_index(["features", "protocol", "test"])
     cell = data.loc[("t0_A0", "refit", "rotated_90")]
     assert (cell["accuracy_percent"], cell["sd_percent"], cell["n"]) == (82.0, 1.2, 2)
@@ -39,8 +45,8 @@ def test_table_1_has_both_protocols_beside_the_paper(full: Writer, params: Param
     assert "VAE: mu and sigma" in shown.index.get_level_values(0)
 
 
-def test_sweep_names_the_run_of_each_angle(full: Writer, params: Params) -> None:
-    table = tables(full, params)["sweep"]
+def test_sweep_names_the_run_of_each_angle(tables: dict[str, Table]) -> None:
+    table = tables["sweep"]
     assert table.shown.to_numpy().tolist() == [
         ["capsules-digits", "t0", "1", "93.0", "74.0", "47.0"],
         ["capsules-digits", "t0 and A0", "1", "96.0", "90.0", "81.0"],
@@ -51,8 +57,8 @@ def test_sweep_names_the_run_of_each_angle(full: Writer, params: Params) -> None
     assert data.loc[("t0", 45), "accuracy_percent"] == pytest.approx(74)
 
 
-def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
-    table = tables(full, params)["training"]
+def test_training_says_what_each_run_took(tables: dict[str, Table]) -> None:
+    table = tables["training"]
     assert table.shown.to_numpy().tolist()[0] == [
         "capsules-digits", "digits (scikit-learn)", "CPU (2 cores)", "2", "40", "171", "24,816", "1,315,042",
         "2,890.4 ± 31.7", "361.2 ± 4.1", "13.0 ± 0.2",
@@ -62,18 +68,18 @@ def test_training_says_what_each_run_took(full: Writer, params: Params) -> None:
     assert data.loc[0, "seconds"] == 171.3
 
 
-def test_a_run_that_stopped_learning_has_a_note(full: Writer, params: Params) -> None:
-    assert "note" not in tables(full, params)["training"].shown
+def test_a_run_that_stopped_learning_has_a_note(tables: dict[str, Table], full: Writer, params: Params) -> None:
+    assert "note" not in tables["training"].shown
     full.train("vae-digits", norm=0.0)
-    noted = tables(full, params)["training"]
+    noted = built(full, params)["training"]
     notes = noted.shown.set_index("run")["note"]
     assert notes["vae-digits"] == "the gradient is 0 at the end"
     assert notes["capsules-digits"] == ""
     assert "note" not in noted.data, "the numbers stay as they are"
 
 
-def test_markdown_is_one_table_with_title_caption_and_source(full: Writer, params: Params) -> None:
-    for table in tables(full, params).values():
+def test_markdown_is_one_table_with_title_caption_and_source(tables: dict[str, Table]) -> None:
+    for table in tables.values():
         lines = table.to_markdown().splitlines()
         assert lines[0] == f"# {table.title}"
         assert table.caption in lines
@@ -86,12 +92,13 @@ def test_markdown_is_one_table_with_title_caption_and_source(full: Writer, param
     assert r"| a\|b | c |" in Table("t", "T", "c", frame, frame, []).to_markdown(), "a bar does not split a cell"
 
 
-def test_what_was_not_executed_is_left_out_and_stale_tables_go(full: Writer, params: Params) -> None:
-    folder, first = full.root / "tables", Written()
-    write_tables(folder, list(report.build(recorded(full.results, params))), first)
+def test_what_was_not_executed_is_left_out_and_stale_tables_go(
+    tables: dict[str, Table], full: Writer, params: Params
+) -> None:
+    folder, second = full.root / "tables", Written()
+    write_tables(folder, list(tables.values()), Written())
     assert (folder / "optimise.csv").exists()
     (full.metrics / "optimise" / "capsules-digits.json").unlink()
-    second = Written()
-    write_tables(folder, list(report.build(full.results)), second)
+    write_tables(folder, list(built(full, params).values()), second)
     assert not (folder / "optimise.csv").exists()
     assert sorted(second.files) == sorted(folder.iterdir())

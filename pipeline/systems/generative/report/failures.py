@@ -250,8 +250,8 @@ def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Figures 5 to 7 in numbers."""
-    return [*equivariance(results), *templates(results), *part_use(results)]
+    """Figures 5 and 7 in numbers."""
+    return [*equivariance(results), *part_use(results)]
 
 
 def equivariance(results: Results) -> list[Table]:
@@ -277,32 +277,6 @@ def equivariance(results: Results) -> list[Table]:
         "capsules present in either image that are absent in the other."
     )
     return measured_table("equivariance", "Poses in rotated images", caption, ["run", "layer", "angle"], heads, rows)
-
-
-def templates(results: Results) -> list[Table]:
-    """Figure 6 in numbers."""
-    heads = {
-        "drawn": ("templates in use", 1),
-        "pairs": ("pairs alike (%)", 1),
-        "copied": ("with a copy (%)", 1),
-        "faded_strokes_pairs": ("strokes: pairs alike (%)", 1),
-        "faded_strokes_pairs_sd": ("sd over draws (%)", 1),
-        "faded_strokes_copied": ("strokes: with a copy (%)", 1),
-    }
-    rows: list[Row] = []
-    for run, numbers in evaluated(results).items():
-        if not numbers.names("templates"):
-            continue
-        shown = cells(numbers, heads, "templates")
-        rows.append(([run, float(numbers.settings.failures.threshold)], shown, numbers))
-    caption = (
-        "Pairs of templates that are alike: their correlation under the best affine map is at least the given one. "
-        "Templates that draw less than a hundredth of the ink are left out. For comparison, the same for equally many "
-        "windows on strokes of the digits, of the size of a drawn template and faded at the edges as the templates are "
-        "(mean over several random samples): strokes are alike too, and more so in coarser digits."
-    )
-    title = "Templates that are affine copies of each other"
-    return measured_table("templates", title, caption, ["run", "correlation"], heads, rows)
 
 
 def part_use(results: Results) -> list[Table]:

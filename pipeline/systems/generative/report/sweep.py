@@ -145,10 +145,10 @@ def sweep_table(sweep: Sweep) -> pd.DataFrame:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Accuracy over the range of training, of runs together, and of one with parts in any slot beside its own."""
-    found, evidence = sweeps(results), results.evidence.generative.sweep
+    """Accuracy over the range of training."""
+    found = sweeps(results)
     first = {run: sweep.first for run, sweep in found.items()}
-    for group in groups(evidence, found):
+    for group in groups(results.evidence.generative.sweep, found):
         table = drawn(sweep_table(found[run]) for run in group)
         if table.empty:
             continue
@@ -163,26 +163,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             [record for run in group for record in found[run].records],
             partial(accuracy_over_training_range, table, chance_of(first[group[0]], group[0])),
         )
-    own, freed = (found.get(evidence.get(role, "")) for role in ("own_slots", "any_slots"))
-    if own is None or freed is None:
-        return
-    after = sweep_table(freed)
-    table = pd.concat([sweep_table(own), after.assign(features=after["features"] + "_any_slot")], ignore_index=True)
-    yield Drawing(
-        f"beyond-{freed.run}",
-        "svg",
-        f"Parts in any slot of their parent, {freed.run} compared with {own.run}",
-        "The paper explains the loss of accuracy on wide rotations by templates that are tied to their places in "
-        "an object. If that is the cause, accuracy should fall less without the tie.",
-        f"Accuracy of the t0 probe over the range of rotation in training and testing, one line for {own.run} "
-        f"and one for {freed.run}.",
-        [*own.records, *freed.records],
-        partial(
-            accuracy_over_training_range,
-            table[table["features"].isin(["t0", "t0_any_slot"])],
-            chance_of(freed.first, freed.run),
-        ),
-    )
 
 
 @in_house_style

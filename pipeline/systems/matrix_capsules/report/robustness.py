@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, panels
+from pipeline.drawing.pictures import image_rows
+from pipeline.drawing.style import FAINT, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
@@ -100,33 +101,17 @@ def curves(table: pd.DataFrame, chance: float) -> Figure:
     return figure
 
 
-@in_house_style
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
     """Figure B.3: images as they are, then a row for each network and epsilon (of a stereo pair the first image).
 
     Args:
         arrays: `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>".
     """
-    rows = {}
-    for name, images in arrays.items():
-        network, at = name.split("-", 1)
-        rows[network, float(at)] = images
-    unchanged = [key for key in rows if key[1] == 0][:1]
-    changed = sorted((key for key in rows if key[1] > 0), key=lambda key: (key[1], list(NETWORKS).index(key[0])))
-    order, columns = unchanged + changed, min(len(images) for images in rows.values())
-    side = (WIDTH - 0.95) / columns
-    figure = Figure(figsize=(WIDTH, side * len(order) + 0.1))
-    grid = figure.subplots(len(order), columns, squeeze=False)
-    for axes, (network, epsilon) in zip(grid, order, strict=True):
-        for axis, image in zip(axes, rows[network, epsilon], strict=False):
-            axis.imshow(image[0], cmap="gray", vmin=0, vmax=1)
-            axis.set_xticks([])
-            axis.set_yticks([])
-            axis.grid(visible=False)
-            axis.spines[:].set_visible(False)
-        words = f"{NETWORKS[network]},\nepsilon {epsilon:g}" if epsilon else "as they are"
-        axes[0].set_ylabel(words, rotation=0, ha="right", va="center", fontsize=7, color=INK)
-    return figure
+    keys = [(float(name.partition("-")[2]), name.partition("-")[0], name) for name in arrays]
+    changed = sorted(key for key in keys if key[0] > 0)
+    rows = [("as they are", arrays[name]) for epsilon, _, name in keys if epsilon == 0][:1]
+    rows += [(f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[name]) for epsilon, network, name in changed]
+    return image_rows([(words, images[:, 0]) for words, images in rows])
 
 
 def build(results: Results) -> list[Table]:

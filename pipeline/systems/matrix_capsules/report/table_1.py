@@ -39,15 +39,12 @@ ROWS = {
     "004.mixing": "mixing",
 }
 """By claim, the row that it is about, as evidence and `documents.yaml` call it."""
-CNN_CLAIM = "004.t1.cnn"
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
 """Settings of the model that tell the rows apart."""
 
 
 def row_of(trial: Trial) -> str | None:
     """The claim about a trial's row of Table 1; None if the trial changes anything else."""
-    if trial.run.variant == "cnn":
-        return CNN_CLAIM
     if not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -143,7 +140,7 @@ def _learned(results: Results, trial: Trial) -> Learned | None:
 
 MEASURES: dict[str, Measure] = {
     **{claim: _row(row) for claim, row in ROWS.items()},
-    CNN_CLAIM: error_of_cnn,
+    "004.t1.cnn": error_of_cnn,
     "004.crops": averaged_over_crops,
     "004.small": _network("small"),
     "004.mnist": _network("mnist"),
