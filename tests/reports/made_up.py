@@ -131,6 +131,7 @@ ACCURACY = {
     "t0_A0": [0.97, 0.90, 0.82, 0.69, 0.65, 0.92],
     "children": [0.90, 0.70, 0.51, 0.42, 0.38, 0.80],
     "t0_sampled": [0.91, 0.72, 0.55, 0.43, 0.38, 0.79],
+    "t0_binary": [0.78, 0.61, 0.44, 0.35, 0.31, 0.66],
     "mu_sigma": [0.94, 0.68, 0.45, 0.30, 0.34, 0.52],
     "prior": [0.93, 0.66, 0.43, 0.28, 0.32, 0.50],
     "posterior": [0.91, 0.64, 0.41, 0.26, 0.30, 0.48],
@@ -354,7 +355,7 @@ class Writer(ResultFiles):
         """Every item of the made-up parameters."""
         self.train("capsules-digits")
         self.train("vae-digits")
-        self.evaluate("capsules-digits", ["t0", "t0_A0", "children", "t0_sampled"])
+        self.evaluate("capsules-digits", ["t0", "t0_A0", "children", "t0_sampled", "t0_binary"])
         self.evaluate("vae-digits", ["mu_sigma"])
         self.pictures("capsules-digits")
         self.optimise("capsules-digits")

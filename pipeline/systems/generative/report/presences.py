@@ -1,6 +1,8 @@
 """Whether the presences of a run carry information: notes for the scorecard, and tables.
 
-A probe on log odds does not show it: standardised, presences that hardly depend on the image are read as well as any.
+A probe on log odds does not show it: standardised, presences that hardly depend on the image are read as well as any. A
+relaxed sample still leaks a trace of them; only a sample that is 0 or 1 is what a capsule that is there or not there
+can tell. Results of before it was measured have relaxed samples only.
 """
 
 from __future__ import annotations
@@ -51,10 +53,12 @@ def notes(numbers: Numbers, classes: int) -> list[str]:
     Args:
         classes: of the images.
     """
-    sampled, information = _probe(numbers, "t0_sampled"), numbers.measured("test", "presence_information")
-    said = [f"probe on samples {sampled.mean:.1f} % (standardised, like the log odds)"] if sampled else []
+    binary, relaxed = _probe(numbers, "t0_binary"), _probe(numbers, "t0_sampled")
+    information = numbers.measured("test", "presence_information")
+    said = [f"probe on samples that are 0 or 1 {binary.mean:.1f} %"] if binary else []
+    said += [f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)"] if relaxed else []
     if information:
-        said.append(f"I(t0; x) {_nats(information.mean)} nats")
+        said.append(f"I(t0; x) {_nats(information.mean)} nats, relaxed")
     found = [", ".join(said)] if said else []
     why = _silence(numbers, classes)
     return [why, *found] if why else found
@@ -68,9 +72,11 @@ def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
 
 
 _HEADS = {
-    "sampled": ("probe: sample (%)", 1),
+    "binary": ("probe: 0 or 1 (%)", 1),
+    "sampled": ("probe: relaxed sample (%)", 1),
     "log_odds": ("probe: log odds (%)", 1),
-    "presence_information": ("I(t0; x)", 2),
+    "binary_information": ("I(t0; x), 0 or 1", 2),
+    "presence_information": ("I(t0; x), relaxed", 2),
     "presence_information_by_object": ("sum by object", 2),
     "presence_kl": ("KL to the prior", 2),
     "presence_logit_sd": ("sd of log odds", 3),
@@ -91,6 +97,7 @@ def _of_runs(results: Results) -> list[Table]:
         found = cells(numbers, _HEADS, "test")
         if not any(found.values()):
             continue
+        found["binary"] = _probe(numbers, "t0_binary")
         found["sampled"] = _probe(numbers, "t0_sampled")
         found["log_odds"] = _probe(numbers, "t0")
         why = _silence(numbers, classes_of(numbers, run))
@@ -98,9 +105,10 @@ def _of_runs(results: Results) -> list[Table]:
         rows.append(([run, verdict], found, numbers))
     caption = (
         "Whether the presences of objects depend on the image (test images, entropies and divergences in nats). Probe: "
-        "accuracy of refit probes on one sample of t0 and on its log odds, both standardised; only a sample shows the "
-        "noise that the model lives with. I(t0; x): mutual information of t0 and the image, at most the log of the "
-        f"number of images; telling ten classes apart takes {math.log(10):.1f}. Sum by object: the same for "
+        "accuracy of refit probes on one sample of t0, as 0 or 1 and relaxed, and on its log odds, all standardised; "
+        "only a sample that is 0 or 1 shows the noise that the model lives with. I(t0; x): mutual information of t0 "
+        "and the image, at most the log of the number of images; telling ten classes apart takes "
+        f"{math.log(10):.1f}. Sum by object: the same for "
         "each object alone, added up, an upper bound; for the stacked capsule autoencoder, which does not sample its "
         "presences, of binary ones with these probabilities. Silent: less than "
         f"{SILENT_NATS:g} nats, or a probe on samples within {NEAR_CHANCE:g} points of chance where that on log odds "
@@ -112,10 +120,12 @@ def _of_runs(results: Results) -> list[Table]:
 
 
 _ABLATION_HEADS = {
-    "t0_sampled": ("probe: sample (%)", 1),
+    "t0_binary": ("probe: 0 or 1 (%)", 1),
+    "t0_sampled": ("probe: relaxed sample (%)", 1),
     "t0": ("probe: log odds (%)", 1),
     "t0_A0": ("probe: log odds, A0 (%)", 1),
-    "presence_information": ("I(t0; x)", 2),
+    "binary_information": ("I(t0; x), 0 or 1", 2),
+    "presence_information": ("I(t0; x), relaxed", 2),
     "presence_kl": ("KL to the prior", 2),
     "presence_logit_sd": ("sd of log odds", 3),
     "routing_entropy": ("routing entropy", 2),
@@ -133,10 +143,10 @@ def _of_conditions(results: Results) -> list[Table]:
             rows.append(([study, settings.run, condition, changed], found, numbers))
     caption = (
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
-        "probes on one sample of t0, on its log odds and on these with the mean of A0 (clean images); mutual "
-        "information of t0 and the image, KL divergence from the prior and routing entropy in nats; sd of the log odds "
-        "over images; squared pixel error summed over an image. All on test images, information on the first 1,000. "
-        "Divergences from different priors (object_presence) cannot be compared."
+        "probes on one sample of t0, as 0 or 1 and relaxed, on its log odds and on these with the mean of A0 (clean "
+        "images); mutual information of t0 and the image, KL divergence from the prior and routing entropy in nats; "
+        "sd of the log odds over images; squared pixel error summed over an image. All on test images, information on"
+        " the first 1,000. Divergences from different priors (object_presence) cannot be compared."
     )
     keys = ["study", "run", "condition", "changed"]
     return measured_table(
@@ -152,7 +162,7 @@ def _probe(numbers: Numbers, features: str) -> Measured | None:
 
 def _silence(numbers: Numbers, classes: int) -> str | None:
     information = numbers.measured("test", "presence_information")
-    sampled, log_odds = (_probe(numbers, features) for features in ("t0_sampled", "t0"))
+    sampled, log_odds = _probe(numbers, "t0_binary") or _probe(numbers, "t0_sampled"), _probe(numbers, "t0")
     return silence(classes, *(each.mean if each else None for each in (information, sampled, log_odds)))
 
 
