@@ -187,6 +187,8 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     data = [each.numbers.dataset_of(each.run) for each in shown]
+    fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
+    alike = [f"{each.run}, {each.name}: {in_words(error)}" for each, error in fitted if error]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         dataset_label(records),
@@ -195,6 +197,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         remarks=unique(words for each in data for words in remarks("comparison", "equivariance", {}, each)),
         notes=[
             f"mean errors over all transformations: {'; '.join(map(str, shown))}",
+            *([f"by a fitted map for each of them: {'; '.join(alike)}"] if alike else []),
             *([f"no CNN was measured on the data of {', '.join(unique(alone))}"] if alone else []),
             *([f"not measured: {', '.join(missing)}"] if missing else []),
         ],
