@@ -60,7 +60,7 @@ def test_probabilities_are_the_models(example: tuple[Any, Any]) -> None:
     X, y = example
     model = CapsuleRegression(2, random_state=0).fit(X, y)
     inputs = torch.from_numpy(np.column_stack([X, np.ones(len(X))]))
-    exact = predict_probabilities(torch.from_numpy(model.capsules_)[0], inputs, torch.tensor([2, 2, 2]))
+    exact = predict_probabilities(torch.from_numpy(model.capsules_)[0], inputs)
     np.testing.assert_allclose(model.predict_proba(X), exact.numpy())
 
 

@@ -14,7 +14,7 @@ Except for the start and the ridge, EM is equivariant under linear maps of the i
 (X^T X = n I), in float64, so that single precision is enough for any data; weights are returned in the inputs' own
 coordinates. Directions in which the inputs do not vary are dropped.
 
-Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of at most d numbers.
+Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
 """
 
 from __future__ import annotations
@@ -104,9 +104,8 @@ class EStep:
 
     def __init__(self, architecture: Architecture, dtype: torch.dtype, device: torch.device) -> None:
         self.architecture = architecture
-        self.alike = bool((architecture.sizes == architecture.sizes[0, 0]).all())
-        variables = set(architecture.sizes.sum(-1).tolist())
-        self.tables = {float(D): InterpolationTable(D / 2, dtype, device) for D in variables}
+        _, C, d = architecture.shape
+        self.interpolate = InterpolationTable(C * d / 2, dtype, device)
 
     def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
         """One pass over the examples: statistics of some of the problems with their weights.
@@ -124,13 +123,12 @@ class EStep:
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
         likelihood = torch.zeros(k, dtype=torch.float64, device=device)
         errors = torch.zeros(k, dtype=torch.long, device=device)
-        sizes = arc.sizes.to(W)
         for rows, which, own in examples.blocks(arc.capsules, C * d):
             inputs = examples.inputs[rows]
-            weights, its_sizes = (each if which is None else each.index_select(0, which) for each in (W, sizes))
+            weights = W if which is None else W.index_select(0, which)
             nu = thresholds if thresholds is None or which is None else thresholds.index_select(0, which)
             vectors = (weights.flatten(0, 2) @ inputs.T).view(len(weights), C, d, -1)
-            log_probability, wrong, factors = self._scaled(vectors, its_sizes, own, nu)
+            log_probability, wrong, factors = self._scaled(vectors, own, nu)
             sums = [(likelihood, log_probability.sum(-1, dtype=torch.float64)), (errors, wrong.sum(-1))]
             if factors is not None:
                 vectors *= factors.unsqueeze(2)
@@ -139,51 +137,35 @@ class EStep:
                 total.add_(of_block) if which is None else total.index_add_(0, which, of_block)
         return Statistics(moments, likelihood, errors)
 
-    def _scaled(
-        self, vectors: Tensor, sizes: Tensor, own: Tensor, thresholds: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _scaled(self, vectors: Tensor, own: Tensor, thresholds: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`.
 
         Returns:
             the log-probability of each example's own class and whether it is misclassified, `[k, n]`; Q / P,
             `[k, C, n]`, None without thresholds.
         """
-        D = sizes.sum(-1, keepdim=True)  # (k, 1)
-        own = own.expand(len(vectors), vectors.shape[-1]).unsqueeze(1)  # (k, 1, n)
+        k, C, d, n = vectors.shape
+        D = C * d
+        own = own.expand(k, n).unsqueeze(1)  # (k, 1, n)
         lengths = _squared_lengths(vectors)  # (k, C, n)
         total = lengths.sum(1)  # (k, n)
-        l0, l1 = self._interpolate(total / 2, D.squeeze(1))
+        l0, l1 = self.interpolate(total / 2)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the shares do not matter
-        # Size of the row's own class; a single number if all capsules have the same size
-        size = sizes[:, :1] if self.alike else sizes.gather(1, own.squeeze(1))
         share = lengths.gather(1, own).squeeze(1).div_(total)
-        P = torch.lerp(size / D, share, l0)
-        if self.alike:  # for equal sizes, the longest vector is the most probable
-            rival = torch.lerp(size / D, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
-        else:
-            everyone = torch.lerp((sizes / D).unsqueeze(-1), lengths / total.unsqueeze(1), l0.unsqueeze(1))
-            rival = everyone.scatter_(1, own, -1.0).amax(1)
+        P = torch.lerp(total.new_tensor(d / D), share, l0)
+        # Of the other classes the one with the longest vector is the most probable.
+        rival = torch.lerp(total.new_tensor(d / D), lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
             return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
         # Q_i / P of the other classes' capsules i, and the extra term for the capsule of the own class
-        other = torch.lerp(size / (2 + D), share, l1).div_(P)
+        other = torch.lerp(total.new_tensor(d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
         factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
-
-    def _interpolate(self, beta: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-        """l0 and l1 of `beta [k, n]` for problems of D hidden variables `[k]`."""
-        if len(self.tables) == 1:
-            return next(iter(self.tables.values()))(beta)
-        l0, l1 = torch.empty_like(beta), torch.empty_like(beta)
-        for variables, table in self.tables.items():
-            at = variables == D
-            l0[at], l1[at] = table(beta[at])
-        return l0, l1
 
 
 def _squared_lengths(vectors: Tensor) -> Tensor:
@@ -259,14 +241,14 @@ class Problems:
         Raises:
             ValueError: a capsule's examples span fewer dimensions than its size.
         """
-        arc = self.architecture
-        W = torch.zeros(*arc.sizes.shape, arc.size, self.whitener.shape[1], dtype=torch.float64)
+        _, C, d = self.architecture.shape
         start = cache(self._capsule_start)
-        for k, (capsules, sizes) in enumerate(zip(arc.capsules.tolist(), arc.sizes.tolist(), strict=True)):
-            for j, size in enumerate(sizes):
-                classes = tuple(c for c, capsule in enumerate(capsules) if capsule == j)
-                W[k, j, :size] = start(classes, size)
-        return W.to(self.whitener.device, self.dtype)
+        W = [
+            start(tuple(c for c, capsule in enumerate(capsules) if capsule == j), d)
+            for capsules in self.architecture.capsules.tolist()
+            for j in range(C)
+        ]
+        return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
     def _capsule_start(self, classes: tuple[int, ...], size: int) -> Tensor:
         count = sum(self.examples.counts[c] for c in classes)
@@ -278,11 +260,9 @@ class Problems:
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
         """Independent normal weights `[K, C, d, r]` with this sd in the inputs' own coordinates (section 2.4)."""
-        arc = self.architecture
-        shape = (*arc.sizes.shape, arc.size, len(self.whitener))
-        noise = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
-        W = noise.to(self.whitener) * arc.used.unsqueeze(-1).to(self.whitener)
-        return (W @ self.colourer).to(self.dtype)
+        shape = (*self.architecture.shape, len(self.whitener))
+        W = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
+        return (W.to(self.whitener) @ self.colourer).to(self.dtype)
 
     def own_coordinates(self, W: Tensor) -> Tensor:
         """Whitened weights `[..., d, r]` in the inputs' original coordinates: `[..., d, p]`, float64."""

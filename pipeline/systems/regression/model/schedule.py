@@ -138,7 +138,7 @@ def _history(rows: Tensor, problems: Problems, validation: Examples) -> pd.DataF
         for part in (problems.examples, validation)
     )
     return table.assign(
-        log_loss=-table["log_loss"] / (train * math.log(problems.architecture.sizes.shape[1])),
+        log_loss=-table["log_loss"] / (train * math.log(problems.architecture.shape[1])),
         error=table["error"] / train,
         validation_error=table["validation_error"] / held,
     )

@@ -49,12 +49,6 @@ _SHOWN: dict[str, tuple[str, str, Columns]] = {
         "examples.",
         {"penalty": ("penalty", "g"), **_ERRORS},
     ),
-    "sizes": (
-        "Capsules of different sizes by class",
-        "Errors at the same number of parameters: capsules of equal size, and sizes in (inverse) proportion to that "
-        "model's validation errors by class.",
-        {"plan": ("plan", ""), "sizes": ("sizes", ""), **_ERRORS},
-    ),
     "distorted": (
         "Training on distorted copies",
         "Errors after training on the original images, and on these with distorted copies. Training errors are on all "
