@@ -1,12 +1,11 @@
 """The two sides of a comparison: parameters and scorecard of one profile, at a Git revision or in the working tree.
 
-Files of a revision are read by `git show`: nothing is checked out.
+Files of a revision are read from Git: nothing is checked out.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,6 @@ from pipeline.profiles import LOCK, PARAMS, Profiles
 
 WORKING_TREE = "."
 NOT_RUN = "not run"
-
-_EXPERIMENTS = "refs/exps"
-_ABSENT = ("does not exist in", "exists on disk, but not in")  # Git's words for a path that a revision does not have
 
 
 class ComparisonError(UserError):
@@ -101,12 +97,9 @@ class Tree:
                 return None
             except (OSError, UnicodeDecodeError) as error:
                 raise ComparisonError(f"{path} cannot be read: {error}") from None
-        shown = _git(self.root, "show", f"{self.commit}:./{path}")
-        if shown.returncode == 0:
-            return shown.stdout
-        if any(words in shown.stderr for words in _ABSENT):
-            return None
-        raise ComparisonError(f"Git cannot read {path} of {self.name}: {shown.stderr.strip()}")
+        command = ["git", "-C", str(self.root), "show", f"{self.commit}:./{path}"]
+        shown = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+        return shown.stdout if shown.returncode == 0 else None
 
     def current(self) -> str:
         """The profile whose `params.yaml` is at the top of the repository. Raises `ComparisonError` if none is."""
@@ -183,57 +176,28 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
     """Where to read what a word names, and the profile if it names one."""
     if word == WORKING_TREE:
         return Tree(root, "the working tree"), None
-    known = [profile.name for profile in Profiles(root).all()]
-    has_git = _git(root, "rev-parse", "--git-dir").returncode == 0
-    commits = _revisions(root, word) if has_git else {}
-    meanings = [f"revision {name} ({commit[:10]})" for name, commit in commits.items()]
-    if word in known:
-        meanings.append(f"profile {word}")
-    if len(set(commits.values())) + (word in known) > 1:
+    profiles = [profile.name for profile in Profiles(root).all()]
+    commit = _commit(root, word)
+    if commit and word in profiles:
         raise ComparisonError(
-            f"'{word}' is ambiguous: {', '.join(meanings)}. Write a revision in full (refs/heads/..., refs/tags/..., "
-            "a commit's hash), and a profile in the working tree as `. --profile NAME`."
+            f"'{word}' is both a profile and a Git revision: write the revision as refs/heads/{word} or as a hash, and "
+            f"the profile as `. --profile {word}`"
         )
-    if word in known:
-        return Tree(root, f"profile {word}"), word
-    for commit in commits.values():
+    if commit:
         return Tree(root, word, commit), None
-    if not has_git:
-        raise ComparisonError(
-            f"{root} is not a Git repository, so that '{word}' cannot be a revision; there are the profiles "
-            f"{', '.join(known)}, and `.` for the working tree"
-        )
-    shallow = _git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
-    advice = ". This clone is shallow: `git fetch --unshallow` gets the earlier revisions" if shallow else ""
+    if word in profiles:
+        return Tree(root, f"profile {word}"), word
     raise ComparisonError(
-        f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(known)}{advice}"
+        f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(profiles)}. A shallow clone "
+        "lacks earlier revisions: `git fetch --unshallow`"
     )
 
 
-def _revisions(root: Path, word: str) -> dict[str, str]:
-    """The commits that a word may stand for, by full name: Git's revisions, and DVC's experiments of that name."""
-    found: dict[str, str] = {}
-    # Git takes a tag before a branch of the same name, with a warning only.
-    for name in (f"refs/tags/{word}", f"refs/heads/{word}", word):
-        parsed = _git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
-        if parsed.returncode == 0 and (name != word or not found):
-            found[name] = parsed.stdout.strip()
-        elif "short object ID" in parsed.stderr:
-            raise ComparisonError(f"'{word}' begins the hashes of several commits: write more of it")
-    for line in _git(root, "for-each-ref", "--format=%(refname) %(objectname)", _EXPERIMENTS).stdout.splitlines():
-        reference, _, commit = line.rpartition(" ")
-        # DVC's experiments are refs/exps/<baseline's hash, split after two digits>/<name>.
-        if reference.count("/") == 4 and reference.rpartition("/")[2] == word:
-            found[reference] = commit
-    return found
+def _commit(root: Path, word: str) -> str | None:
+    """The commit of a Git revision or a DVC experiment; None if there is none, or no repository."""
+    from dvc.scm import SCM, SCMError, resolve_rev
 
-
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
-    environment = {**os.environ, "LC_ALL": "C"}  # its messages are read here
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False, env=environment
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
-        return subprocess.CompletedProcess(command, 1, "", str(error))
+        return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
+    except SCMError:
+        return None

@@ -249,24 +249,16 @@ def test_what_a_terminal_cannot_show_is_replaced(repository: Repository) -> None
     assert "? 001.acc.r3 says" in Clone(repository.root).run("pipeline", "compare", "first", "HEAD", **ascii_only)
 
 
-def test_a_shallow_clone_is_named_where_a_revision_is_missing(repository: Repository, tmp_path: Path) -> None:
-    shallow = tmp_path / "shallow"
-    repository.git("clone", "-q", "--depth", "1", repository.root.as_uri(), str(shallow))
-    for root, told in ((repository.root, False), (shallow, True)):
-        with pytest.raises(ComparisonError, match="neither a Git revision nor a profile") as caught:
-            load_sides(root, ["nobody"])
-        assert ("git fetch --unshallow" in str(caught.value)) == told
-
-
 def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Repository) -> None:
     commit = repository.git("rev-parse", "HEAD")
     words = ("first", "HEAD~1", ".", commit)
     values = {word: load_sides(repository.root, [word])[0].answers[SINGLE].value for word in words}
     assert values == {"first": 50.5, "HEAD~1": 50.5, ".": 49.5, commit: 49.5}
     assert load_sides(repository.root, ["quick"])[0].tree.commit is None
-    repository.git("tag", "twice", "first")
-    repository.git("branch", "twice", "second")
-    for word, message in (("nobody", "neither a Git revision nor a profile"), ("twice", "ambiguous")):
+    repository.git("update-ref", "refs/exps/12/3456/narrow", "first")
+    assert load_sides(repository.root, ["narrow"])[0].answers[SINGLE].value == 50.5, "an experiment of DVC"
+    repository.git("branch", "quick")
+    for word, message in (("nobody", "neither a Git revision nor a profile"), ("quick", "both a profile and a Git")):
         with pytest.raises(ComparisonError, match=message):
             load_sides(repository.root, [word])
     repository.write("reports/quick/scorecard.json", '[{"id": 3}]')
