@@ -8,7 +8,7 @@ from pipeline.results.reading import Results
 from pipeline.systems.regression.report.figures import PARTS
 from pipeline.systems.regression.report.studies import executed
 
-_ERRORS: Columns = {part: (f"{label} error (%)", ".2%") for part, (label, *_) in PARTS.items()}
+_ERRORS: Columns = {part: (f"{label} error (%)", ".2%") for part, label in PARTS.items()}
 _SHOWN: dict[str, tuple[str, str, Columns]] = {
     "grid": (
         "Errors of capsule regression by size and architecture",
