@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.files import parse_yaml
-from pipeline.profiles import LOCK, PARAMS, Profiles
+from pipeline.profiles import PARAMS, Profiles
 
 WORKING_TREE = "."
 NOT_RUN = "not run"
@@ -32,6 +32,7 @@ class Answer:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
         standard_error: whether the sd is that of the mean already.
         items: `<stage>/<item>` of the results that it rests on.
+        made_by: the commits and the hashes of the settings that made these.
         runs: ids of the tracked runs that made these.
     """
 
@@ -41,7 +42,7 @@ class Answer:
     n: int
     verdict: str
     items: tuple[str, ...] = ()
-    params_hash: str = ""
+    made_by: tuple[str, str] = ("", "")
     runs: tuple[str, ...] = ()
     device: str = ""
     standard_error: bool = False
@@ -67,13 +68,6 @@ class Side:
     params: Mapping[str, Any]
     answers: Mapping[str, Answer]
     tree: Tree
-
-    def lock(self) -> dict[str, Any]:
-        """What DVC executed, by `<stage>@<item>`, from the profile's `dvc.lock`; empty if there is none."""
-        text = self.tree.read(self.tree.path(self.profile, LOCK))
-        values = parse_yaml(text, f"{self.tree.name}:{LOCK}") if text else None
-        stages = values.get("stages") if isinstance(values, dict) else None
-        return stages if isinstance(stages, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -108,13 +102,9 @@ class Tree:
             raise ComparisonError(f"{self.name} has no {PARAMS} that names its profile")
         return profile
 
-    def path(self, profile: str, file: str) -> str:
-        """The path of a profile's `params.yaml` or `dvc.lock`."""
-        return file if profile == self.current() else f"profiles/{profile}/{file}"
-
     def params(self, profile: str) -> dict[str, Any]:
         """A profile's parameters. Raises `ComparisonError` if there is no such profile."""
-        params = self._params(self.path(profile, PARAMS))
+        params = self._params(PARAMS if profile == self.current() else f"profiles/{profile}/{PARAMS}")
         if not params:
             raise ComparisonError(f"{self.name} has no profile '{profile}'")
         return params
@@ -165,7 +155,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
         n=int(ours.get("n", 1)),
         verdict=str(row.get("judged", row["verdict"])),  # older scorecards have one verdict
         items=tuple(made.get("items") or ()),
-        params_hash=str(made.get("params_hash") or ""),
+        made_by=(str(made.get("commit") or ""), str(made.get("params_hash") or "")),
         runs=tuple(made.get("tracking_runs") or ()),
         device=str(made.get("device") or ""),
         standard_error=bool(ours.get("standard_error", False)),
