@@ -310,16 +310,6 @@ def test_memory_is_announced_and_what_does_not_fit_is_refused_before_decoding(
         plan("pets", params(), pets)
 
 
-def test_a_large_set_of_small_files_is_refused_by_the_sizes_that_headers_state(
-    pets: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(10):
-        (pets / f"pets/cat/large-{number}.png").write_bytes(bomb(7_000, 7_000))
-    monkeypatch.setattr(memory, "available_bytes", lambda: 500_000_000)
-    with pytest.raises(OutOfMemoryError, match="588 MB of memory needed, 500 MB free"):
-        plan("pets", params(), pets)
-
-
 def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = available_bytes()
     limit = tmp_path / "memory.max"
