@@ -100,7 +100,6 @@ NO_DEPENDENCY = {
     "pipeline/layout.py": "where files lie",
     "pipeline/kernels.py": "compiles kernels and finds them again; their sources are dependencies",
     "pipeline/memory.py": "refuses what does not fit",
-    "pipeline/progress.py": "progress bars",
     "pipeline/settings.py": "the form of settings; their values are parameters",
     "pipeline/data/sources.py": "where files are downloaded from, and what they are called",
     "pipeline/data/datasets.py": "reads and writes the file of a data set",
