@@ -52,10 +52,6 @@ class Architecture:
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
 
-    def take(self, problems: Tensor) -> Architecture:
-        """A subset of the problems."""
-        return Architecture(self.decision, self.capsules[problems], self.size)
-
 
 def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
     """The problems of an architecture with capsules of one size, for two or more classes."""

@@ -103,7 +103,7 @@ class EStep:
     """Equations 16-19 and 25 for the problems of an architecture."""
 
     def __init__(self, architecture: Architecture, dtype: torch.dtype, device: torch.device) -> None:
-        self.architecture = architecture
+        self.capsules = architecture.capsules
         _, C, d = architecture.shape
         self.interpolate = InterpolationTable(C * d / 2, dtype, device)
 
@@ -117,13 +117,12 @@ class EStep:
                 most nu times their own class's probability are replaced by prior means). None: compute only likelihood
                 and errors; moments are empty.
         """
-        arc = self.architecture.take(problems)
         k, C, d = W.shape[:3]
         device = W.device
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
         likelihood = torch.zeros(k, dtype=torch.float64, device=device)
         errors = torch.zeros(k, dtype=torch.long, device=device)
-        for rows, which, own in examples.blocks(arc.capsules, C * d):
+        for rows, which, own in examples.blocks(self.capsules[problems], C * d):
             inputs = examples.inputs[rows]
             weights = W if which is None else W.index_select(0, which)
             nu = thresholds if thresholds is None or which is None else thresholds.index_select(0, which)
@@ -152,15 +151,16 @@ class EStep:
         l0, l1 = self.interpolate(total / 2)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the shares do not matter
         share = lengths.gather(1, own).squeeze(1).div_(total)
-        P = torch.lerp(total.new_tensor(d / D), share, l0)
+        even = total.new_full((), d / D)
+        P = torch.lerp(even, share, l0)
         # Of the other classes the one with the longest vector is the most probable.
-        rival = torch.lerp(total.new_tensor(d / D), lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
+        rival = torch.lerp(even, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
             return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
         # Q_i / P of the other classes' capsules i, and the extra term for the capsule of the own class
-        other = torch.lerp(total.new_tensor(d / (2 + D)), share, l1).div_(P)
+        other = torch.lerp(total.new_full((), d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
         factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
