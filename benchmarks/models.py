@@ -35,8 +35,9 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
-from pipeline.systems.regression.model.architectures import Decision, build_architecture
+from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.settings import Decision
 from pipeline.systems.scae.settings import SCAERun
 
 GENERATIVE = {"objects": 16, "parts": 16, "template_size": 12, "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4}

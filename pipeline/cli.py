@@ -316,7 +316,6 @@ def fan_out(
     scheduler: Annotated[
         str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
     ] = None,
-    slurm: Annotated[int | None, typer.Option(min=1, help="SLURM jobs, instead (settings: docs/scaling.md)")] = None,
     remote: Annotated[
         str | None, typer.Option("--remote", "-r", help="DVC remote, for workers that do not see DVC's cache here")
     ] = None,
@@ -331,16 +330,15 @@ def fan_out(
     from pipeline.layout import find_root
     from pipeline.operations.fan_out import fan_out as run
 
-    if sum(each is not None for each in (workers, scheduler, slurm)) > 1:
-        raise UserError("fan-out takes one of --workers, --scheduler and --slurm")
-    if gpu_items and not (scheduler or slurm):
-        raise UserError("--gpu-items needs --scheduler or --slurm: workers here have no resource GPU")
+    if workers and scheduler:
+        raise UserError("fan-out takes --workers or --scheduler")
+    if gpu_items and not scheduler:
+        raise UserError("--gpu-items needs --scheduler: workers here have no resource GPU")
     code = run(
         find_root(),
         targets or (),
         workers=workers,
         scheduler=scheduler,
-        slurm=slurm,
         remote=remote,
         repository=repository,
         gpu_items=gpu_items,
@@ -356,15 +354,6 @@ def demo(folder: Annotated[Path, typer.Argument(help="for the pictures")] = Path
 
     for path, words in draw(find_root(), folder).items():
         print(f"{path}: {words}")
-
-
-@app.command()
-def export(folder: Annotated[Path, typer.Argument(help="a new folder")]) -> None:
-    """Write figures (PDF), tables (CSV, LaTeX) and claims into a folder, with metadata to archive and cite it."""
-    from pipeline.layout import find_root
-    from pipeline.operations.export import export as write
-
-    print(f"{write(find_root(), folder)} files in {folder}")
 
 
 @app.command()

@@ -205,7 +205,6 @@ REGRESSION: dict[str, dict[str, Any]] = {
     "exactness": {"study": "exactness", "size": 1, "images": 2, "samples": 200, "seed": 0, "schedule": SCHEDULE},
     "online": {"study": "online", "size": 1, "batches": 2, "passes": 2, "momentum": 0.9, "rate": 0.7, "seed": 0},
     "ridge": {"study": "ridge", "size": 1, "decision": "one-vs-all", "penalties": [0.1], "schedule": SCHEDULE},
-    "sizes": {"study": "sizes", "size": 2, "schedule": SCHEDULE},
     "distorted": {
         "study": "distorted", "size": 1, "decision": "all-vs-all", "examples": 60, "strengths": [1.0], "seed": 0,
         "schedule": SCHEDULE,
@@ -234,8 +233,7 @@ ATTENTION: dict[str, dict[str, Any]] = {
 
 
 OWN_IMAGES = {
-    "path": "own.npz", "format": "npz", "test_part": False, "classes": ["a", "b", "c"], "channels": 1, "side": SIZE,
-    "fit": "stretch",
+    "path": "own", "test_part": False, "classes": ["a", "b", "c"], "channels": 1, "side": SIZE, "fit": "stretch",
 }  # fmt: skip
 """Stands for the small data set, of which nothing is published."""
 

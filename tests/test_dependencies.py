@@ -100,7 +100,6 @@ NO_DEPENDENCY = {
     "pipeline/layout.py": "where files lie",
     "pipeline/kernels.py": "compiles kernels and finds them again; their sources are dependencies",
     "pipeline/memory.py": "refuses what does not fit",
-    "pipeline/progress.py": "progress bars",
     "pipeline/settings.py": "the form of settings; their values are parameters",
     "pipeline/data/sources.py": "where files are downloaded from, and what they are called",
     "pipeline/data/datasets.py": "reads and writes the file of a data set",
@@ -262,7 +261,7 @@ def test_settings_need_no_torch() -> None:
 def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
     """The folder is a dependency, inside the repository or elsewhere; what is made from it records its settings."""
     values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
+    own = {"path": "/photos of pets/", "test_part": False, "classes": ["cat", "dog"]}
     values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
     values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
     values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}

@@ -25,7 +25,6 @@ from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import BATCH, scores, seen
 from pipeline.data.datasets import Dataset
 from pipeline.learning.settings import CropParams
-from pipeline.progress import Progress, no_progress
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, spread
 
@@ -96,20 +95,10 @@ def attacked(
     return changed
 
 
-def white_box(
-    model: Classifier,
-    images: Tensor,
-    labels: Tensor,
-    epsilons: Sequence[float],
-    steps: int,
-    progress: Progress = no_progress,
-) -> pd.DataFrame:
+def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
     """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks; under targeted ones the share of
     images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
     loss alone.
-
-    Args:
-        progress: called after each of the four kinds of attack at each epsilon.
     """
     through = THROUGH if _losses_differ(model, images[:BATCH], labels[:BATCH]) else THROUGH[:1]
     rows = []
@@ -129,7 +118,6 @@ def white_box(
                 value = (both.amax(0) if targeted else both.amin(0)).mean()
                 kind = "targeted" if targeted else "general"
                 rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
-                progress(1)
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 
 
@@ -209,11 +197,10 @@ def outcome(
     white, sizes = [], []
     networks = [("capsules", i, model) for i, model in enumerate(capsules)]
     networks += [("cnn", i, model) for i, model in enumerate(cnns)]
-    with tqdm(total=4 * len(networks) * len(attack.epsilons), desc=title, unit="attack") as bar:
-        for network, replica, model in networks:
-            found = white_box(model, pixels, classes, attack.epsilons, attack.steps, bar.update)
-            white.append(found.assign(network=network, replica=replica))
-            sizes += [(loss, network, gradient_sizes(model, pixels, classes, loss)) for loss in THROUGH]
+    for network, replica, model in tqdm(networks, desc=title, unit="network"):
+        found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
+        white.append(found.assign(network=network, replica=replica))
+        sizes += [(loss, network, gradient_sizes(model, pixels, classes, loss)) for loss in THROUGH]
     victims = {f"capsules-{i}": model for i, model in enumerate(capsules)}
     victims |= {f"cnn-{i}": model for i, model in enumerate(cnns) if i}
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)

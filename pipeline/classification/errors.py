@@ -17,7 +17,6 @@ from pipeline.layers.images import centre_crop
 from pipeline.learning.evaluation import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
-from pipeline.progress import Progress, no_progress
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 
@@ -33,18 +32,10 @@ def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
 
 
 @torch.no_grad()
-def scores(model: Classifier, images: Tensor, progress: Progress = no_progress) -> Tensor:
-    """Of images `[N, C, s, s]` in [0, 1] of the size that the model sees: `[N, n]`, on the device of the model.
-
-    Args:
-        progress: called with the images of each batch.
-    """
+def scores(model: Classifier, images: Tensor) -> Tensor:
+    """Of images `[N, C, s, s]` in [0, 1] of the size that the model sees: `[N, n]`, on the device of the model."""
     device = next(model.parameters()).device
-    found = []
-    for batch in images.split(BATCH):
-        found.append(model.scores(batch.to(device)))
-        progress(len(batch))
-    return torch.cat(found)
+    return torch.cat([model.scores(batch.to(device)) for batch in images.split(BATCH)])
 
 
 def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
@@ -52,31 +43,20 @@ def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
     return centre_crop(torch.from_numpy(images), augmentation.crop).float() / 255
 
 
-def crop_scores(
-    model: Classifier,
-    images: NDArray[np.uint8],
-    augmentation: CropParams,
-    many: bool = True,
-    progress: Progress = no_progress,
-) -> Tensor:
+def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
     """Scores of each of the crops, or of the middle one alone, `[crops, N, n]`."""
     pixels, size = torch.from_numpy(images), augmentation.crop
     places = crop_places(images.shape[-1], size)[: None if many else 1]
-    return torch.stack(
-        [scores(model, pixels[..., y : y + size, x : x + size].float() / 255, progress) for y, x in places]
-    )
+    bar = tqdm(places, desc="crops", unit="crop", leave=False, disable=not many)
+    return torch.stack([scores(model, pixels[..., y : y + size, x : x + size].float() / 255) for y, x in bar])
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Test errors of all replicas of a classifier of crops."""
     models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
-    size = dataset.images.shape[-1]
-    crops = len(models) * len(crop_places(size, augmentation.crop))
-    with tqdm(total=crops * len(dataset.split["test"]), desc=inputs.title, unit="image") as bar:
-        errors = stack_replicas(
-            [classification_errors(model, dataset, augmentation, progress=bar.update) for model in models]
-        )
+    replicas = tqdm(models, desc=inputs.title, unit="network")
+    errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in replicas])
     # By the columns that dvc.yaml plots of every evaluation.
     table = errors.rename(columns={"metric": "test"})
     table["accuracy"] = 1 - table.pop("value")
@@ -85,11 +65,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 
 def classification_errors(
-    model: Classifier,
-    dataset: Dataset,
-    augmentation: CropParams,
-    many_crops: bool = True,
-    progress: Progress = no_progress,
+    model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
     """Shares of test images that are misclassified, columns metric and value: by the middle crop, in all and for every
     value of every factor known, and, with `many_crops`, by activations averaged over 13 crops.
@@ -97,7 +73,7 @@ def classification_errors(
     Capsules' activations are averaged, as the document has it; of networks with logits, probabilities are.
     """
     images, labels = dataset.part("test")
-    each = crop_scores(model, images, augmentation, many_crops, progress)
+    each = crop_scores(model, images, augmentation, many_crops)
     wrong = (each[0].argmax(-1).cpu().numpy() != labels).astype(float)
     rows = [("centre", wrong.mean())]
     if many_crops:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import stdev
-from typing import Any
 
 from pipeline.comparison.sides import Answer, ComparisonError, Side
-from pipeline.files import json_sha256, write_json
+from pipeline.files import write_json
 from pipeline.layout import Layout
 
 
@@ -87,7 +86,7 @@ class Measurement:
 def measure(sides: Sequence[Side]) -> Measurement:
     """The spread of every claim over sides that were made on different machines.
 
-    A claim is skipped if the sides did not all run it, made it by other code or settings, or share a result of it.
+    A claim is skipped if the sides did not all run it, made it from other commits or settings, or share a result of it.
 
     Raises:
         ComparisonError: there are fewer than two sides, of more than one profile, or no claim differs that can be
@@ -97,12 +96,11 @@ def measure(sides: Sequence[Side]) -> Measurement:
         raise ComparisonError("--noise needs at least two revisions, with results of different machines")
     if len({side.profile for side in sides}) > 1:
         raise ComparisonError("--noise needs results of one profile")
-    locks = [side.lock() for side in sides]
     claims: dict[str, Spread] = {}
     skipped: dict[str, list[str]] = {}
     for claim in dict.fromkeys(name for side in sides for name in side.answers):
         answers = [side.answers[claim] for side in sides if claim in side.answers]
-        reason = _obstacle(answers, len(sides), locks)
+        reason = _obstacle(answers, len(sides))
         if reason:
             skipped.setdefault(reason, []).append(claim)
             continue
@@ -176,7 +174,7 @@ def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
     return list(found.values())
 
 
-def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[str, Any]]) -> str:
+def _obstacle(answers: Sequence[Answer], wanted: int) -> str:
     """Why a claim's answers do not show the spread between machines; empty if they do."""
     if len(answers) < wanted or not all(answer.was_run for answer in answers):
         return "not run in every revision"
@@ -185,28 +183,4 @@ def _obstacle(answers: Sequence[Answer], wanted: int, locks: Sequence[Mapping[st
         return "with a result that two revisions share (not made again on each machine)"
     if len({answer.n for answer in answers}) > 1:
         return "of other numbers of repetitions"
-    made = {_made_by(answer, lock) for answer, lock in zip(answers, locks, strict=True)}
-    if None in made:
-        return "of unknown code (not in dvc.lock)"
-    return "made by other code or settings" if len(made) > 1 else ""
-
-
-def _made_by(answer: Answer, lock: Mapping[str, Any]) -> str | None:
-    """A hash of settings and code that made an answer; None if the lock lacks one of its items."""
-    makers = {out["path"]: label for label, stage in lock.items() for out in stage.get("outs", [])}
-    code: dict[str, str] = {}
-    todo = [item.replace("/", "@", 1) for item in answer.items]
-    done: set[str] = set()
-    while todo:
-        label = todo.pop()
-        if label in done:
-            continue
-        if label not in lock:
-            return None
-        done.add(label)
-        for dep in lock[label].get("deps", []):
-            if dep["path"].startswith(("pipeline/", "stages/")):
-                code[dep["path"]] = str(dep.get("md5"))
-            elif dep["path"] in makers:
-                todo.append(makers[dep["path"]])
-    return json_sha256([answer.params_hash, code]) if done else None
+    return "of other commits or settings" if len({answer.made_by for answer in answers}) > 1 else ""

@@ -1,12 +1,11 @@
 """The two sides of a comparison: parameters and scorecard of one profile, at a Git revision or in the working tree.
 
-Files of a revision are read by `git show`: nothing is checked out.
+Files of a revision are read from Git: nothing is checked out.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,10 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.files import parse_yaml
-from pipeline.profiles import LOCK, PARAMS, Profiles
+from pipeline.profiles import PARAMS, Profiles
 
 WORKING_TREE = "."
 NOT_RUN = "not run"
-
-_EXPERIMENTS = "refs/exps"
-_ABSENT = ("does not exist in", "exists on disk, but not in")  # Git's words for a path that a revision does not have
 
 
 class ComparisonError(UserError):
@@ -36,6 +32,7 @@ class Answer:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
         standard_error: whether the sd is that of the mean already.
         items: `<stage>/<item>` of the results that it rests on.
+        made_by: the commits and the hashes of the settings that made these.
         runs: ids of the tracked runs that made these.
     """
 
@@ -45,7 +42,7 @@ class Answer:
     n: int
     verdict: str
     items: tuple[str, ...] = ()
-    params_hash: str = ""
+    made_by: tuple[str, str] = ("", "")
     runs: tuple[str, ...] = ()
     device: str = ""
     standard_error: bool = False
@@ -72,13 +69,6 @@ class Side:
     answers: Mapping[str, Answer]
     tree: Tree
 
-    def lock(self) -> dict[str, Any]:
-        """What DVC executed, by `<stage>@<item>`, from the profile's `dvc.lock`; empty if there is none."""
-        text = self.tree.read(self.tree.path(self.profile, LOCK))
-        values = parse_yaml(text, f"{self.tree.name}:{LOCK}") if text else None
-        stages = values.get("stages") if isinstance(values, dict) else None
-        return stages if isinstance(stages, dict) else {}
-
 
 @dataclass(frozen=True)
 class Tree:
@@ -101,12 +91,9 @@ class Tree:
                 return None
             except (OSError, UnicodeDecodeError) as error:
                 raise ComparisonError(f"{path} cannot be read: {error}") from None
-        shown = _git(self.root, "show", f"{self.commit}:./{path}")
-        if shown.returncode == 0:
-            return shown.stdout
-        if any(words in shown.stderr for words in _ABSENT):
-            return None
-        raise ComparisonError(f"Git cannot read {path} of {self.name}: {shown.stderr.strip()}")
+        command = ["git", "-C", str(self.root), "show", f"{self.commit}:./{path}"]
+        shown = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+        return shown.stdout if shown.returncode == 0 else None
 
     def current(self) -> str:
         """The profile whose `params.yaml` is at the top of the repository. Raises `ComparisonError` if none is."""
@@ -115,13 +102,9 @@ class Tree:
             raise ComparisonError(f"{self.name} has no {PARAMS} that names its profile")
         return profile
 
-    def path(self, profile: str, file: str) -> str:
-        """The path of a profile's `params.yaml` or `dvc.lock`."""
-        return file if profile == self.current() else f"profiles/{profile}/{file}"
-
     def params(self, profile: str) -> dict[str, Any]:
         """A profile's parameters. Raises `ComparisonError` if there is no such profile."""
-        params = self._params(self.path(profile, PARAMS))
+        params = self._params(PARAMS if profile == self.current() else f"profiles/{profile}/{PARAMS}")
         if not params:
             raise ComparisonError(f"{self.name} has no profile '{profile}'")
         return params
@@ -172,7 +155,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
         n=int(ours.get("n", 1)),
         verdict=str(row.get("judged", row["verdict"])),  # older scorecards have one verdict
         items=tuple(made.get("items") or ()),
-        params_hash=str(made.get("params_hash") or ""),
+        made_by=(str(made.get("commit") or ""), str(made.get("params_hash") or "")),
         runs=tuple(made.get("tracking_runs") or ()),
         device=str(made.get("device") or ""),
         standard_error=bool(ours.get("standard_error", False)),
@@ -183,57 +166,28 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
     """Where to read what a word names, and the profile if it names one."""
     if word == WORKING_TREE:
         return Tree(root, "the working tree"), None
-    known = [profile.name for profile in Profiles(root).all()]
-    has_git = _git(root, "rev-parse", "--git-dir").returncode == 0
-    commits = _revisions(root, word) if has_git else {}
-    meanings = [f"revision {name} ({commit[:10]})" for name, commit in commits.items()]
-    if word in known:
-        meanings.append(f"profile {word}")
-    if len(set(commits.values())) + (word in known) > 1:
+    profiles = [profile.name for profile in Profiles(root).all()]
+    commit = _commit(root, word)
+    if commit and word in profiles:
         raise ComparisonError(
-            f"'{word}' is ambiguous: {', '.join(meanings)}. Write a revision in full (refs/heads/..., refs/tags/..., "
-            "a commit's hash), and a profile in the working tree as `. --profile NAME`."
+            f"'{word}' is both a profile and a Git revision: write the revision as refs/heads/{word} or as a hash, and "
+            f"the profile as `. --profile {word}`"
         )
-    if word in known:
-        return Tree(root, f"profile {word}"), word
-    for commit in commits.values():
+    if commit:
         return Tree(root, word, commit), None
-    if not has_git:
-        raise ComparisonError(
-            f"{root} is not a Git repository, so that '{word}' cannot be a revision; there are the profiles "
-            f"{', '.join(known)}, and `.` for the working tree"
-        )
-    shallow = _git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
-    advice = ". This clone is shallow: `git fetch --unshallow` gets the earlier revisions" if shallow else ""
+    if word in profiles:
+        return Tree(root, f"profile {word}"), word
     raise ComparisonError(
-        f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(known)}{advice}"
+        f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(profiles)}. A shallow clone "
+        "lacks earlier revisions: `git fetch --unshallow`"
     )
 
 
-def _revisions(root: Path, word: str) -> dict[str, str]:
-    """The commits that a word may stand for, by full name: Git's revisions, and DVC's experiments of that name."""
-    found: dict[str, str] = {}
-    # Git takes a tag before a branch of the same name, with a warning only.
-    for name in (f"refs/tags/{word}", f"refs/heads/{word}", word):
-        parsed = _git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
-        if parsed.returncode == 0 and (name != word or not found):
-            found[name] = parsed.stdout.strip()
-        elif "short object ID" in parsed.stderr:
-            raise ComparisonError(f"'{word}' begins the hashes of several commits: write more of it")
-    for line in _git(root, "for-each-ref", "--format=%(refname) %(objectname)", _EXPERIMENTS).stdout.splitlines():
-        reference, _, commit = line.rpartition(" ")
-        # DVC's experiments are refs/exps/<baseline's hash, split after two digits>/<name>.
-        if reference.count("/") == 4 and reference.rpartition("/")[2] == word:
-            found[reference] = commit
-    return found
+def _commit(root: Path, word: str) -> str | None:
+    """The commit of a Git revision or a DVC experiment; None if there is none, or no repository."""
+    from dvc.scm import SCM, SCMError, resolve_rev
 
-
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
-    environment = {**os.environ, "LC_ALL": "C"}  # its messages are read here
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False, env=environment
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
-        return subprocess.CompletedProcess(command, 1, "", str(error))
+        return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
+    except SCMError:
+        return None

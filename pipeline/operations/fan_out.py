@@ -55,7 +55,6 @@ def fan_out(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
-    slurm: int | None = None,
     remote: str | None = None,
     repository: str | None = None,
     gpu_items: str | None = None,
@@ -66,7 +65,6 @@ def fan_out(
         targets: names of stages or items, as for `dvc repro`; by default all.
         workers: number of processes on this machine; by default one for each core.
         scheduler: address of a running Dask scheduler, instead.
-        slurm: number of SLURM jobs, instead; their settings are in dask-jobqueue's configuration.
         remote: a DVC remote for data, weights and arrays; by default workers use the head's cache under its own path.
         repository: address from which workers clone; by default `root`.
         gpu_items: a pattern such as `train@*`: these items get workers with the Dask resource `GPU`.
@@ -91,7 +89,7 @@ def fan_out(
                 _dvc(root, "push", "--remote", remote, *needs)
             count, job = workers or min(len(sent), os.cpu_count() or 1), _job(root, commit, remote, repository)
             try:
-                with _client(root, count, scheduler, slurm) as client:
+                with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job, gpu_items), done, failed)
             finally:  # after Ctrl-C, too
                 if done and _dvc(root, *job["fetch"], *done):
@@ -131,19 +129,14 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 
 @contextmanager
-def _client(root: Path, workers: int, scheduler: str | None, slurm: int | None) -> Iterator[Client]:
-    """A client of Dask's workers. Raises `FanOutError` if packages, the scheduler or SLURM's settings are missing."""
+def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]:
+    """A client of Dask's workers. Raises `FanOutError` if packages or the scheduler are missing."""
     with ExitStack() as stack:
         try:
             from distributed import Client, LocalCluster
 
             address: Any = scheduler
-            if slurm:
-                from dask_jobqueue import SLURMCluster
-
-                address = stack.enter_context(SLURMCluster(cores=1, processes=1))  # one item at a time
-                address.adapt(minimum_jobs=slurm, maximum_jobs=slurm)  # a job that ends is replaced
-            elif not scheduler:
+            if not scheduler:
                 size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
                 place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
                 quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}

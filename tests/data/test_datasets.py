@@ -132,15 +132,6 @@ def test_toys_look_as_their_labels_and_factors_say(tmp_path: Path) -> None:
     np.testing.assert_array_equal(built.images, again)
 
 
-def test_no_toy_is_drawn_twice_and_smaller_parts_begin_larger_ones(tmp_path: Path) -> None:
-    large, small = toys_dataset(tmp_path), toys_dataset(tmp_path, train=10, test=7)
-    for part, count in (("train", 10), ("validation", 20), ("test", 7)):
-        np.testing.assert_array_equal(large.part(part)[0][:count], small.part(part)[0])
-        np.testing.assert_array_equal(large.part(part)[1][:count], small.part(part)[1])
-    views = np.stack([large.labels, *large.factors.values()], axis=1)
-    assert len(np.unique(views, axis=0)) == 120
-
-
 # ---- the file
 
 

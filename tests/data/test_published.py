@@ -9,7 +9,6 @@ import struct
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from pipeline.data import published
 from pipeline.data.affnist import build_affnist
 from pipeline.data.datasets import PARTS, Dataset, DatasetError, load_dataset, save_dataset
 from pipeline.data.published import UNKNOWN, build_dataset, halved, read_matrix
-from pipeline.data.settings import PUBLISHED, DatasetParams, SourceName
+from pipeline.data.settings import PUBLISHED, DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING, SOURCES, fetch
 from pipeline.data.viewpoints import ViewpointError, is_familiar
 
@@ -40,11 +39,6 @@ def write_gz(path: Path, content: bytes) -> Path:
 
 
 # ---- what is known before
-
-
-def test_every_source_is_known() -> None:
-    assert set(SOURCES) == set(get_args(SourceName))
-    assert set(PUBLISHED) == set(published.READERS) == set(SOURCES) - {"affnist"}
 
 
 @pytest.mark.parametrize("source", ["digits", "toys"])

@@ -7,7 +7,7 @@ import http.server
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +16,7 @@ import pytest
 from limits import file_size_limit
 
 from pipeline.data import sources
+from pipeline.data.published import READERS
 from pipeline.data.settings import PUBLISHED
 from pipeline.data.sources import SOURCES, DownloadError, Source, fetch
 from pipeline.files import FileWriteError, sha256
@@ -26,61 +27,48 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 FILE = "numbers.bin"
 
 
-@dataclass
-class Behaviour:
-    """What a server does with requests below one folder, and how many it saw."""
+class Server(http.server.ThreadingHTTPServer):
+    """Mirrors `url`/<name>/, each with one file.
 
-    content: bytes = CONTENT
-    cuts: list[int] = field(default_factory=list)  # bytes sent before the connection breaks, one per request
-    seen: int = 0
+    Attributes:
+        contents: what each mirror has.
+        cuts: for each mirror, after how many bytes the connection breaks, one number a request; then it holds.
+        seen: the mirrors of all requests.
+    """
 
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.contents = {"good": CONTENT, "cut": CONTENT}
+        self.cuts: dict[str, list[int]] = {}
+        self.seen: list[str] = []
 
-class Server:
-    """Folders of files at `url`/<folder>/…, each with its own `Behaviour`."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self.folders: dict[str, Behaviour] = {}
-
-    def add(self, folder: str, **behaviour: object) -> Behaviour:
-        self.folders[folder] = Behaviour(**behaviour)  # type: ignore[arg-type]
-        return self.folders[folder]
-
-    def mirror(self, folder: str) -> str:
-        return f"{self.url}/{folder}/"
+    def mirror(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}/"
 
 
-def handler_for(folders: dict[str, Behaviour]) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            folder, _, name = self.path.strip("/").rpartition("/")
-            behaviour = folders.get(folder)
-            if behaviour is None or name != FILE:
-                self.send_error(404)
-                return
-            behaviour.seen += 1
-            body = behaviour.content
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[: behaviour.cuts.pop(0)] if behaviour.cuts else body)
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
 
-        def log_message(self, *_: object) -> None:
-            pass
+    def do_GET(self) -> None:
+        name = self.path.split("/")[1]
+        self.server.seen.append(name)
+        body, cuts = self.server.contents[name], self.server.cuts.get(name)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: cuts.pop(0)] if cuts else body)
 
-    return Handler
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    folders: dict[str, Behaviour] = {}
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_for(folders)) as httpd:
-        found = Server(httpd.server_address[1])
-        found.folders = folders
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+    with Server() as found:
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield found
-        httpd.shutdown()
+        found.shutdown()
         thread.join()
 
 
@@ -93,13 +81,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Place:
-    """A toy source, registered as "toy", and the folders it is fetched into."""
+    """A toy source, registered as "toy", and the folder it is fetched into."""
 
     folder: Path
     monkeypatch: pytest.MonkeyPatch
 
-    def fetch(self, *mirrors: str, mirror: str | None = None, expected: str = SHA256) -> Path:
-        self.monkeypatch.setitem(SOURCES, "toy", Source(mirrors, {FILE: expected}))
+    def fetch(self, *mirrors: str, mirror: str | None = None) -> Path:
+        self.monkeypatch.setitem(SOURCES, "toy", Source(mirrors, {FILE: SHA256}))
         (path,) = fetch("toy", self.folder, mirror)
         return path
 
@@ -119,33 +107,23 @@ def dead_port() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}/"
 
 
-def own_mirror(folder: Path, content: bytes = CONTENT) -> Path:
-    """A folder that serves as the user's own mirror."""
-    (folder / "toy").mkdir(parents=True)
-    (folder / "toy" / FILE).write_bytes(content)
-    return folder
-
-
 def test_a_good_mirror_gives_the_file_and_nothing_else(server: Server, place: Place) -> None:
-    good = server.add("good")
     assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
     assert place.left == [place.folder / FILE]
-    assert good.seen == 1
+    assert server.seen == ["good"]
 
 
 def test_a_file_that_is_there_is_fetched_again_only_if_it_is_damaged(server: Server, place: Place) -> None:
-    good = server.add("good")
     path = place.fetch(server.mirror("good"))
     place.fetch(server.mirror("good"))
-    assert good.seen == 1
+    assert server.seen == ["good"]
     path.write_bytes(CONTENT[:-1])
     assert place.fetch(server.mirror("good")).read_bytes() == CONTENT
 
 
 def test_all_corrupt_names_the_file_and_both_hashes(server: Server, place: Place) -> None:
     wrong = CONTENT[:-1] + b"!"
-    server.add("first", content=wrong)
-    server.add("second", content=b"not found, but politely")
+    server.contents |= {"first": wrong, "second": b"not found, but politely"}
     with pytest.raises(DownloadError) as caught:
         place.fetch(server.mirror("first"), server.mirror("second"))
     message = str(caught.value)
@@ -155,18 +133,18 @@ def test_all_corrupt_names_the_file_and_both_hashes(server: Server, place: Place
 
 
 def test_a_broken_connection_is_tried_again(server: Server, place: Place) -> None:
-    cut = server.add("cut", cuts=[100_000, 50_000])
+    server.cuts["cut"] = [100_000, 50_000]
     assert place.fetch(server.mirror("cut")).read_bytes() == CONTENT
-    assert cut.seen == 3
+    assert len(server.seen) == 3
 
 
 def test_a_mirror_that_keeps_breaking_is_given_up_for_another(server: Server, place: Place) -> None:
-    cut, _ = server.add("cut", cuts=[1000] * 100), server.add("good")
+    server.cuts["cut"] = [1000] * 100
     with pytest.raises(DownloadError, match="connection broke"):
         place.fetch(server.mirror("cut"))
     assert place.left == []
     assert place.fetch(server.mirror("cut"), server.mirror("good")).read_bytes() == CONTENT
-    assert cut.seen == 2 * sources.ATTEMPTS
+    assert server.seen.count("cut") == 2 * sources.ATTEMPTS
 
 
 def test_no_server_at_all_says_so_and_how_to_go_on(place: Place) -> None:
@@ -178,23 +156,21 @@ def test_no_server_at_all_says_so_and_how_to_go_on(place: Place) -> None:
 
 
 def test_a_mirror_of_another_scheme_is_refused_by_name(server: Server, place: Place) -> None:
-    good = server.add("good")
     with pytest.raises(DownloadError, match="s3://bucket"):
         place.fetch(server.mirror("good"), mirror="s3://bucket")
-    assert good.seen == 0
+    assert server.seen == []
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_a_local_mirror_comes_first(server: Server, place: Place, tmp_path: Path, form: str) -> None:
-    good = server.add("good")
-    own = own_mirror(tmp_path / "my data")
+    own = tmp_path / "my data"
+    (own / "toy").mkdir(parents=True)
+    (own / "toy" / FILE).write_bytes(CONTENT)
     assert place.fetch(server.mirror("good"), mirror=form.format(own)).read_bytes() == CONTENT
-    assert good.seen == 0
-    assert (own / "toy" / FILE).read_bytes() == CONTENT
+    assert server.seen == []
 
 
 def test_a_full_disk_is_named(server: Server, place: Place) -> None:
-    server.add("good")
     with file_size_limit(100_000), pytest.raises(FileWriteError, match="File too large"):
         place.fetch(server.mirror("good"))
     assert place.left == []
@@ -205,7 +181,7 @@ def test_the_registry_has_a_hash_for_every_file() -> None:
     """Every source that parameters may name is there, and has files and mirrors, or says why not."""
     downloaded = get_args(get_args(Params.model_fields["sources"].annotation)[0])
     assert set(SOURCES) == set(downloaded)
-    assert set(PUBLISHED) == set(downloaded) - {"affnist"}
+    assert set(PUBLISHED) == set(READERS) == set(downloaded) - {"affnist"}
     for name, source in SOURCES.items():
         assert bool(source.mirrors) == (name not in ("smallnorb48", "smallnorb48-posed", "toys"))
         assert bool(source.files) == (name != "toys")

@@ -64,18 +64,6 @@ def test_whole_pixel_shifts_move_pixels(generator: torch.Generator, right: int, 
     torch.testing.assert_close(warps.warp(images, matrices), expected, atol=1e-5, rtol=0)
 
 
-def test_composition_applies_the_inner_map_first() -> None:
-    """A dot right of the middle, turned a quarter counter-clockwise and then moved right, ends up above and right."""
-    image = torch.zeros(1, 1, 20, 20)
-    image[..., 10, 15] = 1
-    turn, move = warps.rotations(torch.tensor([90.0])), warps.shifts(torch.tensor([[4.0, 0.0]]), 20)
-    twice = warps.warp(warps.warp(image, turn), move)
-    once = warps.warp(image, warps.compose(move, turn))
-    torch.testing.assert_close(once, twice, atol=1e-5, rtol=0)
-    assert once[0, 0].argmax().item() == 4 * 20 + 14
-    assert (warps.warp(image, warps.compose(turn, move)) - once).abs().max() > 0.9
-
-
 def test_uniform_rotations_fill_their_range_evenly(generator: torch.Generator) -> None:
     matrices = warps.uniform_rotations(20_000, 90.0, generator, CPU)
     angles = torch.rad2deg(torch.atan2(-matrices[:, 1, 0], matrices[:, 0, 0]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import shutil
 import sys
 import time
@@ -169,31 +167,6 @@ def test_workers_follow_the_commit_and_the_resource(tmp_path: Path, scheduler: s
     made.fan_out(*places)
     assert (made.folder / "out" / "b").read_text() == "b2a2"
     assert made.runs() == {"a": 2, "b": 2, "train": 2}
-    assert runs_nothing(made)
-
-
-SBATCH = """#!/bin/sh
-# A stand-in: the job begins at once.
-cp "$1" {folder}/job.sh
-setsid sh {folder}/job.sh > {folder}/job.log 2>&1 &
-echo "Submitted batch job $!"
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("dask_jobqueue") is None, reason="pip install .[cluster]")
-def test_jobs_of_slurm_are_workers(tmp_path: Path) -> None:
-    made = make(tmp_path, {"a": [], "b": ["a"]})
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in {"sbatch": SBATCH.format(folder=tmp_path), "scancel": "#!/bin/sh\nkill -- -$1\n"}.items():
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    settings = {"DASK_JOBQUEUE__SLURM__JOB_CPU": "2", "DASK_JOBQUEUE__SLURM__MEMORY": "1GB"}
-    python = str(Path(sys.executable).parent)
-    made.fan_out("--slurm", "1", **settings, PATH=os.pathsep.join((str(programs), python, os.environ["PATH"])))
-    assert "#SBATCH --cpus-per-task=2" in (tmp_path / "job.sh").read_text()
-    assert made.runs() == {"a": 1, "b": 1}
     assert runs_nothing(made)
 
 

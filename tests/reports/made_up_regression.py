@@ -26,7 +26,6 @@ STUDIES: dict[str, dict[str, Any]] = {
     "exactness": {"size": 2, "images": 3, "samples": 1000, "seed": 0, "schedule": SCHEDULE},
     "online": {"size": 4, "batches": 5, "passes": 40, "momentum": 0.9, "rate": 0.7, "seed": 0},
     "ridge": LARGEST | {"penalties": [0.01]},
-    "sizes": {"size": 4, "schedule": SCHEDULE},
     "distorted": LARGEST | {"examples": 5000, "strengths": [1.0], "seed": 0},
 }
 ERRORS = {
@@ -57,9 +56,7 @@ def with_regression(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
         "evidence": values["evidence"]
         | {
             "regression": {
-                study: {role: f"{study}-{name}" for role, name in sets.items() if role in DATASETS}
-                for study in STUDIES
-                if study != "sizes"
+                study: {role: f"{study}-{name}" for role, name in sets.items() if role in DATASETS} for study in STUDIES
             }
         },
     }
@@ -166,9 +163,6 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
     chosen = {"penalty": spread(0.01, 0, 1), **cell(0.02)}
     numbers("ridge", {"errors": {"0": cell(0.06), "0.01": cell(0.02)}, "chosen": chosen})
     table("ridge", {"penalty": [0.0, 0.01], "train": [0.0, 0.01], "validation": [0.02, 0.018], "test": [0.06, 0.02]})
-    numbers("sizes", {"errors": {"equal": cell(0.03), "by_error": cell(0.028), "against_error": cell(0.04)}})
-    plans = {"plan": ["equal", "by error"], "sizes": ["4 4", "3 5"]}
-    table("sizes", plans | {"train": 0.01, "validation": 0.02, "test": 0.03})
     plain = {**cell(0.03), "examples": 1200, "strength": 0.0}
     numbers("distorted", {"plain": plain, "distorted": {**cell(0.0138), "examples": 5000, "strength": 1.0}})
     grown = {"data": ["plain", "distorted"], "strength": [0.0, 1.0], "examples": [1200, 5000]}

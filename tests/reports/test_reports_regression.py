@@ -42,7 +42,7 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
     drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), written)}
     assert list(drawings) == [
         "capsule-size-grid-digits", "calibration-grid-digits", "planes-grid-digits", "prototypes-grid-digits",
-        "convergence-digits", "starts-digits", "online-digits", "ridge-digits", "distorted-digits",
+        "convergence-digits", "starts-digits", "online-digits", "distorted-digits",
     ]  # fmt: skip
     check_drawn(drawings.values())
     assert written.missing == []
@@ -61,9 +61,7 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
 def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
     tables = {table.name: table for table in build(recorded(writer.results, params))}
-    assert set(tables) == {
-        f"{study}-digits" for study in ("grid", "convergence", "online", "ridge", "sizes", "distorted")
-    }
+    assert set(tables) == {f"{study}-digits" for study in ("grid", "convergence", "online", "ridge", "distorted")}
     grid = tables["grid-digits"].shown
     assert grid.to_numpy().tolist()[0] == [
         "multiclass", "1", "4.50", "9.00", "9.00", "0.9000", "18.00", "1.50", "300", "1,280", "2.2",

@@ -115,14 +115,6 @@ class RidgeStudy(_RegressionStudy):
     schedule: ScheduleParams
 
 
-class SizesStudy(_RegressionStudy):
-    """Capsules of different sizes by class, document 002, section 4."""
-
-    study: Literal["sizes"]
-    size: CapsuleSize = Field(description="capsule size if all are equal; unequal sizes have the same total")
-    schedule: ScheduleParams
-
-
 class DistortedStudy(_RegressionStudy):
     """Training on distorted copies, document 002, section 3.4."""
 
@@ -138,14 +130,7 @@ class DistortedStudy(_RegressionStudy):
 
 
 RegressionStudy = Annotated[
-    GridStudy
-    | ConvergenceStudy
-    | StartsStudy
-    | ExactnessStudy
-    | OnlineStudy
-    | RidgeStudy
-    | SizesStudy
-    | DistortedStudy,
+    GridStudy | ConvergenceStudy | StartsStudy | ExactnessStudy | OnlineStudy | RidgeStudy | DistortedStudy,
     Field(discriminator="study"),
 ]
 

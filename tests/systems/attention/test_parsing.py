@@ -174,20 +174,6 @@ def test_the_bound_lies_below_what_it_bounds_and_near_it() -> None:
         assert evidence - 1.5 < float(bound) < evidence + 0.1
 
 
-def test_routing_against_a_loop() -> None:
-    torch.manual_seed(0)
-    at = torch.randn(1, 5, 3, 4).double()
-    logits = torch.zeros(5, 3).double()
-    for _ in range(3):
-        weights = logits.softmax(1)
-        for j in range(3):
-            s = sum(weights[i, j] * at[0, i, j] for i in range(5))
-            norm = s.norm()
-            v = norm**2 / (1 + norm**2) * s / norm
-            logits[:, j] += torch.stack([at[0, i, j] @ v for i in range(5)])
-    torch.testing.assert_close(dynamic_routing(at, 3).parents[0], logits.softmax(1))
-
-
 def test_em_routing_never_lowers_the_likelihood() -> None:
     """Of votes under a mixture whose proportions, means and variances follow from the parents, worked out here."""
     torch.manual_seed(0)

@@ -16,22 +16,19 @@ from pipeline.systems.regression.model.architectures import (
     class_scores,
     couple,
     coupled_probabilities,
-    decision_values,
 )
 from pipeline.systems.regression.model.capsules import predict_probabilities
 
 DOUBLE = torch.float64
 
 
-def test_problems_capsules_and_sizes() -> None:
+def test_problems_and_capsules() -> None:
     whole = build_architecture("multiclass", 2, 3)
-    assert (whole.capsules.tolist(), whole.sizes.tolist(), whole.size) == ([[0, 1, 2]], [[2, 2, 2]], 2)
-    against = build_architecture("one-vs-all", [1, 4, 2], 3)
-    assert against.capsules.tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
-    assert against.sizes.tolist() == [[1, 4], [4, 2], [2, 4]]
-    pairs = build_architecture("all-vs-all", [1, 4, 2], 3)
-    assert pairs.capsules.tolist() == [[0, 1, -1], [0, -1, 1], [-1, 0, 1]]
-    assert pairs.sizes.tolist() == [[1, 4], [1, 2], [4, 2]]
+    assert (whole.capsules.tolist(), whole.shape) == ([[0, 1, 2]], (1, 3, 2))
+    against = build_architecture("one-vs-all", 4, 3)
+    assert (against.capsules.tolist(), against.shape) == ([[0, 1, 1], [1, 0, 1], [1, 1, 0]], (3, 2, 4))
+    pairs = build_architecture("all-vs-all", 4, 3)
+    assert (pairs.capsules.tolist(), pairs.shape) == ([[0, 1, -1], [0, -1, 1], [-1, 0, 1]], (3, 2, 4))
     assert len(build_architecture("all-vs-all", 1, 10).capsules) == 45
 
 
@@ -45,7 +42,7 @@ def random_model(problems: int) -> tuple[Tensor, Tensor, list[Tensor]]:
     generator = torch.Generator().manual_seed(0)
     W = torch.randn(problems, 2, 2, 3, generator=generator, dtype=DOUBLE)
     X = 2 * torch.randn(200, 3, generator=generator, dtype=DOUBLE)
-    return W, X, [predict_probabilities(weights, X, torch.tensor([2, 2])) for weights in W]
+    return W, X, [predict_probabilities(weights, X) for weights in W]
 
 
 def test_one_vs_all_takes_the_most_certain() -> None:
@@ -54,7 +51,6 @@ def test_one_vs_all_takes_the_most_certain() -> None:
     own = torch.stack([answer[:, 0] for answer in answers], dim=1)
     torch.testing.assert_close(class_scores(arc, W, X), own / own.sum(1, keepdim=True))
     torch.testing.assert_close(coupled_probabilities(arc, W, X), own / own.sum(1, keepdim=True))
-    torch.testing.assert_close(decision_values(arc, W, X), (own / (1 - own)).log())
 
 
 def test_all_vs_all_takes_the_majority_breaks_ties_by_probability_and_couples_the_pairs() -> None:
@@ -72,8 +68,6 @@ def test_all_vs_all_takes_the_majority_breaks_ties_by_probability_and_couples_th
     )
     assert (votes.sort(1).values[:, -1] == votes.sort(1).values[:, -2]).any(), "ties are among them"
     assert torch.equal(class_scores(arc, W, X).argmax(1), decided)
-    assert torch.equal(decision_values(arc, W, X).argmax(1), decided)
-    assert torch.equal(decision_values(arc, W, X).floor(), votes)
     found = coupled_probabilities(arc, W, X)
     torch.testing.assert_close(found, couple(pairs))
     assert 0 < (found.argmax(1) != decided).double().mean() < 0.3, "votes and probabilities are two rules"

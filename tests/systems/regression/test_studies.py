@@ -14,16 +14,7 @@ from planted import planted
 from sklearn.metrics import log_loss
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems.regression.experiments import (
-    convergence,
-    distorted,
-    exactness,
-    grid,
-    online,
-    ridge,
-    sizes,
-    starts,
-)
+from pipeline.systems.regression.experiments import convergence, distorted, exactness, grid, online, ridge, starts
 from pipeline.systems.regression.experiments.distorted import Strength, distort
 from pipeline.systems.regression.experiments.grid import BINS, calibration
 from pipeline.systems.regression.model import fits
@@ -38,7 +29,6 @@ from pipeline.systems.regression.settings import (
     OnlineStudy,
     RidgeStudy,
     ScheduleParams,
-    SizesStudy,
     StartsStudy,
 )
 
@@ -264,24 +254,12 @@ def test_online_methods_by_passes(inputs: Inputs) -> None:
     assert reached["incremental"]["log_loss"]["mean"] == expected < 12
 
 
-def test_ridge_and_sizes(inputs: Inputs) -> None:
-    settings = {**BASE, "size": 2, "schedule": SCHEDULE}
-    study = {**settings, "study": "ridge", "decision": "multiclass", "penalties": [0.1, 0]}
+def test_a_penalty_is_chosen_on_validation(inputs: Inputs) -> None:
+    study = {**BASE, "study": "ridge", "size": 2, "decision": "multiclass", "penalties": [0.1, 0], "schedule": SCHEDULE}
     found = ridge.run(inputs, RidgeStudy.model_validate(study))
     assert found.table["penalty"].tolist() == [0.0, 0.1]
     best = found.table.loc[found.table["validation"].idxmin()]
     assert found.numbers["chosen"]["test"]["mean"] == best["test"]
-    table = sizes.run(inputs, SizesStudy.model_validate({**settings, "study": "sizes"})).table
-    assert table["plan"].tolist() == ["equal", "by error", "against error"]
-    assert [sum(map(int, plan.split())) for plan in table["sizes"]] == [6, 6, 6]
-
-
-@pytest.mark.parametrize(
-    ("weights", "total", "expected"),
-    [([1, 1, 1], 6, [2, 2, 2]), ([0, 0, 5], 9, [1, 1, 7]), ([0, 0, 0], 7, [3, 2, 2]), ([2, 1, 1], 7, [3, 2, 2])],
-)
-def test_sizes_are_shared_out(weights: list[float], total: int, expected: list[int]) -> None:
-    assert sizes.shared_out(weights, total) == expected
 
 
 def test_training_on_distorted_copies(inputs: Inputs) -> None:

@@ -22,12 +22,12 @@ def run(inputs: Inputs, study: ExactnessStudy) -> Outcome:
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     fitted = fit_architecture(inputs, architecture, study.schedule)
-    W, sizes = fitted.W[0].double(), architecture.sizes[0]
+    W = fitted.W[0].double()
     generator = torch.Generator().manual_seed(study.seed)
     rows = []
     for index in range(min(study.images, len(inputs.X["test"]))):
         x, y = inputs.X["test"][index : index + 1].double(), inputs.y["test"][index : index + 1]
-        exact_P, exact_h = predict_probabilities(W, x, sizes)[0], posterior_means(W, x, y, sizes)[0]
+        exact_P, exact_h = predict_probabilities(W, x)[0], posterior_means(W, x, y)[0]
         noise = torch.randn(study.samples, *W.shape[:2], generator=generator, dtype=torch.float64)
         h = (W @ x[0]) + noise.to(W)
         lengths = h.square().sum(-1)

@@ -58,9 +58,8 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
     for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
         W, iterations, seconds = fit_architecture(inputs, architecture, study.schedule)
-        parameters = int(architecture.sizes.sum()) * X.shape[1]
         row = {"model": decision, "size": size, **errors(architecture, W, inputs)}
-        row |= {"iterations": iterations, "parameters": parameters, "seconds": seconds}
+        row |= {"iterations": iterations, "parameters": W.numel(), "seconds": seconds}
         probabilities = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
         decided = [class_scores(architecture, W, block).argmax(1) for block in X.split(CHUNK)]
         measured, bins = calibration(*(torch.cat(each).cpu().numpy() for each in (probabilities, decided, [y])))

@@ -17,9 +17,7 @@ def run(inputs: Inputs, study: StartsStudy) -> Outcome:
     """The lowest training error over the iterations, for every start; all starts of one sd are fit together."""
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
-    several = Architecture(
-        "multiclass", single.capsules.expand(study.seeds, -1), single.sizes.expand(study.seeds, -1).contiguous()
-    )
+    several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)
 
     def lowest(problems: Problems, W: Tensor) -> list[float]:
         history = fit_without_validation(problems, W, study.momentum, study.threshold, study.iterations)

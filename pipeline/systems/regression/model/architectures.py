@@ -10,20 +10,17 @@ problems of C capsules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from pipeline.systems.regression.model.capsules import predict_probabilities
+from pipeline.systems.regression.settings import Decision
 
 ELEMENTS = 1 << 22
 """Elements of the matrices that `couple` solves together."""
-
-Decision = Literal["multiclass", "one-vs-all", "all-vs-all"]
 
 
 @dataclass(frozen=True)
@@ -33,26 +30,21 @@ class Architecture:
     Attributes:
         decision: how the problems' answers are combined.
         capsules: `[K, m]`, the capsule of each class in each problem; -1 if the problem does not include the class.
-        sizes: `[K, C]`, the capsules' sizes d.
+        size: the capsules' size d.
     """
 
     decision: Decision
     capsules: Tensor
-    sizes: Tensor
+    size: int
 
     @property
     def classes(self) -> int:
         return self.capsules.shape[1]
 
     @property
-    def size(self) -> int:
-        """The size of the largest capsule."""
-        return int(self.sizes.max())
-
-    @property
-    def used(self) -> Tensor:
-        """Mask of the rows of the weights that belong to a capsule, `[K, C, d]`; the other rows are zero."""
-        return torch.arange(self.size) < self.sizes.unsqueeze(-1)
+    def shape(self) -> tuple[int, int, int]:
+        """K, C and d: the numbers of problems, of capsules in each, and of a capsule's dimensions."""
+        return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
         """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`, or `[1, ...]` if all have all."""
@@ -60,31 +52,19 @@ class Architecture:
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
 
-    def take(self, problems: Tensor) -> Architecture:
-        """A subset of the problems."""
-        return Architecture(self.decision, self.capsules[problems], self.sizes[problems])
 
-
-def build_architecture(decision: Decision, sizes: int | Sequence[int], classes: int) -> Architecture:
-    """The problems of an architecture for `classes` classes.
-
-    Args:
-        sizes: capsule sizes: one for all, or one for each class. In one-vs-all, the capsule of all other classes is as
-            large as the largest of theirs.
-        classes: two or more.
-    """
-    each = [sizes] * classes if isinstance(sizes, int) else list(sizes)
+def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
+    """The problems of an architecture with capsules of one size, for two or more classes."""
     if decision == "multiclass" or classes == 2:  # with two classes, all three have the same single problem
-        return Architecture(decision, torch.arange(classes)[None], torch.tensor([each]))
+        return Architecture(decision, torch.arange(classes)[None], size)
     if decision == "one-vs-all":
         capsules = torch.ones(classes, classes, dtype=torch.long) - torch.eye(classes, dtype=torch.long)
-        others = [max(each[:k] + each[k + 1 :]) for k in range(classes)]
-        return Architecture(decision, capsules, torch.tensor([each, others]).T.contiguous())
+        return Architecture(decision, capsules, size)
     pairs = list(combinations(range(classes), 2))
     capsules = torch.full((len(pairs), classes), -1)
     for k, (first, second) in enumerate(pairs):
         capsules[k, first], capsules[k, second] = 0, 1
-    return Architecture(decision, capsules, torch.tensor([[each[i], each[j]] for i, j in pairs]))
+    return Architecture(decision, capsules, size)
 
 
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
@@ -97,27 +77,11 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
         W: `[K, C, d, p]`.
         X: `[n, p]`.
     """
-    answers = _answers(architecture, W, X)
+    answers = _answers(W, X)
     if len(answers) == 1:
         return answers[0]
     scores = answers[..., 0].T if architecture.decision == "one-vs-all" else _votes(architecture, answers)
     return scores / scores.sum(-1, keepdim=True)
-
-
-def decision_values(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """The numbers `[n, m]` that the decision compares; the order of the classes is that of `class_scores`.
-
-    multiclass: log P(y | x). one-vs-all: the log-odds of each class against all others. all-vs-all: the number of
-    votes, and less than one for the sum of probabilities.
-
-    Args: as `class_scores`.
-    """
-    answers = _answers(architecture, W, X)
-    if len(answers) == 1:
-        return answers[0].log()
-    if architecture.decision == "one-vs-all":
-        return (answers[..., 0].log() - answers[..., 1].log()).T
-    return _votes(architecture, answers)
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
@@ -131,17 +95,16 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
-    answers = _answers(architecture, W, X)
+    answers = _answers(W, X)
     pairs = answers.new_zeros(len(X), architecture.classes, architecture.classes)
     for answer, (first, second) in zip(answers, _classes_of_pairs(architecture), strict=True):
         pairs[:, first, second], pairs[:, second, first] = answer.unbind(1)
     return couple(pairs)
 
 
-def _answers(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
+def _answers(W: Tensor, X: Tensor) -> Tensor:
     """Each problem's probabilities of its capsules, `[K, n, C]`."""
-    problems = zip(W, architecture.sizes.to(W.device), strict=True)
-    return torch.stack([predict_probabilities(weights, X, sizes) for weights, sizes in problems])
+    return torch.stack([predict_probabilities(weights, X) for weights in W])
 
 
 def _classes_of_pairs(architecture: Architecture) -> list[tuple[int, int]]:

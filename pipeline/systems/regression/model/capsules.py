@@ -1,22 +1,19 @@
 """Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
 
-Each class j has a capsule, a weight matrix W_j `[d_j, p]`. For an input x the capsule's hidden vector is Gaussian
+Each class j has a capsule, a weight matrix W_j `[d, p]`. For an input x the capsule's hidden vector is Gaussian
 around W_j x with unit variance (equation 2, sigma fixed by the symmetry of equations 20-21), and
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
-With D = sum_i d_i, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 everything is closed form:
+With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 everything is closed form:
 
-    P(y = j | x)       = l0 ||W_j x||^2 / 2 beta + (1 - l0) d_j / D                         (equation 16)
-    Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d_j) / (2 + D)     (equation 18)
+    P(y = j | x)       = l0 ||W_j x||^2 / 2 beta + (1 - l0) d / D                           (equation 16)
+    Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14). The document has d_j = d for all classes. Its appendix
-A.2 also holds for other sizes: equation 48 is summed over the d_j elements of h_j, which gives d_j / D instead of
-1 / m, and equation 51 then gives the d_j of Q.
+where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14).
 
-Shapes: n inputs of p numbers, m capsules of at most d numbers. Weights are `[..., m, d, p]`; a capsule smaller than d
-has zero rows, which EM leaves at zero.
+Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
 
 from __future__ import annotations
@@ -108,44 +105,45 @@ def prior_means(W: Tensor, X: Tensor) -> Tensor:
     return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
 
 
-def class_probabilities(lengths: Tensor, sizes: Tensor, l0: Tensor) -> Tensor:
+def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
     """P(y | x), equation 16, `[..., m]`.
 
     Args:
         lengths: `||W_j x||^2`, `[..., m]`.
-        sizes: d_j, `[m]` or of a shape that broadcasts with `lengths`.
+        size: d.
         l0: `[...]`.
     """
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
-    return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * sizes / sizes.sum(-1, keepdim=True)
+    return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * size / (lengths.shape[-1] * size)
 
 
-def posterior_means(W: Tensor, X: Tensor, y: Tensor, sizes: Tensor) -> Tensor:
+def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
     """E[h | x, y], equations 18-19, `[n, m, d]`. The plain definition, for small n; EM never computes it as a whole.
 
     Args:
-        W: `[m, d, p]`; rows beyond a capsule's size are zero.
+        W: `[m, d, p]`.
         X: `[n, p]`.
         y: classes `[n]`.
-        sizes: d_j, `[m]`.
     """
+    m, d, _ = W.shape
+    D = m * d
     prior = prior_means(W, X)
     lengths = prior.square().sum(-1)
-    D = float(sizes.sum())
     l0, l1 = interpolation(lengths.sum(-1) / 2, D / 2)
-    target = torch.nn.functional.one_hot(y, len(sizes)).to(X)
+    target = torch.nn.functional.one_hot(y, m).to(X)
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
     of_y = (l1 * (share * target).sum(-1)).unsqueeze(-1)
-    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * target + sizes.to(X)[y].unsqueeze(-1)) / (2 + D)
-    P = (class_probabilities(lengths, sizes.to(X), l0) * target).sum(-1, keepdim=True)
+    Q = of_y + (1 - l1).unsqueeze(-1) * (2 * target + d) / (2 + D)
+    P = (class_probabilities(lengths, d, l0) * target).sum(-1, keepdim=True)
     return (Q / P).unsqueeze(-1) * prior
 
 
-def predict_probabilities(W: Tensor, X: Tensor, sizes: Tensor) -> Tensor:
+def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
     """The exact P(y | x) of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m]`."""
     lengths = prior_means(W, X).square().sum(-1)
-    l0, _ = interpolation(lengths.sum(-1) / 2, float(sizes.sum()) / 2)
-    return class_probabilities(lengths, sizes.to(X), l0)
+    m, d, _ = W.shape
+    l0, _ = interpolation(lengths.sum(-1) / 2, m * d / 2)
+    return class_probabilities(lengths, d, l0)
 
 
 def subspace_start(moment: Tensor, size: int) -> Tensor:

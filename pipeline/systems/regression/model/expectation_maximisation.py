@@ -14,10 +14,7 @@ Except for the start and the ridge, EM is equivariant under linear maps of the i
 (X^T X = n I), in float64, so that single precision is enough for any data; weights are returned in the inputs' own
 coordinates. Directions in which the inputs do not vary are dropped.
 
-With sample weights every sum over examples is weighted: X^T X, the moments of the E-step, likelihood and errors. So an
-example of weight 2 counts as two equal ones, and n is the sum of the weights.
-
-Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of at most d numbers.
+Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
 """
 
 from __future__ import annotations
@@ -42,29 +39,20 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Examples:
-    """Whitened inputs `[n, r]` sorted by class; those of class c are rows bounds[c] to bounds[c + 1].
-
-    `sample_weights` are those of the rows, `[n]`; None: all 1.
-    """
+    """Whitened inputs `[n, r]` sorted by class; those of class c are rows bounds[c] to bounds[c + 1]."""
 
     inputs: Tensor
     bounds: list[int]
-    sample_weights: Tensor | None = None
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of examples of each class."""
+        return [stop - start for start, stop in pairwise(self.bounds)]
 
     @cached_property
     def labels(self) -> Tensor:
         """Classes of the examples `[n]`."""
-        counts = torch.tensor(self.bounds).diff()
-        return torch.arange(len(counts)).repeat_interleave(counts).to(self.inputs.device)
-
-    @cached_property
-    def totals(self) -> list[float]:
-        """Sum of the sample weights of each class: without sample weights the number of its examples."""
-        if self.sample_weights is None:
-            return [stop - start for start, stop in pairwise(self.bounds)]
-        return [
-            float(self.sample_weights[start:stop].sum(dtype=torch.float64)) for start, stop in pairwise(self.bounds)
-        ]
+        return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
         """All rows in blocks, each with the same problems.
@@ -103,7 +91,7 @@ class Statistics:
     Attributes:
         moments: sum of posterior means times inputs, `[K, C, d, r]`.
         log_likelihood: `[K]`, sum over the examples, nats, float64.
-        errors: `[K]`, number of misclassified examples; with sample weights the sum of theirs, float64.
+        errors: `[K]`, number of misclassified examples.
     """
 
     moments: Tensor
@@ -115,10 +103,9 @@ class EStep:
     """Equations 16-19 and 25 for the problems of an architecture."""
 
     def __init__(self, architecture: Architecture, dtype: torch.dtype, device: torch.device) -> None:
-        self.architecture = architecture
-        self.alike = bool((architecture.sizes == architecture.sizes[0, 0]).all())
-        variables = set(architecture.sizes.sum(-1).tolist())
-        self.tables = {float(D): InterpolationTable(D / 2, dtype, device) for D in variables}
+        self.capsules = architecture.capsules
+        _, C, d = architecture.shape
+        self.interpolate = InterpolationTable(C * d / 2, dtype, device)
 
     def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
         """One pass over the examples: statistics of some of the problems with their weights.
@@ -130,24 +117,17 @@ class EStep:
                 most nu times their own class's probability are replaced by prior means). None: compute only likelihood
                 and errors; moments are empty.
         """
-        arc = self.architecture.take(problems)
         k, C, d = W.shape[:3]
         device = W.device
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
         likelihood = torch.zeros(k, dtype=torch.float64, device=device)
-        whole = torch.long if examples.sample_weights is None else torch.float64
-        errors = torch.zeros(k, dtype=whole, device=device)
-        sizes = arc.sizes.to(W)
-        for rows, which, own in examples.blocks(arc.capsules, C * d):
+        errors = torch.zeros(k, dtype=torch.long, device=device)
+        for rows, which, own in examples.blocks(self.capsules[problems], C * d):
             inputs = examples.inputs[rows]
-            weights, its_sizes = (each if which is None else each.index_select(0, which) for each in (W, sizes))
+            weights = W if which is None else W.index_select(0, which)
             nu = thresholds if thresholds is None or which is None else thresholds.index_select(0, which)
             vectors = (weights.flatten(0, 2) @ inputs.T).view(len(weights), C, d, -1)
-            log_probability, wrong, factors = self._scaled(vectors, its_sizes, own, nu)
-            if examples.sample_weights is not None:
-                counts = examples.sample_weights[rows]
-                log_probability, wrong = log_probability.double() * counts, wrong * counts
-                factors = None if factors is None else factors.mul_(counts.to(factors))
+            log_probability, wrong, factors = self._scaled(vectors, own, nu)
             sums = [(likelihood, log_probability.sum(-1, dtype=torch.float64)), (errors, wrong.sum(-1))]
             if factors is not None:
                 vectors *= factors.unsqueeze(2)
@@ -156,51 +136,36 @@ class EStep:
                 total.add_(of_block) if which is None else total.index_add_(0, which, of_block)
         return Statistics(moments, likelihood, errors)
 
-    def _scaled(
-        self, vectors: Tensor, sizes: Tensor, own: Tensor, thresholds: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _scaled(self, vectors: Tensor, own: Tensor, thresholds: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`.
 
         Returns:
             the log-probability of each example's own class and whether it is misclassified, `[k, n]`; Q / P,
             `[k, C, n]`, None without thresholds.
         """
-        D = sizes.sum(-1, keepdim=True)  # (k, 1)
-        own = own.expand(len(vectors), vectors.shape[-1]).unsqueeze(1)  # (k, 1, n)
+        k, C, d, n = vectors.shape
+        D = C * d
+        own = own.expand(k, n).unsqueeze(1)  # (k, 1, n)
         lengths = _squared_lengths(vectors)  # (k, C, n)
         total = lengths.sum(1)  # (k, n)
-        l0, l1 = self._interpolate(total / 2, D.squeeze(1))
+        l0, l1 = self.interpolate(total / 2)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the shares do not matter
-        # Size of the row's own class; a single number if all capsules have the same size
-        size = sizes[:, :1] if self.alike else sizes.gather(1, own.squeeze(1))
         share = lengths.gather(1, own).squeeze(1).div_(total)
-        P = torch.lerp(size / D, share, l0)
-        if self.alike:  # for equal sizes, the longest vector is the most probable
-            rival = torch.lerp(size / D, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
-        else:
-            everyone = torch.lerp((sizes / D).unsqueeze(-1), lengths / total.unsqueeze(1), l0.unsqueeze(1))
-            rival = everyone.scatter_(1, own, -1.0).amax(1)
+        even = total.new_full((), d / D)
+        P = torch.lerp(even, share, l0)
+        # Of the other classes the one with the longest vector is the most probable.
+        rival = torch.lerp(even, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
             return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
         # Q_i / P of the other classes' capsules i, and the extra term for the capsule of the own class
-        other = torch.lerp(size / (2 + D), share, l1).div_(P)
+        other = torch.lerp(total.new_full((), d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
         factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
-
-    def _interpolate(self, beta: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-        """l0 and l1 of `beta [k, n]` for problems of D hidden variables `[k]`."""
-        if len(self.tables) == 1:
-            return next(iter(self.tables.values()))(beta)
-        l0, l1 = torch.empty_like(beta), torch.empty_like(beta)
-        for variables, table in self.tables.items():
-            at = variables == D
-            l0[at], l1[at] = table(beta[at])
-        return l0, l1
 
 
 def _squared_lengths(vectors: Tensor) -> Tensor:
@@ -219,7 +184,6 @@ class Problems:
         y: classes `[n]`, integers from 0.
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples (0: none).
         dtype: dtype of the iterations.
-        sample_weights: `[n]`, positive, float64; None: all 1.
 
     Raises:
         ValueError: a class without examples, or inputs that are all zero.
@@ -233,37 +197,33 @@ class Problems:
         *,
         ridge: float = 0.0,
         dtype: torch.dtype = torch.float32,
-        sample_weights: Tensor | None = None,
     ) -> None:
         self.architecture = architecture
         counts = torch.bincount(y, minlength=architecture.classes)
         if int(counts.min()) == 0:
             raise ValueError(f"class {int(counts.argmin())} has no examples")
-        self.counts = counts.tolist()
-        self.moments = class_moments(X, y, architecture.classes, sample_weights)  # (m, p, p), X_c^T X_c
+        self.moments = class_moments(X, y, architecture.classes)  # (m, p, p), X_c^T X_c
         total = self.moments.sum(0)
         values, vectors = torch.linalg.eigh(total)
         kept = values > values[-1] * len(values) * torch.finfo(torch.float64).eps
         if float(values[-1]) <= 0:
             raise ValueError("all inputs are zero")
-        self.total = len(X) if sample_weights is None else float(sample_weights.sum())
-        scale = (values[kept] / self.total).sqrt()
+        scale = (values[kept] / len(X)).sqrt()
         self.whitener = vectors[:, kept] / scale  # (p, r): whitened = x whitener
         self.colourer = vectors[:, kept] * scale  # (p, r): its pseudo-inverse, transposed
         self.dtype = dtype
-        self.examples = self.sort(X, y, sample_weights)
+        self.examples = self.sort(X, y)
         self.inverse = self._inverse_gram(ridge)
         self.passed = EStep(architecture, dtype, X.device)
 
-    def sort(self, X: Tensor, y: Tensor, sample_weights: Tensor | None = None) -> Examples:
+    def sort(self, X: Tensor, y: Tensor) -> Examples:
         """Examples in the form that the iterations need, whitened like the training examples."""
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
         for rows, into in zip(order.split(CHUNK), inputs.split(CHUNK), strict=True):
             into.copy_(X[rows].double() @ self.whitener)
-        ordered = None if sample_weights is None else sample_weights[order]
-        return Examples(inputs, [0, *counts.cumsum(0).tolist()], ordered)
+        return Examples(inputs, [0, *counts.cumsum(0).tolist()])
 
     def _inverse_gram(self, ridge: float) -> Tensor:
         """`(X^T X + penalty)^-1` of each problem in whitened coordinates `[K or 1, r, r]`, float64."""
@@ -279,37 +239,30 @@ class Problems:
         """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28).
 
         Raises:
-            ValueError: a capsule's examples, or the dimensions that they span, are fewer than its size.
+            ValueError: a capsule's examples span fewer dimensions than its size.
         """
-        arc = self.architecture
-        W = torch.zeros(*arc.sizes.shape, arc.size, self.whitener.shape[1], dtype=torch.float64)
+        _, C, d = self.architecture.shape
         start = cache(self._capsule_start)
-        for k, (capsules, sizes) in enumerate(zip(arc.capsules.tolist(), arc.sizes.tolist(), strict=True)):
-            for j, size in enumerate(sizes):
-                classes = tuple(c for c, capsule in enumerate(capsules) if capsule == j)
-                W[k, j, :size] = start(classes, size)
-        return W.to(self.whitener.device, self.dtype)
+        W = [
+            start(tuple(c for c, capsule in enumerate(capsules) if capsule == j), d)
+            for capsules in self.architecture.capsules.tolist()
+            for j in range(C)
+        ]
+        return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
     def _capsule_start(self, classes: tuple[int, ...], size: int) -> Tensor:
-        count = sum(self.counts[c] for c in classes)
-        whose = f"class {classes[0]}" if len(classes) == 1 else f"classes {', '.join(map(str, classes))}"
-        if count < size:
-            raise ValueError(
-                f"{whose}: {count} example{'s' * (count != 1)}, fewer than the {size} numbers of a capsule"
-            )
+        count = sum(self.examples.counts[c] for c in classes)
         try:
-            total = sum(self.examples.totals[c] for c in classes)
-            return subspace_start(self.moments[list(classes)].sum(0).cpu() / total, size) @ self.colourer.cpu()
+            return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, size) @ self.colourer.cpu()
         except ValueError as error:
+            whose = f"class {classes[0]}" if len(classes) == 1 else f"classes {', '.join(map(str, classes))}"
             raise ValueError(f"{whose}: {error}") from None
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
         """Independent normal weights `[K, C, d, r]` with this sd in the inputs' own coordinates (section 2.4)."""
-        arc = self.architecture
-        shape = (*arc.sizes.shape, arc.size, len(self.whitener))
-        noise = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
-        W = noise.to(self.whitener) * arc.used.unsqueeze(-1).to(self.whitener)
-        return (W @ self.colourer).to(self.dtype)
+        shape = (*self.architecture.shape, len(self.whitener))
+        W = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
+        return (W.to(self.whitener) @ self.colourer).to(self.dtype)
 
     def own_coordinates(self, W: Tensor) -> Tensor:
         """Whitened weights `[..., d, r]` in the inputs' original coordinates: `[..., d, p]`, float64."""
@@ -325,12 +278,11 @@ class Problems:
         return (moments.flatten(1, 2).double() @ inverse).view_as(moments).to(self.dtype)
 
 
-def class_moments(X: Tensor, y: Tensor, classes: int, sample_weights: Tensor | None = None) -> Tensor:
-    """`X_c^T X_c` of each class, its examples weighted: `[m, p, p]`, float64."""
+def class_moments(X: Tensor, y: Tensor, classes: int) -> Tensor:
+    """`X_c^T X_c` of each class: `[m, p, p]`, float64."""
     moments = torch.zeros(classes, X.shape[1], X.shape[1], dtype=torch.float64, device=X.device)
     for c in range(classes):
         for rows in (y == c).nonzero().flatten().split(CHUNK):
             block = X[rows].double()
-            weighted = block if sample_weights is None else block * sample_weights[rows, None]
-            moments[c].addmm_(weighted.T, block)
+            moments[c].addmm_(block.T, block)
     return moments

@@ -80,15 +80,14 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
     )
 
 
-def mistakes(architecture: Architecture, W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """Mask of the inputs `X [n, p]` of classes `y [n]` that weights `W [K, C, d, p]` misclassify."""
-    return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)]) != y
-
-
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
     """The error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
-    wrong = {part: mistakes(architecture, W, X, inputs.y[part]) for part, X in inputs.X.items()}
-    return {part: float(each.sum()) / len(each) if len(each) else float("nan") for part, each in wrong.items()}
+    found = {}
+    for part, X in inputs.X.items():
+        decided = torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
+        wrong = int((decided != inputs.y[part]).sum())
+        found[part] = wrong / len(X) if len(X) else float("nan")
+    return found
 
 
 class Fitted(NamedTuple):
@@ -131,7 +130,7 @@ def fit_architecture(
         schedule=schedule.model_dump(mode="json"),
         ridge=ridge,
         decision=architecture.decision,
-        sizes=architecture.sizes.tolist(),
+        size=architecture.size,
     )
     W = problems.subspace_start()
     kept = checkpoint.load(W.device) if checkpoint else None

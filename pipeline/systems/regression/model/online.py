@@ -54,7 +54,7 @@ class Incremental:
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
-    """Examples without sample weights in random batches, stratified by class as far as possible."""
+    """Examples in random batches, stratified by class as far as possible."""
     parts: list[list[Tensor]] = [[] for _ in range(batches)]
     for start, stop in pairwise(examples.bounds):
         order = start + torch.randperm(stop - start, generator=generator)
@@ -85,34 +85,19 @@ class Online:
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 
-    def learn(self, X: Tensor, y: Tensor, sample_weights: Tensor | None = None) -> None:
-        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`.
-
-        With `sample_weights [n]`, float64, the batch's means are weighted; its step size is that of any batch.
-        """
+    def learn(self, X: Tensor, y: Tensor) -> None:
+        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
-        ordered = None if sample_weights is None else sample_weights[order]
-        examples = Examples(X[order], [0, *counts.cumsum(0).tolist()], ordered)
-        total = len(X) if sample_weights is None else float(sample_weights.sum())
+        examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
         everyone = torch.arange(len(self.W))
         statistics = self._pass(self.W, everyone, self.W.new_zeros(len(self.W)), examples)
         step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
-        moments = class_moments(X, y, self.architecture.classes, sample_weights)
-        self.inputs = torch.lerp(self.inputs, moments / total, step)
-        self.posteriors = torch.lerp(self.posteriors, statistics.moments / total, step)
+        moments = class_moments(X, y, self.architecture.classes)
+        self.inputs = torch.lerp(self.inputs, moments / len(X), step)
+        self.posteriors = torch.lerp(self.posteriors, statistics.moments / len(X), step)
         self.W = (self.posteriors.flatten(1, 2) @ torch.linalg.pinv(self._gram(), hermitian=True)).view_as(self.W)
         self.seen += 1
-
-    def resume(self, inputs: Tensor, batches: int) -> None:
-        """Continue from the weights of a finished EM, with means for which these weights are a fixed point.
-
-        Args:
-            inputs: mean of `x x^T` over the examples, class by class, `[m, p, p]`.
-            batches: number of batches that count as seen.
-        """
-        self.inputs, self.seen = inputs, batches
-        self.posteriors = (self.W.flatten(1, 2) @ self._gram()).view_as(self.W)
 
     def _gram(self) -> Tensor:
         """Mean of x x^T over the classes of each problem, with the ridge, `[K or 1, p, p]`."""

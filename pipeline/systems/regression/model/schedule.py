@@ -33,8 +33,7 @@ class State:
 
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
-        best, fewest, likelihood: the best weights so far, their validation errors (with sample weights the sum of
-            theirs) and log-likelihood.
+        best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
         waited: iterations since the validation errors last fell.
         round: index of the round, from 0; the number of rounds once a problem has finished.
         iterations: number of iterations so far.
@@ -132,14 +131,14 @@ def _history(rows: Tensor, problems: Problems, validation: Examples) -> pd.DataF
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
     table = pd.DataFrame(rows.numpy(), columns=columns)
     table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
-    # The sum of the sample weights of each problem's examples, 1 where there are none
+    # The number of each problem's examples, 1 where there are none
     seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
     train, held = (
-        table["problem"].map({k: sum(part.totals[c] for c in classes) or 1 for k, classes in enumerate(seen)})
+        table["problem"].map({k: sum(part.counts[c] for c in classes) or 1 for k, classes in enumerate(seen)})
         for part in (problems.examples, validation)
     )
     return table.assign(
-        log_loss=-table["log_loss"] / (train * math.log(problems.architecture.sizes.shape[1])),
+        log_loss=-table["log_loss"] / (train * math.log(problems.architecture.shape[1])),
         error=table["error"] / train,
         validation_error=table["validation_error"] / held,
     )

@@ -21,8 +21,6 @@ from pipeline.drawing.style import (
     GREEN,
     INK,
     ORANGE,
-    TRAIN,
-    VALIDATION,
     VERMILLION,
     WIDTH,
     in_house_style,
@@ -33,12 +31,8 @@ from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS
 from pipeline.systems.regression.report.studies import RegressionStudy, executed
 
-PARTS = {
-    "train": ("training", TRAIN, "o", "-"),
-    "validation": ("validation", VALIDATION, "s", "--"),
-    "test": ("test", GREEN, "^", "-"),
-}
-"""By part of a data set, as results name it: name, colour, marker and dash of its line."""
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+"""Names of the parts of a data set, as results call them."""
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 BASELINES = {
@@ -84,7 +78,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
                 rows = table[table["model"] == name]
                 for value in rows[part]:
                     each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
-        each.set_title(PARTS[part][0])
+        each.set_title(PARTS[part])
     axes[0].set_ylabel("error (%)")
     drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
     axes[0].set_ylim(0, 106 * max(drawn["test"].max(), drawn["train"].max()))  # no marker lies on the frame
@@ -234,21 +228,6 @@ def starts(table: pd.DataFrame) -> Figure:
     return figure
 
 
-@in_house_style
-def over_penalties(table: pd.DataFrame) -> Figure:
-    """Training, validation and test error (percent) over the penalty; "none" is on the left."""
-    figure, (axes,) = panels(1, 2.4, COLUMN)
-    rows = table.sort_values("penalty")
-    places = np.arange(len(rows))
-    for part, (label, colour, marker, dash) in PARTS.items():
-        axes.plot(places, 100 * rows[part], dash, color=colour, marker=marker, label=label)
-    axes.set_xticks(places, ["none", *(f"{value:g}" for value in rows["penalty"].iloc[1:])])
-    axes.set(xlabel="penalty", ylabel="error (%)")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-    return figure
-
-
 def _grid(study: RegressionStudy, label: str, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
     name, records = study.name, study.numbers.records
     yield Drawing(
@@ -347,12 +326,6 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = 
         "Incremental and online EM",
         f"Log-loss and test error of each method after each pass over the training images ({{data}}). {LOG_M}",
         "Log-loss and test error over passes, one line per method.",
-    ),
-    "ridge": (
-        over_penalties,
-        "A penalty on squared weights",
-        "Does a penalty narrow the gap between training and test errors? ({data}).",
-        "Training, validation and test error over the penalty.",
     ),
 }
 """By kind of study: function of the figure of its table, title, caption and alternative text."""

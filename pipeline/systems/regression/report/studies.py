@@ -13,7 +13,7 @@ SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets by their role, in its order."""
 SOURCES = ("mnist", "fashion-mnist")
 """Their sources."""
-KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "sizes", "distorted")
+KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
 """Kinds of studies in the order in which they are shown, the paper's own first."""
 
 

@@ -8,7 +8,7 @@ from pipeline.results.reading import Results
 from pipeline.systems.regression.report.figures import PARTS
 from pipeline.systems.regression.report.studies import executed
 
-_ERRORS: Columns = {part: (f"{label} error (%)", ".2%") for part, (label, *_) in PARTS.items()}
+_ERRORS: Columns = {part: (f"{label} error (%)", ".2%") for part, label in PARTS.items()}
 _SHOWN: dict[str, tuple[str, str, Columns]] = {
     "grid": (
         "Errors of capsule regression by size and architecture",
@@ -48,12 +48,6 @@ _SHOWN: dict[str, tuple[str, str, Columns]] = {
         "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
         "examples.",
         {"penalty": ("penalty", "g"), **_ERRORS},
-    ),
-    "sizes": (
-        "Capsules of different sizes by class",
-        "Errors at the same number of parameters: capsules of equal size, and sizes in (inverse) proportion to that "
-        "model's validation errors by class.",
-        {"plan": ("plan", ""), "sizes": ("sizes", ""), **_ERRORS},
     ),
     "distorted": (
         "Training on distorted copies",
