@@ -357,6 +357,15 @@ def demo(folder: Annotated[Path, typer.Argument(help="for the pictures")] = Path
 
 
 @app.command()
+def export(folder: Annotated[Path, typer.Argument(help="a new folder")]) -> None:
+    """Write figures (PDF), tables (CSV, LaTeX) and claims into a folder, with metadata to archive and cite it."""
+    from pipeline.layout import find_root
+    from pipeline.operations.export import export as write
+
+    print(f"{write(find_root(), folder)} files in {folder}")
+
+
+@app.command()
 def kernels() -> None:
     """Compile the C++ kernels that make routing, attention and rendering fast; `make` does it at set-up."""
     from pipeline.kernels import build, folder

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pipeline.drawing.style import Kind
+from pipeline.drawing.style import RC, Kind
 from pipeline.results.provenance import Record
 from pipeline.results.reading import Results
 
@@ -49,6 +50,13 @@ class Drawing(Picture):
     """A figure that is drawn when `figure` is called."""
 
     figure: Callable[[], Figure]
+
+    def write_pdf(self, path: Path) -> None:
+        """Draw it as PDF, the same bytes for the same data, with TrueType fonts: publishers refuse Type 3, matplotlib's
+        default.
+        """
+        with matplotlib.rc_context({**RC, "pdf.fonttype": 42}):
+            self.figure().savefig(path, metadata={"Title": self.title, "CreationDate": None})
 
 
 @dataclass

@@ -1,0 +1,82 @@
+"""A profile's figures, tables and scorecard as a folder to cite and archive: a research object crate (RO-Crate).
+
+Figures are PDF where the arrays that they need are here, else as they are in Git; tables are CSV and LaTeX. The crate's
+metadata give each file its title, caption, and the results and commits that it shows.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+from rocrate.rocrate import ROCrate
+
+from pipeline import report
+from pipeline.commits import git_state
+from pipeline.drawing.drawings import Picture, Written
+from pipeline.drawing.table import Table, sources
+from pipeline.errors import UserError
+from pipeline.layout import Layout
+from pipeline.page.figures import on_disk
+from pipeline.params import load_params
+from pipeline.results.reading import Results
+
+ALWAYS = ("CITATION.cff", "LICENSE", "params.yaml", "dvc.lock")
+"""Files of the repository that are put in as they are."""
+CLAIM = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "profile")
+"""What the scorecard says of each claim."""
+
+
+class ExportError(UserError):
+    """The export cannot be written."""
+
+
+def export(root: Path, folder: Path) -> int:
+    """Write the results of the current profile into a new folder. The number of files.
+
+    Raises:
+        ExportError: the folder exists, or the profile has no scorecard.
+        ParamsError, ResultError: parameters are invalid; a result file is corrupt.
+    """
+    if folder.exists():
+        raise ExportError(f"{folder} exists: name a new folder")
+    params = load_params(root / "params.yaml")
+    layout = Layout(root, params.profile)
+    if not layout.scorecard_path.exists():
+        raise ExportError(f"profile {params.profile} has no scorecard: run `dvc repro`")
+    results = Results(layout.records_folder, layout.arrays_folder, evidence=params.evidence)
+    commit, dirty = git_state(root)
+    crate = ROCrate()
+    crate.name = f"Capsule networks compared with their papers, profile {params.profile}"
+    crate.description = f"Figures, tables and claims of commit {commit}{', with uncommitted changes' if dirty else ''}."
+    crate.license = "https://spdx.org/licenses/Apache-2.0"
+
+    def add(path: Path, place: str, shows: Picture | Table | None = None) -> None:
+        about = {"name": shows.title, "description": f"{shows.caption} {sources(shows.records)}"} if shows else {}
+        crate.add_file(path, f"{place}{path.name}", properties=about)
+
+    with TemporaryDirectory() as made:
+        drawn = set()
+        for drawing in report.draw(results, Written()):
+            path = Path(made, f"{drawing.name}.pdf")
+            drawing.write_pdf(path)
+            add(path, "figures/", drawing)
+            drawn.add(drawing.name)
+        for picture in on_disk(layout.figures_folder, results):
+            if picture.name not in drawn:
+                add(layout.figures_folder / picture.file, "figures/", picture)
+        for table in report.build(results):
+            latex = table.shown.to_latex(index=False, escape=True, caption=table.title, label=f"tab:{table.name}")
+            for ending, content in ((".csv", table.to_csv()), (".tex", latex)):
+                path = Path(made, f"{table.name}{ending}")
+                path.write_text(content, encoding="utf-8")
+                add(path, "tables/", table)
+        claims = Path(made, "scorecard.csv")
+        rows = json.loads(layout.scorecard_path.read_text(encoding="utf-8"))
+        pd.json_normalize([{key: row[key] for key in CLAIM} for row in rows]).to_csv(claims, index=False)
+        for path in (claims, *(root / name for name in ALWAYS)):
+            add(path, "")
+        crate.write(folder)
+    return sum(path.is_file() for path in folder.rglob("*"))

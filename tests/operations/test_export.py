@@ -1,0 +1,36 @@
+"""What is exported can be read by itself: every file is listed in the metadata, and says what it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline.operations.export import ExportError, export
+from pipeline.results.claims import load_claims
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_the_committed_results_become_a_crate(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    count = export(ROOT, folder)
+    listed = {each["@id"]: each for each in json.loads((folder / "ro-crate-metadata.json").read_text())["@graph"]}
+    files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    assert len(files) == count
+    assert set(files) <= listed.keys()
+    drawn = list((folder / "figures").glob("*.pdf"))
+    assert drawn
+    contents = [path.read_bytes() for path in drawn]
+    assert all(each.startswith(b"%PDF") and b"/FontFile2" in each for each in contents)
+    assert not any(b"/Type3" in each for each in contents), "publishers refuse these fonts"
+    assert all(listed[f"figures/{path.name}"]["description"] for path in drawn)
+    assert (folder / "tables/grid-digits.tex").read_text().startswith("\\begin{table}")
+    claims = pd.read_csv(folder / "scorecard.csv", dtype={"document": str})
+    assert list(claims["id"]) == [claim.id for claim in load_claims()]
+    assert claims["ours.value"].notna().any()
+    with pytest.raises(ExportError, match="exists"):
+        export(ROOT, folder)
