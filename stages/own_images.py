@@ -1,4 +1,4 @@
-"""Read one set of own images: `data/raw/<name>/`."""
+"""Read one set of own images, a folder or an npz file: `data/raw/<name>/`."""
 
 from __future__ import annotations
 

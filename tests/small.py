@@ -233,7 +233,8 @@ ATTENTION: dict[str, dict[str, Any]] = {
 
 
 OWN_IMAGES = {
-    "path": "own", "test_part": False, "classes": ["a", "b", "c"], "channels": 1, "side": SIZE, "fit": "stretch",
+    "path": "own.npz", "format": "npz", "test_part": False, "classes": ["a", "b", "c"], "channels": 1, "side": SIZE,
+    "fit": "stretch",
 }  # fmt: skip
 """Stands for the small data set, of which nothing is published."""
 

@@ -261,7 +261,7 @@ def test_settings_need_no_torch() -> None:
 def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
     """The folder is a dependency, inside the repository or elsewhere; what is made from it records its settings."""
     values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    own = {"path": "/photos of pets/", "test_part": False, "classes": ["cat", "dog"]}
+    own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
     values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
     values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
     values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}

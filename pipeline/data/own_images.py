@@ -1,4 +1,4 @@
-"""Images of the user's own: PNG and JPEG files in class folders.
+"""Images of the user's own: PNG and JPEG files in class folders, or arrays in an npz file.
 
 Files are looked at before any is decoded: names and kinds (`find`), then the sizes in their headers (`plan`). Only then
 are images decoded, turned upright, converted, and resized (`read`).
@@ -26,6 +26,8 @@ from pipeline.memory import COPIES, available_bytes, check_fits, readable
 SUFFIXES = (".png", ".jpg", ".jpeg")
 LARGEST = 50_000_000
 """Most pixels of one image. A file of kilobytes can hold billions."""
+SMALLEST = 4
+"""Least pixels a side of an image in an array; so its axes cannot be mistaken for channels."""
 
 _GREY, _COLOUR = ("1", "L", "LA", "I;16", "I;16B"), ("P", "PA", "RGB", "RGBA")
 _NOT_IMAGES = ("thumbs.db", "desktop.ini")
@@ -36,8 +38,8 @@ class OwnImagesError(UserError):
     """The user's images cannot be used as they are. The message names the file or folder."""
 
 
-Part = Sequence[tuple[int, Path]]
-"""Image files with their labels, in the order of classes and names."""
+Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
+"""Images with their labels, in the order of classes and names: files, or arrays `[C, H, W]`."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class Plan:
         )
 
 
-def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
-    """The files of each part, from names and kinds alone.
+def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
+    """The path of own images, and the files of each part (none for an npz), from names and kinds alone.
 
     Links are refused, because DVC does not see what changes behind them; so are pipes and devices, at which it waits
     for ever, and names that it cannot write down.
@@ -87,18 +89,22 @@ def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
         root: what a relative path is relative to.
 
     Raises:
-        OwnImagesError: there is no folder at the path, it has other classes than named, a class has no image, or
-            something is no image.
+        OwnImagesError: there is nothing at the path, or a file where a folder is asked for, or the reverse; a folder
+            has other classes than named, a class has no image, or something is no image.
     """
     place = root / params.path
-    if not place.is_dir():
-        raise OwnImagesError(f"{where}.path: {place} is {'not a folder' if place.exists() else 'not there'}")
+    is_right, kind = (place.is_dir(), "folder") if params.format == "folder" else (place.is_file(), "file")
+    if not is_right:
+        wrong = f"is not a {kind}, as format: {params.format} needs" if place.exists() else "is not there"
+        raise OwnImagesError(f"{where}.path: {place} {wrong}")
+    if params.format == "npz":
+        return place, []
     folders = _folders(place, ["train", "test"], "test_part") if params.test_part else [place]
     parts: list[Part] = []
     for folder in folders:
         of_classes = _folders(folder, params.classes, "classes")
         parts.append([(label, file) for label, inner in enumerate(of_classes) for file in _image_files(inner)])
-    return parts
+    return place, parts
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
@@ -119,7 +125,7 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def plan(name: str, params: OwnImagesParams, root: Path) -> Plan:
-    """Look at the headers of all files, of which none is decoded.
+    """Look at the headers of all files, of which none is decoded, or at all arrays.
 
     Args:
         name: key of `own_images` in params.yaml.
@@ -129,12 +135,13 @@ def plan(name: str, params: OwnImagesParams, root: Path) -> Plan:
         OwnImagesError: as `find`, and for a file that is no image, too large, or of a kind that is not read.
         OutOfMemoryError: the images do not fit into memory.
     """
-    where = f"own_images.{name}"
-    parts = find(params, where, root)
-    heads = [_head(file) for part in parts for _, file in part]
+    where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
+    place, parts = find(params, where, root)
+    if params.format == "npz":
+        parts = _arrays(place, params, where, advice)
+    heads = [_head(image) for part in parts for _, image in part]
     planned = Plan(name, params, parts, tuple(_notes(params, heads)))
     largest = 12 * max(width * height for (width, height), _, _ in heads)  # the image itself, turned, and as RGBA
-    advice = f"Reduce {where}.side or the number of images."
     check_fits(2 * planned.kept + largest, f"{where}: {len(heads):,} images", advice)
     return planned
 
@@ -149,9 +156,8 @@ def read(plan: Plan) -> Dataset:
     params, (pool, test) = plan.params, plan.counts
     labelled = [each for part in plan.parts for each in part]
     images = np.empty((len(labelled), params.channels, params.side, params.side), np.uint8)
-    for place, (_, file) in enumerate(tqdm(labelled, desc=plan.name, unit="images", disable=None)):
-        pixels = np.asarray(_fitted(_decoded(file, params.channels), params))
-        images[place] = pixels.transpose(2, 0, 1) if params.channels == 3 else pixels
+    for place, (_, image) in enumerate(tqdm(labelled, desc=plan.name, unit="images", disable=None)):
+        images[place] = _resized(image, params)
     labels = np.array([label for label, _ in labelled], np.int64)
     split = {"train": np.arange(pool), "validation": np.empty(0, np.int64), "test": np.arange(pool, pool + test)}
     return Dataset(plan.name, f"{plan.name} (own images)", images, labels, {}, split, tuple(params.classes))
@@ -162,18 +168,20 @@ def repeated(images: NDArray[np.uint8]) -> int:
     return len(images) - len({hash(image.tobytes()) for image in images})
 
 
-def _head(file: Path) -> tuple[tuple[int, int], bool, bool]:
+def _head(image: Path | NDArray[np.uint8]) -> tuple[tuple[int, int], bool, bool]:
     """Width and height of an image, whether it has colours, and whether it is transparent in places.
 
     Raises:
-        OwnImagesError: it is no image, or one of a kind that is not read.
+        OwnImagesError: a file is no image, or one of a kind that is not read.
     """
-    with _opened(file) as opened:
+    if not isinstance(image, Path):
+        return (image.shape[2], image.shape[1]), len(image) > 1, False
+    with _opened(image) as opened:
         # An animation would be read as its first image. JPEG files of phones hold a preview, too.
         if opened.format == "PNG" and getattr(opened, "n_frames", 1) > 1:
-            raise OwnImagesError(f"{file} is animated: save it as one image")
+            raise OwnImagesError(f"{image} is animated: save it as one image")
         if opened.mode not in _GREY + _COLOUR:
-            raise OwnImagesError(f"{file} has colours of the kind {opened.mode}: save it as RGB or grey")
+            raise OwnImagesError(f"{image} has colours of the kind {opened.mode}: save it as RGB or grey")
         return opened.size, opened.mode in _COLOUR, _is_transparent(opened)
 
 
@@ -295,6 +303,18 @@ def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
     return upright.convert("L" if channels == 1 else "RGB")
 
 
+def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArray[np.uint8]:
+    """An image as `[channels, side, side]`."""
+    if isinstance(image, Path):
+        pictures = [_decoded(image, params.channels)]
+    else:
+        bands = [image.transpose(1, 2, 0)] if len(image) == 3 else image
+        mode = "RGB" if params.channels == 3 else "L"
+        pictures = [Image.fromarray(np.ascontiguousarray(band)).convert(mode) for band in bands]
+    squares = [np.asarray(_fitted(picture, params)) for picture in pictures]
+    return squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
+
+
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
     """An image resized to a square; one that has the size keeps its pixels."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
@@ -309,3 +329,70 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
     square = Image.new(image.mode, (side, side))
     square.paste(image.resize((width, height), bicubic), ((side - width) // 2, (side - height) // 2))
     return square
+
+
+# ---- arrays
+
+
+def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
+    """The images and labels of an npz file; `where` and `advice` are for a message that they do not fit into memory."""
+    names = [("images", "labels"), *([("test_images", "test_labels")] if params.test_part else [])]
+    wanted = [name for pair in names for name in pair]
+    try:
+        with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            if sorted(stored.files) != sorted(wanted):
+                there = ", ".join(sorted(stored.files)) or "none"
+                raise OwnImagesError(
+                    f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})"
+                )
+            check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
+            arrays = {name: np.asarray(stored[name]) for name in wanted}
+    except UserError:
+        raise
+    # All exceptions: numpy raises many kinds on damaged files.
+    except Exception as error:
+        raise OwnImagesError(f"{place} is damaged, or no npz file: {error}") from None
+    parts: list[Part] = []
+    for pixels, numbers in names:
+        images, labels = _channels_first(f"{place}: {pixels}", arrays[pixels]), arrays[numbers]
+        channels = images.shape[1]
+        if channels != params.channels and 2 in (channels, params.channels):
+            raise OwnImagesError(f"{place}: {pixels} has {channels} channels, params.yaml says {params.channels}")
+        _check_labels(f"{place}: {numbers}", labels, len(images), params)
+        parts.append(list(zip(labels.tolist(), images, strict=True)))
+    return parts
+
+
+def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Images `[N, H, W]`, `[N, H, W, C]` or `[N, C, H, W]` as `[N, C, H, W]`."""
+    if images.dtype != np.uint8:
+        raise OwnImagesError(f"{where} holds {images.dtype} numbers, expected bytes (uint8), 0 black and 255 white")
+    match images.shape:
+        case (_, _, _):
+            images = images[:, None]
+        case (_, _, _, 1 | 2 | 3):
+            images = images.transpose(0, 3, 1, 2)
+        case (_, 1 | 2 | 3, _, _):
+            pass
+        case shape:
+            raise OwnImagesError(
+                f"{where} has the shape {shape}, expected [N, H, W], [N, H, W, C] or [N, C, H, W] with C from 1 to 3"
+            )
+    count, _, height, width = images.shape
+    if count == 0 or min(height, width) < SMALLEST or height * width > LARGEST:
+        raise OwnImagesError(
+            f"{where} has {count:,} images of {width}x{height} pixels, expected one or more, each side at least "
+            f"{SMALLEST}, {LARGEST:,} pixels at most"
+        )
+    return images
+
+
+def _check_labels(where: str, labels: NDArray[np.int64], count: int, params: OwnImagesParams) -> None:
+    if labels.shape != (count,) or labels.dtype.kind not in "iu":
+        raise OwnImagesError(f"{where} is {labels.dtype} {labels.shape}, expected {count} whole numbers")
+    last = len(params.classes) - 1
+    if labels.min() < 0 or labels.max() > last:
+        raise OwnImagesError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names 0 to {last}")
+    empty = [name for label, name in enumerate(params.classes) if label not in labels]
+    if empty:
+        raise OwnImagesError(f"{where}: no image is of the class {_shown(empty)}")

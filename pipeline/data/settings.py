@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipeline.settings import Name, Section, Seed, check_once
 
@@ -86,17 +86,19 @@ class OwnImagesParams(Section):
     path: str = Field(
         min_length=1,
         max_length=4096,
-        description="a folder that has PNG and JPEG files in a folder for each class; absolute, or relative to the "
-        "repository",
+        description="the folder or the npz file; absolute, or relative to the repository",
+    )
+    format: Literal["folder", "npz"] = Field(
+        description="folder: PNG and JPEG files in a folder for each class; npz: arrays images and labels"
     )
     test_part: bool = Field(
-        description="true: test images are apart, in folders train/<class> and test/<class>; false: they are drawn "
-        "from all images"
+        description="true: test images are apart, in folders train/<class> and test/<class> (npz: arrays test_images "
+        "and test_labels); false: they are drawn from all images"
     )
     classes: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=2, max_length=1000, description="names of the class folders, for the labels 0, 1, ... in this order"
     )
-    channels: Literal[1, 3] = Field(description="1: grey; 3: red, green, blue")
+    channels: int = Field(ge=1, le=3, description="1: grey; 2: stereo pairs, in an npz only; 3: red, green, blue")
     side: int = Field(ge=8, le=256, description="pixels: height and width that images are resized to")
     fit: Literal["pad", "crop", "stretch"] = Field(
         description="an image that is not square is padded with black, cropped to its middle, or stretched"
@@ -116,6 +118,12 @@ class OwnImagesParams(Section):
             if name.startswith(".") or "/" in name or not name.isprintable():
                 raise ValueError(f"{name!r} cannot name a class: no /, no control characters, no dot at the start")
         return check_once(classes)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OwnImagesParams:
+        if self.format == "folder" and self.channels == 2:
+            raise ValueError("channels must be 1 or 3 with format: folder")
+        return self
 
     @property
     def known(self) -> Published:

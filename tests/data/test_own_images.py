@@ -1,9 +1,11 @@
-"""Own images: what comes out of files, and what is refused by name before anything is decoded."""
+"""Own images: what comes out of files and arrays, and what is refused by name before anything is decoded."""
 
 from __future__ import annotations
 
+import io
 import os
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ SIDE = 16
 def params(**changes: Any) -> OwnImagesParams:
     values: dict[str, Any] = {
         "path": "pets",
+        "format": "folder",
         "test_part": False,
         "classes": ["cat", "dog"],
         "channels": 3,
@@ -52,6 +55,20 @@ def pets(tmp_path: Path) -> Path:
         for number in range(count):
             put(tmp_path / "pets" / name / f"{number}.png", picture())
     return tmp_path
+
+
+def arrays(tmp_path: Path, **changes: Any) -> Path:
+    values: dict[str, Any] = {
+        "images": RANDOM.integers(0, 256, (6, SIDE, SIDE), np.uint8),
+        "labels": np.array([0, 1, 0, 1, 1, 0]),
+    }
+    path = tmp_path / "pets.npz"
+    np.savez(path, **{name: array for name, array in (values | changes).items() if array is not None})
+    return path
+
+
+def of_arrays(**changes: Any) -> OwnImagesParams:
+    return params(**{"path": "pets.npz", "format": "npz", "channels": 1} | changes)
 
 
 def refusal(settings: OwnImagesParams, root: Path) -> str:
@@ -170,13 +187,106 @@ def test_equal_images_are_counted(pets: Path) -> None:
     assert repeated(np.concatenate([data.images, data.images[:2], data.images[:1]])) == 3
 
 
+# ---- arrays
+
+
+@pytest.mark.parametrize("layout", ["NHW", "NHWC", "NCHW"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_arrays_give_the_same_in_each_layout(tmp_path: Path, layout: str, channels: int) -> None:
+    given = RANDOM.integers(0, 256, (6, 3, SIDE, SIDE), np.uint8)
+    given = given[:, :1] if layout == "NHW" else given
+    stored = {"NHW": given[:, 0], "NHWC": given.transpose(0, 2, 3, 1), "NCHW": given}[layout]
+    arrays(tmp_path, images=stored)
+    data = read(plan("pets", of_arrays(channels=channels), tmp_path))
+    assert data.labels.tolist() == [0, 1, 0, 1, 1, 0]
+    if channels == 3:
+        np.testing.assert_array_equal(data.images, np.broadcast_to(given, (6, 3, SIDE, SIDE)))
+    else:
+        coloured = [Image.fromarray(image.transpose(1, 2, 0)).convert("L") for image in given if len(image) == 3]
+        expected = np.stack([np.asarray(image) for image in coloured]) if coloured else given[:, 0]
+        np.testing.assert_array_equal(data.images[:, 0], expected)
+
+
+def test_arrays_are_resized_and_may_have_a_test_part_and_two_channels(tmp_path: Path) -> None:
+    pairs, test = (RANDOM.integers(0, 256, (count, 2, 24, 40), np.uint8) for count in (6, 2))
+    arrays(tmp_path, images=pairs, test_images=test, test_labels=np.array([1, 0]))
+    planned = plan("pets", of_arrays(channels=2, test_part=True), tmp_path)
+    assert planned.counts == (6, 2)
+    data = read(planned)
+    assert data.images.shape == (8, 2, SIDE, SIDE)
+    assert data.split["test"].tolist() == [6, 7]
+    assert data.labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
+    middle = Image.fromarray(test[0, 1][:, 8:32]).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(data.images[6, 1], np.asarray(middle))
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "message"),
+    [
+        ({"labels": None}, {}, "must hold the arrays images, labels, and no others (found: images)"),
+        ({"extra": np.zeros(2)}, {}, "(found: extra, images, labels)"),
+        ({}, {"test_part": True}, "must hold the arrays images, labels, test_images, test_labels"),
+        ({"images": np.zeros((6, 16, 16))}, {}, "images holds float64 numbers, expected bytes (uint8)"),
+        ({"images": np.zeros((6, 256), np.uint8)}, {}, "images has the shape (6, 256), expected [N, H, W]"),
+        ({"images": np.zeros((6, 5, 16, 16), np.uint8)}, {}, "images has the shape (6, 5, 16, 16)"),
+        ({"images": np.zeros((0, 16, 16), np.uint8)}, {}, "has 0 images of 16x16 pixels"),
+        ({"images": np.zeros((6, 3, 3), np.uint8)}, {}, "6 images of 3x3 pixels"),
+        ({"images": np.zeros((6, 2, 16, 16), np.uint8)}, {}, "images has 2 channels, params.yaml says 1"),
+        ({"labels": np.zeros(5, int)}, {}, "labels is int64 (5,), expected 6 whole numbers"),
+        ({"labels": np.zeros(6)}, {}, "labels is float64 (6,), expected 6 whole numbers"),
+        ({"labels": np.arange(6)}, {}, "labels go from 0 to 5, but `classes` names 0 to 1"),
+        ({"labels": np.array([0, 0, 0, 0, 0, -1])}, {}, "labels go from -1 to 0"),
+        ({"labels": np.ones(6, int)}, {}, "labels: no image is of the class 'cat'"),
+        ({"labels": np.array([object()] * 6)}, {}, "is damaged, or no npz file: "),
+    ],
+)
+def test_arrays_of_another_form_are_refused(
+    tmp_path: Path, changes: dict[str, Any], settings: dict[str, Any], message: str
+) -> None:
+    path = arrays(tmp_path, **changes)
+    told = refusal(of_arrays(**settings), tmp_path)
+    assert message in told
+    assert told.startswith(str(path))
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "text", "flipped", "lying header"])
+def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
+    path = arrays(tmp_path)
+    content = path.read_bytes()
+    match how:
+        case "cut":
+            path.write_bytes(content[:-40])
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_text("images")
+        case "flipped":
+            path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
+        case "lying header":
+            header = io.BytesIO()
+            np.lib.format.write_array_header_1_0(
+                header, {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
+            )
+            with zipfile.ZipFile(path, "w") as archive:
+                for name in ("images.npy", "labels.npy"):
+                    archive.writestr(name, header.getvalue())
+    told = refusal(of_arrays(), tmp_path)
+    assert told.startswith(f"{path} is damaged")
+
+
 # ---- refusals
 
 
 def test_a_place_without_images_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert refusal(params(path="nowhere"), tmp_path) == f"own_images.pets.path: {tmp_path}/nowhere is not there"
-    assert refusal(params(path="file"), tmp_path) == f"own_images.pets.path: {tmp_path}/file is not a folder"
+    (tmp_path / "folder").mkdir()
+    for settings, message in (
+        (params(path="nowhere"), r"own_images\.pets\.path: .*nowhere is not there"),
+        (params(path="file"), "is not a folder, as format: folder needs"),
+        (of_arrays(path="folder"), "is not a file, as format: npz needs"),
+    ):
+        with pytest.raises(match=message):
+            find(settings, "own_images.pets", tmp_path)
 
 
 def test_a_path_may_be_absolute_a_link_or_outside_the_repository(pets: Path) -> None:
@@ -194,11 +304,15 @@ def test_a_folder_that_stages_write_to_is_refused(tmp_path: Path, path: str) -> 
         check_places({"pets": params(path=path)}, tmp_path / "root", ["data/raw/pets", "models/vae"])
 
 
-def test_folders_and_classes_must_be_the_same(pets: Path) -> None:
-    assert refusal(params(classes=["cow", "dog"]), pets) == f"{pets}/pets has no folder for 'cow' of `classes`"
-    (pets / "pets/cow").mkdir()
-    assert refusal(params(), pets) == f"{pets}/pets has folders that are not among `classes`: 'cow'"
-    assert f"{pets}/pets/cow holds no images" in refusal(params(classes=["cat", "dog", "cow"]), pets)
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (["cat", "dog", "cow"], "has no folder for 'cow' of `classes`"),
+        (["cow", "dog"], "has no folder for 'cow' of `classes`"),
+    ],
+)
+def test_folders_and_classes_must_be_the_same(pets: Path, classes: list[str], message: str) -> None:
+    assert refusal(params(classes=classes), pets) == f"{pets}/pets {message}"
 
 
 def test_what_is_no_image_in_a_class_folder_is_named(pets: Path) -> None:
@@ -213,6 +327,16 @@ def test_what_is_no_image_in_a_class_folder_is_named(pets: Path) -> None:
     (pets / "pets/cat/sub").rmdir()
     (pets / "pets/loose.png").write_text("")
     assert "holds 'loose.png': an image must be in the folder of its class" in refusal(params(), pets)
+
+
+def test_a_folder_of_no_class_is_named(pets: Path) -> None:
+    (pets / "pets/cow").mkdir()
+    assert refusal(params(), pets) == f"{pets}/pets has folders that are not among `classes`: 'cow'"
+
+
+def test_an_empty_class_folder_is_named(pets: Path) -> None:
+    (pets / "pets/empty").mkdir()
+    assert f"{pets}/pets/empty holds no images" in refusal(params(classes=["cat", "dog", "empty"]), pets)
 
 
 def test_train_and_test_folders_and_no_others_are_asked_for_by_test_part(pets: Path) -> None:
