@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
@@ -116,10 +117,7 @@ def errors_over_images(found: list[Curve]) -> Figure:
                 label=curve.run,
             )
         axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        logarithmic(axis)
         images = sorted({count for curve in drawn for count in curve.errors})
         axis.set_xticks(images, [f"{count:,}" for count in images])
         axis.set_xticks([], minor=True)
@@ -127,6 +125,16 @@ def errors_over_images(found: list[Curve]) -> Figure:
         axis.legend()
     axes[0].set_ylabel("test error (%)")
     return figure
+
+
+def logarithmic(axis: Axes) -> None:
+    """Draw errors on a logarithmic axis, with enough ticks where they span less than a decade."""
+    axis.set_yscale("log")
+    axis.margins(y=0.1)
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
 
 
 def capsules_need_less(results: Results) -> Finding | None:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.drawings import Drawing, Written
@@ -49,8 +48,6 @@ COLUMNS = {
 }
 """What is asked of every model: the measure in the CSV file, with its unit, and in words, on the page."""
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
-_FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
-"""Ticks of errors in each decade, where there is more than one and where there is less."""
 
 
 @dataclass(frozen=True)
@@ -244,21 +241,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     )
 
 
-def _bar(error: Measured) -> float:
-    """Half the length of an error bar; nan, none, of a single seed."""
-    return error.sd if error.n > 1 else math.nan
-
-
-def _limits(drawn: list[Entry]) -> tuple[float, float] | None:
-    """Ticks of a logarithmic axis clearly below and above all errors and bars; None if not all are above 0."""
-    ends = [[each.error.mean, each.error.mean - _bar(each.error), each.error.mean + _bar(each.error)] for each in drawn]
-    low, high = np.nanmin(ends), np.nanmax(ends)
-    if low <= 0:
-        return None
-    ticks = [step * 10.0**decade for decade in range(-6, 4) for step in _MANY]
-    return max(tick for tick in ticks if 1.05 * tick < low), min(tick for tick in ticks if tick > 1.05 * high)
-
-
 @in_house_style
 def error_over_parameters(found: list[Entry]) -> Figure:
     """Test error (percent) over parameters, a panel for each data set."""
@@ -271,7 +253,7 @@ def error_over_parameters(found: list[Entry]) -> Figure:
             axis.errorbar(
                 [each.parameters for each in rows],
                 [each.error.mean for each in rows],
-                [_bar(each.error) for each in rows],
+                [each.error.sd if each.error.n > 1 else math.nan for each in rows],
                 color=system.colour, marker=system.marker, linestyle="", label=system.label,
                 alpha=0.7,  # points on top of each other show through
             )  # fmt: skip
@@ -282,15 +264,10 @@ def error_over_parameters(found: list[Entry]) -> Figure:
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
-        limits = _limits(drawn)
-        if limits is None:
+        if all(each.error.mean > 0 for each in drawn):
+            data_efficiency.logarithmic(axis)
+        else:
             axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
-            continue
-        axis.set_yscale("log")
-        axis.set_ylim(limits)
-        axis.yaxis.set_major_locator(LogLocator(subs=_FEW if limits[1] > 10 * limits[0] else _MANY))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     axes[0].set_ylabel("test error (%)")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)

@@ -166,8 +166,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"copies-{run}",
                 "png",
                 f"Templates that are affine copies of each other, {run}",
-                f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part in "
-                "one pair at most: if the mapped second template looks like the first, two parts can draw the same "
+                f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part "
+                "in one pair at most: if the mapped second template looks like the first, two parts can draw the same "
                 "stroke (as in the paper's Figure 6). Only parts that are used are shown.",
                 "Similar pairs of templates, each in a column: the first, the second, and this mapped onto the first.",
                 numbers.records,
