@@ -111,15 +111,6 @@ def test_table_2(results: Results) -> None:
     assert set(late["the paper's, novel (%)"]) == {""}
 
 
-def test_table_of_attacks(results: Results) -> None:
-    (table,) = robustness.build(results)
-    assert len(table.shown) == 3 * 2 * 2
-    row = table.shown.iloc[7]
-    assert row[["attack", "method", "network", "epsilon 0.4"]].tolist() == [
-        "towards another class", "BIM", "CNN", "87.0 ± 1.4",
-    ]  # fmt: skip
-
-
 def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path, values: dict[str, Any]) -> None:
     studied = everything(tmp_path)
     results = recorded(studied.results, parse_params(with_matrix(values)))

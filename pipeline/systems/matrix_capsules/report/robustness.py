@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.pictures import image_rows
 from pipeline.drawing.style import FAINT, in_house_style, panels
-from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.report.robustness_claims import COLUMNS, METHODS, Attacked
-from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS, percent
+from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
@@ -112,26 +111,3 @@ def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
     rows = [("as they are", arrays[name]) for epsilon, _, name in keys if epsilon == 0][:1]
     rows += [(f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[name]) for epsilon, network, name in changed]
     return image_rows([(words, images[:, 0]) for words, images in rows])
-
-
-def build(results: Results) -> list[Table]:
-    """Figure 3 in numbers, a table for each study."""
-    tables: list[Table] = []
-    for item, numbers in results.executed("attack"):
-        study = Attacked(item, numbers)
-        epsilons = [f"{epsilon:g}" for epsilon in sorted(set(study.settings.epsilons))]
-        rows: list[Row] = []
-        for kind, (words, _) in KINDS.items():
-            for method in METHODS:
-                for network, called in NETWORKS.items():
-                    found = {at: percent(numbers, "value", method, kind, network, at) for at in epsilons}
-                    rows.append(([words, method, called], found, numbers))
-        caption = (
-            f"Percent by epsilon, the most that a pixel of [0, 1] changes; {study.images:,} images. Away "
-            "from the class and through another CNN: accuracy; towards another class: how often images end in the "
-            f"class aimed at. BIM has {study.settings.steps} steps."
-        )
-        heads = {at: (f"epsilon {at}", 1) for at in epsilons}
-        keys = ["attack", "method", "network"]
-        tables += measured_table(f"matrix-attacks-{item}", f"Adversarial attacks, {item}", caption, keys, heads, rows)
-    return tables
