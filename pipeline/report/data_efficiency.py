@@ -13,7 +13,6 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.report.models import ITSELF
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -22,6 +21,8 @@ from pipeline.results.reading import Numbers, Results, training_behind, with_tra
 from pipeline.systems import SYSTEMS
 
 NAME = "data-efficiency"
+ITSELF = "itself"
+"""What classifies, where the model does; otherwise a linear probe does."""
 DOCUMENT = "003"
 """The document whose claims it measures."""
 
