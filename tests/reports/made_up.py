@@ -196,8 +196,7 @@ def equivariance(n: int = 2) -> dict[str, Any]:
 
 
 def copies(n: int = 2, **changed: float) -> dict[str, Any]:
-    values = {"drawn": 16.0, "pairs": 0.6, "copied": 0.9}
-    values |= {"faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1, "faded_strokes_copied": 0.8}
+    values = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
     return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
 
 
